@@ -25,6 +25,10 @@ const GROUPS: [Group; 4] = [
                 "inject",
                 "crashpoint inject cluster.toml --plan plan.toml --repeat 10",
             ),
+            (
+                "history",
+                "crashpoint history check history.jsonl --model register",
+            ),
             ("merge", "crashpoint merge part1 part2 part3 --out results"),
         ],
     ),

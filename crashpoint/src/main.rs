@@ -11,6 +11,7 @@ mod doctor;
 mod finding;
 mod fs;
 mod groups;
+mod history;
 mod import;
 mod inject;
 mod logging;
@@ -129,6 +130,11 @@ enum Command {
     /// broken, 1 something was, 2 it could not run, 3 the check did not decide, a fault of the plan
     /// did not happen, or it was interrupted.
     Inject(Box<inject::InjectArgs>),
+    /// Check what clients saw, or write it in another form
+    ///
+    /// A history is the calls of clients and their answers, in order: docs/histories.md.
+    #[command(subcommand)]
+    History(history::HistoryCommand),
     /// Say what this machine lacks, and whether the tester itself may be believed
     Doctor(doctor::DoctorArgs),
     /// Remove what a killed run left behind
@@ -214,6 +220,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Command::Machine(arguments) => machine::run(*arguments, &interrupt),
         Command::Cluster(command) => cluster::run(command, &interrupt),
         Command::Inject(arguments) => inject::run(&arguments, &interrupt),
+        Command::History(command) => history::run(command),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),

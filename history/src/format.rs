@@ -8,7 +8,7 @@ mod porcupine;
 use std::io::{self, BufRead, Write};
 
 pub use self::porcupine::{Partition, Step, porcupine};
-use crate::{Event, History, Malformed};
+use crate::{Event, History, Malformed, Process, Value};
 
 /// A form in which a history can be read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,14 @@ pub enum ReadError {
     Wrong {
         /// The line, from 1.
         line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An event is not what it should be.
+    #[error("event {index}: {problem}")]
+    Event {
+        /// Its index.
+        index: u64,
         /// What is wrong with it.
         problem: String,
     },
@@ -106,6 +114,48 @@ impl Event {
     /// The event as a line of [`Format::JsonLines`], without its end.
     pub fn to_json_line(&self) -> String {
         jsonl::line(self)
+    }
+}
+
+/// A value that is written as JSON.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_value(text: &str) -> Result<Value, String> {
+    let json = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    Value::from_json(json)
+}
+
+/// The history with the keys that are in its values, as pairs of a key and a value.
+///
+/// # Errors
+/// The first event of a client that carries no pair.
+pub fn independent(history: &History) -> Result<History, ReadError> {
+    let mut split = History::default();
+    for event in history.events() {
+        let mut event = event.clone();
+        if let Process::Client(_) = event.process {
+            let Value::List(pair) = &event.value else {
+                return Err(no_pair(&event));
+            };
+            let [key, value] = pair.as_slice() else {
+                return Err(no_pair(&event));
+            };
+            (event.key, event.value) = (Some(key.clone()), value.clone());
+        }
+        let index = event.index;
+        split.push(event).map_err(|malformed| ReadError::Event {
+            index,
+            problem: malformed.to_string(),
+        })?;
+    }
+    Ok(split)
+}
+
+fn no_pair(event: &Event) -> ReadError {
+    ReadError::Event {
+        index: event.index,
+        problem: format!("{} carries {}, not [key, value]", event.f, event.value),
     }
 }
 

@@ -6,14 +6,25 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod event;
 mod format;
+mod kinds;
+mod linear;
 mod lines;
+mod model;
 mod recorded;
 mod value;
 
+pub use check::{Object, RECOVER_WITHIN, Report, Settings, Verdict, check};
 pub use event::{Event, Kind, Process};
-pub use format::{Format, Partition, ReadError, Step, json_lines_header, porcupine, read, write};
+pub use format::{
+    Format, Partition, ReadError, Step, independent, json_lines_header, parse_value, porcupine,
+    read, write,
+};
+pub use kinds::{Anomaly, Failure, HEAL};
+pub use linear::{Limits, Linear};
 pub use lines::{LineError, Lines};
+pub use model::{MODELS, Model, ModelRow, Refused};
 pub use recorded::{History, Malformed, Operation, Outcome};
 pub use value::{Float, Value};

@@ -1,0 +1,304 @@
+//! `crashpoint history`: what clients saw, checked and written in other forms.
+
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use campaign::{Outcome, OutputFormat};
+use clap::{Args, Subcommand, ValueEnum};
+use history::{Failure, Format, History, Model, Refused, Report, Settings, Verdict};
+use serde_json::json;
+
+/// The commands of `crashpoint history`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum HistoryCommand {
+    /// Check a history: is there an order of the operations that explains what clients saw?
+    ///
+    /// Reads JSON lines or Jepsen's EDN (docs/histories.md), and looks for failures that have a
+    /// name, and for an order. Exit status: 0 nothing was found, 1 something was, 2 the file could
+    /// not be read, 3 it could not be decided in time.
+    Check(CheckArgs),
+    /// Write a history in another form
+    Convert(ConvertArgs),
+}
+
+/// What says what a history is of.
+#[derive(Debug, Args)]
+struct OfArgs {
+    /// The history; - for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// What the objects are: register, map, lock, semaphore:N, counter, queue, bag, set,
+    /// list-append or rw-register. Without it the operations say so, where they can
+    #[arg(long)]
+    model: Option<String>,
+
+    /// What an object is at first, as JSON [default: null, and 0 for a counter]
+    #[arg(long, value_name = "JSON")]
+    initial: Option<String>,
+
+    /// Values are pairs of a key and a value, as Jepsen's independent tests write them
+    #[arg(long)]
+    independent: bool,
+
+    /// How long the search for orders may take: 30s, 5m
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = humantime::parse_duration)]
+    time_limit: Duration,
+}
+
+/// The arguments of `crashpoint history check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    of: OfArgs,
+
+    /// How long the system may take to answer again after a heal
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = humantime::parse_duration)]
+    recover_within: Duration,
+
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t)]
+    format: OutputFormat,
+}
+
+/// The arguments of `crashpoint history convert`.
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArgs {
+    #[command(flatten)]
+    of: OfArgs,
+
+    /// The form
+    #[arg(long, value_enum, value_name = "FORM")]
+    to: Form,
+
+    /// Where to write it. Without it, standard output
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// A form that a history can be written in.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Form {
+    /// One JSON object a line
+    Jsonl,
+    /// The EDN of Jepsen
+    Jepsen,
+    /// What Porcupine's page draws, with the longest orders that were found
+    Porcupine,
+}
+
+/// Does it.
+pub(crate) fn run(command: HistoryCommand) -> anyhow::Result<Outcome> {
+    match command {
+        HistoryCommand::Check(arguments) => check(&arguments),
+        HistoryCommand::Convert(arguments) => convert(&arguments),
+    }
+}
+
+fn check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
+    let history = read(&arguments.of)?;
+    let mut settings = settings(&arguments.of, &history)?;
+    settings.recover_within = arguments.recover_within;
+    let report = checked(&arguments.of, &history, &settings)?;
+    match arguments.format {
+        OutputFormat::Text => print!("{}", in_words(&history, &settings, &report)),
+        OutputFormat::Json => print!("{}", as_json(&history, &settings, &report)),
+    }
+    Ok(match report.verdict() {
+        Verdict::Clean => Outcome::Clean,
+        Verdict::Anomalous => Outcome::Findings,
+        Verdict::Undecided => Outcome::Incomplete,
+    })
+}
+
+fn convert(arguments: &ConvertArgs) -> anyhow::Result<Outcome> {
+    let history = read(&arguments.of)?;
+    let mut bytes = Vec::new();
+    match arguments.to {
+        Form::Jsonl => history::write(&history, Format::JsonLines, &mut bytes)?,
+        Form::Jepsen => history::write(&history, Format::Jepsen, &mut bytes)?,
+        Form::Porcupine => {
+            let mut settings = settings(&arguments.of, &history)?;
+            settings.describe = true;
+            let report = checked(&arguments.of, &history, &settings)?;
+            let drawn = history::porcupine(&history, &report.partitions());
+            writeln!(bytes, "{drawn}")?;
+        }
+    }
+    match &arguments.out {
+        Some(path) => {
+            std::fs::write(path, bytes).with_context(|| format!("write {}", path.display()))?;
+        }
+        None => io::stdout().write_all(&bytes)?,
+    }
+    Ok(Outcome::Clean)
+}
+
+fn read(of: &OfArgs) -> anyhow::Result<History> {
+    let name = of.file.display();
+    let read = if of.file == Path::new("-") {
+        history::read(io::stdin().lock())
+    } else {
+        let file = File::open(&of.file).with_context(|| format!("read {name}"))?;
+        history::read(BufReader::new(file))
+    };
+    let history = read.with_context(|| format!("read {name}"))?;
+    if !of.independent {
+        return Ok(history);
+    }
+    history::independent(&history).with_context(|| format!("read {name} with --independent"))
+}
+
+fn settings(of: &OfArgs, history: &History) -> anyhow::Result<Settings> {
+    let model = match &of.model {
+        Some(name) => Model::parse(name).context("--model"),
+        None => Model::guess(history).with_context(|| format!("check {}", of.file.display())),
+    };
+    let mut settings = Settings::new(model?);
+    if let Some(initial) = &of.initial {
+        settings.initial = history::parse_value(initial)
+            .map_err(|problem| anyhow::anyhow!("--initial {initial}: {problem}"))?;
+    }
+    settings.time_limit = Some(of.time_limit);
+    Ok(settings)
+}
+
+fn checked(of: &OfArgs, history: &History, settings: &Settings) -> anyhow::Result<Report> {
+    history::check(history, settings).map_err(|refused| {
+        let refused = match refused {
+            // People look for the index that is in the file.
+            Refused::Operation {
+                event,
+                f,
+                model,
+                known,
+            } => Refused::Operation {
+                event: history.events()[event].index as usize,
+                f,
+                model,
+                known,
+            },
+            Refused::Value {
+                event,
+                words,
+                value,
+                expected,
+            } => Refused::Value {
+                event: history.events()[event].index as usize,
+                words,
+                value,
+                expected,
+            },
+            other => other,
+        };
+        anyhow::Error::from(refused).context(format!("check {}", of.file.display()))
+    })
+}
+
+/// So many failures of one sort are shown to people.
+const SHOWN_MAX: usize = 5;
+
+fn in_words(history: &History, settings: &Settings, report: &Report) -> String {
+    let mut words = String::new();
+    for (kind, name, meaning) in Failure::ALL {
+        let found: Vec<_> = report
+            .anomalies
+            .iter()
+            .filter(|one| one.kind == kind)
+            .collect();
+        if found.is_empty() {
+            continue;
+        }
+        words += &format!("ANOMALY  {name}: {meaning}{}\n", times(found.len()));
+        for anomaly in found.iter().take(SHOWN_MAX) {
+            let of = anomaly
+                .key
+                .as_ref()
+                .map_or_else(String::new, |key| format!("key {key}: "));
+            words += &format!("  {of}{}\n", anomaly.what);
+        }
+        if found.len() > SHOWN_MAX {
+            words += &format!(
+                "  and {} more (--format json has them)\n",
+                found.len() - SHOWN_MAX
+            );
+        }
+    }
+    for undecided in &report.undecided {
+        words += &format!("UNDECIDED  {undecided}\n");
+    }
+    words + &summary(history, settings, report)
+}
+
+fn times(count: usize) -> String {
+    if count == 1 {
+        String::new()
+    } else {
+        format!(", {count} times")
+    }
+}
+
+fn summary(history: &History, settings: &Settings, report: &Report) -> String {
+    let count = |outcome| {
+        let operations = history.operations().iter();
+        operations.filter(|one| one.outcome == outcome).count()
+    };
+    format!(
+        "{} operations ({} ok, {} failed, {} unknown) on {} {} as {}: {}\n",
+        history.operations().len(),
+        count(history::Outcome::Ok),
+        count(history::Outcome::Fail),
+        count(history::Outcome::Unknown),
+        report.objects.len(),
+        if report.objects.len() == 1 {
+            "object"
+        } else {
+            "objects"
+        },
+        settings.model.row().name,
+        verdict(report),
+    )
+}
+
+fn verdict(report: &Report) -> &'static str {
+    match report.verdict() {
+        Verdict::Clean => "clean",
+        Verdict::Anomalous => "anomalies",
+        Verdict::Undecided => "undecided",
+    }
+}
+
+fn as_json(history: &History, settings: &Settings, report: &Report) -> String {
+    let index = |event: usize| history.events()[event].index;
+    let mut lines = String::new();
+    for anomaly in &report.anomalies {
+        let events: Vec<_> = anomaly
+            .operations
+            .iter()
+            .map(|&place| index(history.operations()[place].call))
+            .collect();
+        let line = json!({
+            "type": "anomaly",
+            "kind": anomaly.kind.name(),
+            "key": anomaly.key.as_ref().map(history::Value::to_json),
+            "what": anomaly.what,
+            "events": events,
+        });
+        lines += &format!("{line}\n");
+    }
+    for undecided in &report.undecided {
+        lines += &format!("{}\n", json!({ "type": "undecided", "what": undecided }));
+    }
+    let summary = json!({
+        "type": "history-summary",
+        "model": settings.model.row().name,
+        "operations": history.operations().len(),
+        "objects": report.objects.len(),
+        "anomalies": report.anomalies.len(),
+        "verdict": verdict(report),
+    });
+    lines + &format!("{summary}\n")
+}

@@ -1,0 +1,175 @@
+//! `crashpoint history`: verdicts, exit statuses, forms, and answers to wrong files.
+
+use std::fs;
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+use predicates::str::contains;
+
+const CLEAN: &str = r#"{"type":"history","version":1}
+{"process":0,"type":"invoke","f":"write","value":1}
+{"process":1,"type":"invoke","f":"read","value":null}
+{"process":1,"type":"ok","f":"read","value":1}
+{"process":0,"type":"ok","f":"write","value":1}
+"#;
+const LOST: &str = r#"{"process":0,"type":"invoke","f":"write","key":"k","value":1}
+{"process":0,"type":"ok","f":"write","value":1}
+{"process":1,"type":"invoke","f":"read","key":"k"}
+{"process":1,"type":"ok","f":"read","value":null}
+"#;
+
+fn crashpoint(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_crashpoint"));
+    command.arg("history").args(arguments);
+    command
+}
+
+struct Directory(tempfile::TempDir);
+
+impl Directory {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path: PathBuf = self.0.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path.to_str().expect("text").to_owned()
+    }
+}
+
+#[test]
+fn a_history_is_clean_or_has_anomalies() {
+    let directory = Directory::new();
+    let clean = directory.file("clean.jsonl", CLEAN);
+    crashpoint(&["check", &clean])
+        .assert()
+        .code(0)
+        .stdout("2 operations (2 ok, 0 failed, 0 unknown) on 1 object as register: clean\n");
+    crashpoint(&["check", "-"])
+        .write_stdin(CLEAN)
+        .assert()
+        .code(0);
+    let lost = directory.file("lost.jsonl", LOST);
+    let said = crashpoint(&["check", &lost]).assert().code(1);
+    insta::assert_snapshot!(
+        "history_lost",
+        String::from_utf8_lossy(&said.get_output().stdout)
+    );
+    let said = crashpoint(&["check", &lost, "--format", "json"])
+        .assert()
+        .code(1);
+    let lines = String::from_utf8(said.get_output().stdout.clone()).expect("text");
+    let lines: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines[0]["kind"], "write-lost");
+    assert_eq!(lines[0]["events"], serde_json::json!([0, 2]));
+    assert_eq!(lines[1]["kind"], "not-linearizable");
+    assert_eq!(lines[2]["verdict"], "anomalies");
+    // What it is at first can be said.
+    crashpoint(&["check", &lost, "--model", "map", "--initial", "7"])
+        .assert()
+        .code(1)
+        .stdout(contains("never-written"));
+}
+
+#[test]
+fn what_cannot_be_decided_is_neither() {
+    // Forty that are not answered take part in everything or nothing, and no sum is right.
+    let mut text = String::new();
+    for process in 0..40 {
+        let amount = 3_i64 << process;
+        text += &format!(
+            "{{\"process\":{process},\"type\":\"invoke\",\"f\":\"inc\",\"value\":{amount}}}\n"
+        );
+    }
+    text += "{\"process\":99,\"type\":\"invoke\",\"f\":\"read\"}\n";
+    text += "{\"process\":99,\"type\":\"ok\",\"f\":\"read\",\"value\":1000001}\n";
+    crashpoint(&["check", "-", "--time-limit", "100ms"])
+        .write_stdin(text)
+        .assert()
+        .code(3)
+        .stdout(contains(
+            "UNDECIDED  whether there is an order for the operations",
+        ));
+}
+
+#[test]
+fn wrong_files_and_arguments_are_answered_in_one_line() {
+    let directory = Directory::new();
+    let torn = directory.file("torn.jsonl", &format!("{CLEAN}{{\"process\":0,\"ty"));
+    let other = directory.file("other.log", "2026-11-24 started\n");
+    let queue = directory.file("queue.jsonl", &CLEAN.replace("write", "push"));
+    let lost = directory.file("lost.jsonl", LOST);
+    for (arguments, said) in [
+        (
+            &["check", "/nowhere/h"][..],
+            "read /nowhere/h: No such file",
+        ),
+        (&["check", &torn], "torn.jsonl: line 6 is torn"),
+        (&["check", &other], "it is no history: expected JSON lines"),
+        (
+            &["check", &queue],
+            "(push, read) do not say what the object is; say it with --model",
+        ),
+        (
+            &["check", &queue, "--model", "queue"],
+            "event 1: a queue has no operation read",
+        ),
+        (
+            &["check", &lost, "--model", "quue"],
+            "--model: there is no model quue (there are register, map,",
+        ),
+        (&["check", &lost, "--initial", "{"], "--initial {: EOF"),
+        (
+            &["check", &lost, "--independent"],
+            "event 0: write carries 1, not [key, value]",
+        ),
+        (
+            &["convert", &lost, "--to", "jsonl", "-o", "/nowhere/o"],
+            "write /nowhere/o: No such file",
+        ),
+    ] {
+        let output = crashpoint(arguments).assert().code(2);
+        let error = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+        assert!(error.contains(said), "{arguments:?} says: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn a_history_is_converted_there_and_back() {
+    let directory = Directory::new();
+    let lost = directory.file("lost.jsonl", LOST);
+    let edn = directory.0.path().join("lost.edn");
+    let edn = edn.to_str().expect("text");
+    crashpoint(&["convert", &lost, "--to", "jepsen", "-o", edn])
+        .assert()
+        .code(0)
+        .stdout("");
+    let text = fs::read_to_string(edn).expect("EDN");
+    assert!(text.starts_with(
+        "{:index 0, :time 0, :type :invoke, :process 0, :f :write, :key \"k\", :value 1}\n"
+    ));
+    let back = crashpoint(&["convert", edn, "--to", "jsonl"])
+        .assert()
+        .code(0);
+    let direct = crashpoint(&["convert", &lost, "--to", "jsonl"])
+        .assert()
+        .code(0);
+    assert_eq!(back.get_output().stdout, direct.get_output().stdout);
+    let drawn = crashpoint(&["convert", edn, "--to", "porcupine"])
+        .assert()
+        .code(0);
+    let drawn: serde_json::Value =
+        serde_json::from_slice(&drawn.get_output().stdout).expect("JSON");
+    let partition = &drawn["Partitions"][0];
+    assert_eq!(partition["History"][1]["Description"], "read k -> null");
+    assert_eq!(
+        partition["PartialLinearizations"][0][0]["StateDescription"],
+        "1"
+    );
+    assert_eq!(partition["Largest"]["0"], 0);
+}

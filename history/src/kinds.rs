@@ -1,0 +1,198 @@
+//! Failures that people have names for: each check looks for one sort of object, and says who saw
+//! what. What they find is certain; what they do not find may still be no order of operations.
+
+mod availability;
+mod counter;
+mod lock;
+mod queue;
+mod register;
+mod set;
+
+pub use self::availability::HEAL;
+pub(crate) use self::availability::{After, unavailable};
+use crate::model::Refused;
+use crate::{History, Model, Operation, Outcome, Value};
+
+/// A failure that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anomaly {
+    /// Which failure it is.
+    pub kind: Failure,
+    /// The object.
+    pub key: Option<Value>,
+    /// Who saw what, in a sentence.
+    pub what: String,
+    /// The operations that show it, by their places in [`History::operations`].
+    pub operations: Vec<usize>,
+}
+
+/// A failure that people have a name for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Failure {
+    /// What was acknowledged is not there.
+    WriteLost,
+    /// An older value than the one that was there.
+    StaleRead,
+    /// A value whose write failed.
+    DirtyRead,
+    /// What had been deleted is there.
+    DeletedBack,
+    /// A value that nobody wrote.
+    NeverWritten,
+    /// One element was taken twice.
+    DoubleDequeue,
+    /// An element is not there any more, and nobody took it.
+    ElementLost,
+    /// More hold a lock than may.
+    DoubleLock,
+    /// A counter is what it cannot be.
+    CounterWrong,
+    /// A counter goes back.
+    CounterBack,
+    /// Nothing is answered though all faults have ended.
+    Unavailable,
+    /// There is no order of operations that explains what was seen.
+    NotLinearizable,
+}
+
+impl Failure {
+    /// All of them, with their names and what they mean.
+    pub const ALL: [(Self, &'static str, &'static str); 12] = [
+        (
+            Self::WriteLost,
+            "write-lost",
+            "an acknowledged write was lost",
+        ),
+        (
+            Self::StaleRead,
+            "stale-read",
+            "a read saw what had been overwritten",
+        ),
+        (
+            Self::DirtyRead,
+            "dirty-read",
+            "a read saw a write that failed",
+        ),
+        (Self::DeletedBack, "deleted-back", "a deleted value is back"),
+        (
+            Self::NeverWritten,
+            "never-written",
+            "a value was read that nobody wrote",
+        ),
+        (
+            Self::DoubleDequeue,
+            "double-dequeue",
+            "an element was taken twice",
+        ),
+        (
+            Self::ElementLost,
+            "element-lost",
+            "an acknowledged element is gone",
+        ),
+        (
+            Self::DoubleLock,
+            "double-lock",
+            "a lock was held twice at once",
+        ),
+        (
+            Self::CounterWrong,
+            "counter-wrong",
+            "a counter was what it cannot be",
+        ),
+        (Self::CounterBack, "counter-back", "a counter went back"),
+        (
+            Self::Unavailable,
+            "unavailable",
+            "nothing was answered after the heal",
+        ),
+        (
+            Self::NotLinearizable,
+            "not-linearizable",
+            "no order of the operations explains what was seen",
+        ),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// What it means.
+    pub fn meaning(self) -> &'static str {
+        self.row().2
+    }
+
+    fn row(self) -> &'static (Self, &'static str, &'static str) {
+        let found = Self::ALL.iter().find(|row| row.0 == self);
+        found.expect("each has a row")
+    }
+}
+
+/// The operations of one object.
+pub(crate) struct Seen<'a> {
+    pub(crate) key: Option<&'a Value>,
+    /// Their places in the history, by their calls.
+    pub(crate) places: &'a [usize],
+    pub(crate) history: &'a History,
+    pub(crate) initial: &'a Value,
+}
+
+impl<'a> Seen<'a> {
+    fn operations(&self) -> impl Iterator<Item = (usize, &'a Operation)> + use<'a> {
+        let (places, history) = (self.places, self.history);
+        places
+            .iter()
+            .map(|&place| (place, &history.operations()[place]))
+    }
+
+    /// Those that are called one of these.
+    fn called(
+        &self,
+        words: &'static [&'static str],
+    ) -> impl Iterator<Item = (usize, &'a Operation)> {
+        self.operations()
+            .filter(|(_, one)| words.contains(&one.f.as_str()))
+    }
+
+    fn anomaly(&self, kind: Failure, what: String, operations: impl Into<Vec<usize>>) -> Anomaly {
+        let mut operations = operations.into();
+        operations.sort_unstable();
+        operations.dedup();
+        Anomaly {
+            kind,
+            key: self.key.cloned(),
+            what,
+            operations,
+        }
+    }
+
+    /// An operation in a sentence: what it did, who did it, and when.
+    fn words(&self, place: usize) -> String {
+        let one = &self.history.operations()[place];
+        let index = self.history.events()[one.call].index;
+        format!("{} (event {index}, process {})", one.words(), one.process)
+    }
+}
+
+/// Whether one had certainly ended before the other was called.
+fn before(one: &Operation, other: &Operation) -> bool {
+    one.returned().is_some_and(|returned| returned < other.call)
+}
+
+/// Whether it took effect, or may have, and was called before this event.
+fn may_be_before(one: &Operation, event: usize) -> bool {
+    one.outcome != Outcome::Fail && one.call < event
+}
+
+/// The failures of one object.
+pub(crate) fn failures(model: Model, seen: &Seen<'_>) -> Result<Vec<Anomaly>, Refused> {
+    match model {
+        Model::Register | Model::Map => Ok(register::failures(seen)),
+        Model::Lock => Ok(lock::failures(seen, 1)),
+        Model::Semaphore(permits) => Ok(lock::failures(seen, permits)),
+        Model::Counter => counter::failures(seen),
+        Model::Queue | Model::Bag => Ok(queue::failures(seen)),
+        Model::Set => Ok(set::failures(seen)),
+        Model::ListAppend | Model::RwRegister => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,81 @@
+//! Counters that are what they cannot be.
+
+use super::{Anomaly, Failure, Seen, before, may_be_before};
+use crate::model::{Refused, counter};
+use crate::{Operation, Outcome};
+
+pub(super) fn failures(seen: &Seen<'_>) -> Result<Vec<Anomaly>, Refused> {
+    let mut added: Vec<(&Operation, i64)> = Vec::new();
+    let mut values: Vec<(usize, &Operation, i64)> = Vec::new();
+    for (place, one) in seen.operations() {
+        if let Some(amount) = counter::added(one)? {
+            added.push((one, amount));
+        }
+        if let Some(counter::Call::Read(value) | counter::Call::AddAndGet(_, value)) =
+            counter::call(one)?
+        {
+            values.push((place, one, value));
+        }
+    }
+    let initial = seen.initial.as_int().unwrap_or(0);
+    let mut found = Vec::new();
+    for &(place, one, value) in &values {
+        let (least, most) = bounds(&added, one, initial);
+        if !(least..=most).contains(&value) {
+            let what = format!(
+                "{} saw a value that is not from {least} to {most}",
+                seen.words(place)
+            );
+            found.push(seen.anomaly(Failure::CounterWrong, what, [place]));
+        }
+    }
+    if added.iter().all(|(_, amount)| *amount >= 0) {
+        found.extend(goes_back(seen, &mut values));
+    }
+    Ok(found)
+}
+
+/// The least and the most that a counter can be when an operation looks at it.
+fn bounds(added: &[(&Operation, i64)], one: &Operation, initial: i64) -> (i64, i64) {
+    let end = one.returned().unwrap_or(usize::MAX);
+    let (mut least, mut most) = (initial, initial);
+    for &(other, amount) in added {
+        let certain =
+            std::ptr::eq(other, one) || other.outcome == Outcome::Ok && before(other, one);
+        let possible = may_be_before(other, end);
+        if certain || possible && amount < 0 {
+            least = least.saturating_add(amount);
+        }
+        if certain || possible && amount > 0 {
+            most = most.saturating_add(amount);
+        }
+    }
+    (least, most)
+}
+
+/// Values that are below one that was seen before. Only of counters from which nothing is taken.
+fn goes_back(seen: &Seen<'_>, values: &mut [(usize, &Operation, i64)]) -> Vec<Anomaly> {
+    let mut by_end: Vec<_> = values.to_vec();
+    by_end.sort_by_key(|(_, one, _)| one.returned());
+    values.sort_by_key(|(_, one, _)| one.call);
+    let mut ended = by_end.into_iter().peekable();
+    let mut highest: Option<(usize, i64)> = None;
+    let mut found = Vec::new();
+    for &mut (place, one, value) in values {
+        while let Some((earlier, _, value)) = ended.next_if(|(_, earlier, _)| before(earlier, one))
+        {
+            if highest.is_none_or(|(_, highest)| highest < value) {
+                highest = Some((earlier, value));
+            }
+        }
+        if let Some((earlier, _)) = highest.filter(|(_, highest)| *highest > value) {
+            let what = format!(
+                "{} saw less than was seen before: {}",
+                seen.words(place),
+                seen.words(earlier)
+            );
+            found.push(seen.anomaly(Failure::CounterBack, what, [place, earlier]));
+        }
+    }
+    found
+}

@@ -1,0 +1,566 @@
+//! The search for an order: Wing and Gong's, with Lowe's memory of what led nowhere.
+//!
+//! What is left out of it, because something that is looked at is as good:
+//! - A read that fits is placed at once, and nothing else is tried there. It changes nothing, so it
+//!   is not in the way of what follows.
+//! - Of equal operations, one that was called and ended earlier is placed first: they can change
+//!   places.
+//! - An operation with an unknown outcome is placed only directly before one that would do
+//!   something else without it. One that is overwritten, or could as well come later, is left out,
+//!   or comes later.
+//! - A state after which one of the next reads can never fit is left at once (`ahead.rs`).
+//! - What led nowhere leads nowhere with fewer unknown outcomes left.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+use super::ahead::Ahead;
+use super::list::List;
+use super::{Limits, Linear, Sequential, Timed};
+
+/// How many steps are between two looks at the clock.
+const STEPS_PER_LOOK: u64 = 1 << 10;
+
+/// So many moves with unknown operations are gathered at one point. Where there are more, the search
+/// ends.
+const MOVES_MAX: usize = 1 << 20;
+
+/// Of each class of unknown operations that were used, how many were.
+type Used = Vec<(u32, u32)>;
+
+/// What decides what can follow, but for the unknown operations that are left.
+#[derive(PartialEq, Eq, Hash)]
+struct Key<S> {
+    /// All known operations below this are placed, but for [`Key::holes`].
+    high: u32,
+    holes: Box<[u32]>,
+    state: S,
+}
+
+/// Unknown operations, and then a known one, to be placed.
+struct Move<S> {
+    unknown: Vec<u32>,
+    known: u32,
+    state: S,
+}
+
+/// Unknown operations that follow each other, while moves are made of them.
+struct Chain<S> {
+    classes: Vec<u32>,
+    /// The first return of those that are left: nothing that was called later can be here.
+    end: usize,
+    candidates: Vec<u32>,
+    moves: Vec<Move<S>>,
+}
+
+/// A point of the search.
+struct Frame<S> {
+    state: S,
+    high: u32,
+    /// What is left to be tried, the next one last.
+    moves: Vec<Move<S>>,
+    /// Whether the moves with unknown operations are among them.
+    is_complete: bool,
+    /// What was placed to get here.
+    placed: Option<Placed>,
+}
+
+struct Placed {
+    unknown: Vec<u32>,
+    known: u32,
+    /// The same as places of operations.
+    operations: Vec<usize>,
+}
+
+/// Operations that are equal.
+pub(super) struct Class<'a, S: Sequential> {
+    pub(super) call: &'a S::Call,
+    /// Those whose end is known, by their calls.
+    known: Vec<u32>,
+    /// The first of these that is not placed.
+    first: usize,
+    /// Those whose end is not known, by their calls.
+    unknown: Vec<&'a Timed<S::Call>>,
+    /// So many of these are placed.
+    used: usize,
+    /// The call of the first known one that is not placed.
+    next_call_at: usize,
+}
+
+impl<S: Sequential> Class<'_, S> {
+    /// Whether one of them is not placed and was called before this event.
+    pub(super) fn is_left_before(&self, event: usize) -> bool {
+        let unknown = self.unknown.get(self.used);
+        self.next_call_at < event || unknown.is_some_and(|one| one.call_at < event)
+    }
+}
+
+struct Search<'a, S: Sequential> {
+    object: &'a S,
+    limits: &'a Limits,
+    steps: u64,
+    remembered_bytes: usize,
+    is_over: bool,
+    /// Those whose end is known, by their calls.
+    known: Vec<&'a Timed<S::Call>>,
+    known_class: Vec<u32>,
+    classes: Vec<Class<'a, S>>,
+    /// The classes in which the end of one is unknown.
+    unknown: Vec<u32>,
+    placed: Vec<bool>,
+    ahead: Ahead,
+    list: List,
+    cache: Cache<S::State>,
+    candidates: Vec<u32>,
+    /// Of each class, the earliest end of those looked at; for [`Search::direct`].
+    earliest: HashMap<u32, usize, Fast>,
+}
+
+/// For each point the smallest sets of unknown operations that were used to get there.
+type Cache<S> = HashMap<Key<S>, Vec<Used>, Fast>;
+
+/// Looks for an order of the operations, which are given by their calls.
+pub(crate) fn search<S: Sequential>(
+    object: &S,
+    operations: &[Timed<S::Call>],
+    limits: &Limits,
+) -> Linear {
+    Search::new(object, operations, limits).run()
+}
+
+impl<'a, S: Sequential> Search<'a, S> {
+    fn new(object: &'a S, operations: &'a [Timed<S::Call>], limits: &'a Limits) -> Self {
+        let mut numbers: HashMap<&S::Call, usize> = HashMap::new();
+        let mut classes: Vec<Class<'a, S>> = Vec::new();
+        let mut known: Vec<&Timed<S::Call>> = Vec::new();
+        let mut known_class = Vec::new();
+        for one in operations {
+            let number = *numbers.entry(&one.call).or_insert(classes.len());
+            if number == classes.len() {
+                classes.push(Class {
+                    call: &one.call,
+                    known: Vec::new(),
+                    first: 0,
+                    unknown: Vec::new(),
+                    used: 0,
+                    next_call_at: usize::MAX,
+                });
+            }
+            let class = &mut classes[number];
+            if one.is_known() {
+                class.next_call_at = class.next_call_at.min(one.call_at);
+                class.known.push(known.len() as u32);
+                known.push(one);
+                known_class.push(number as u32);
+            } else {
+                class.unknown.push(one);
+            }
+        }
+        let with_unknown = (0..)
+            .zip(&classes)
+            .filter(|(_, class)| !class.unknown.is_empty());
+        let times: Vec<_> = known
+            .iter()
+            .map(|one| (one.call_at, one.return_at))
+            .collect();
+        Self {
+            object,
+            limits,
+            steps: 0,
+            remembered_bytes: 0,
+            is_over: false,
+            unknown: with_unknown.map(|(class, _)| class).collect(),
+            placed: vec![false; known.len()],
+            ahead: Ahead::new(object, &known_class, &classes),
+            list: List::new(&times),
+            known,
+            known_class,
+            classes,
+            cache: HashMap::default(),
+            candidates: Vec::new(),
+            earliest: HashMap::default(),
+        }
+    }
+
+    fn run(mut self) -> Linear {
+        if self.known.is_empty() {
+            return Linear::Linearizable(Vec::new());
+        }
+        let mut frames = vec![self.enter(self.object.initial(), 0, None)];
+        let mut longest = Longest::default();
+        while let Some(frame) = frames.last_mut() {
+            self.step();
+            let next = self.next_move(frame);
+            if self.is_over {
+                longest.see(&frames, &self);
+                let longest = longest.order;
+                return Linear::Undecided { longest };
+            }
+            let Some(next) = next else {
+                longest.see(&frames, &self);
+                let left = frames.pop().expect("it is the last");
+                longest.shared = longest.shared.min(frames.len());
+                if let Some(placed) = left.placed {
+                    self.take_back(&placed);
+                }
+                continue;
+            };
+            let high = frame.high.max(next.known + 1);
+            let placed = self.place(next.unknown, next.known);
+            if frames.len() == self.known.len() {
+                let before = frames.iter().filter_map(|frame| frame.placed.as_ref());
+                let all = before.chain([&placed]);
+                return Linear::Linearizable(
+                    all.flat_map(|placed| placed.operations.iter().copied())
+                        .collect(),
+                );
+            }
+            if self.is_hopeless(&next.state) {
+                self.take_back(&placed);
+            } else if let Some(bytes) = self.remember(&next.state, high) {
+                self.remembered_bytes += bytes;
+                frames.push(self.enter(next.state, high, Some(placed)));
+            } else {
+                self.take_back(&placed);
+            }
+        }
+        Linear::Not {
+            longest: longest.order,
+            stuck: longest.stuck,
+        }
+    }
+
+    /// Looks at the limits now and then.
+    fn step(&mut self) {
+        self.steps += 1;
+        let look = self.steps.is_multiple_of(STEPS_PER_LOOK);
+        self.is_over |= look && self.limits.is_over();
+        self.is_over |= self.remembered_bytes > self.limits.memory_bytes;
+    }
+
+    /// A point, with the moves that need no unknown operation.
+    fn enter(&mut self, state: S::State, high: u32, placed: Option<Placed>) -> Frame<S::State> {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        self.list.candidates(&mut candidates);
+        let (moves, is_complete) = self.direct(&state, &candidates);
+        self.candidates = candidates;
+        Frame {
+            state,
+            high,
+            moves,
+            is_complete: is_complete || self.unknown.is_empty(),
+            placed,
+        }
+    }
+
+    /// The moves of one known operation, and whether nothing else has to be tried.
+    fn direct(&mut self, state: &S::State, candidates: &[u32]) -> (Vec<Move<S::State>>, bool) {
+        let mut moves = Vec::new();
+        self.earliest.clear();
+        for &known in candidates {
+            let one = self.known[known as usize];
+            let class = self.known_class[known as usize];
+            if !self.is_first_of_class(class, one.return_at) {
+                continue;
+            }
+            let Some(next) = self.object.step(state, &one.call) else {
+                continue;
+            };
+            let unknown = Vec::new();
+            let next = Move {
+                unknown,
+                known,
+                state: next,
+            };
+            if S::is_read(&one.call) {
+                return (vec![next], true);
+            }
+            moves.push(next);
+        }
+        // What ends first is tried first.
+        moves.sort_by_key(|next| std::cmp::Reverse(self.known[next.known as usize].return_at));
+        (moves, false)
+    }
+
+    /// Whether none that is equal was called earlier and ended earlier. To be asked in the order of
+    /// the calls.
+    fn is_first_of_class(&mut self, class: u32, return_at: usize) -> bool {
+        let earliest = self.earliest.entry(class).or_insert(usize::MAX);
+        let first = return_at < *earliest;
+        *earliest = return_at.min(*earliest);
+        first
+    }
+
+    fn next_move(&mut self, frame: &mut Frame<S::State>) -> Option<Move<S::State>> {
+        if frame.moves.is_empty() && !frame.is_complete {
+            frame.is_complete = true;
+            frame.moves = self.with_unknown(&frame.state);
+        }
+        frame.moves.pop()
+    }
+
+    /// The moves that begin with unknown operations.
+    fn with_unknown(&mut self, state: &S::State) -> Vec<Move<S::State>> {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        let first = self.list.candidates(&mut candidates);
+        self.earliest.clear();
+        candidates.retain(|&known| {
+            let class = self.known_class[known as usize];
+            self.is_first_of_class(class, self.known[known as usize].return_at)
+        });
+        let mut chain = Chain {
+            classes: Vec::new(),
+            end: first.map_or(usize::MAX, |first| self.known[first].return_at),
+            candidates,
+            moves: Vec::new(),
+        };
+        self.extend(&mut chain, state, None);
+        self.candidates = chain.candidates;
+        // Short ones first.
+        let mut moves = chain.moves;
+        moves.sort_by_key(|next| std::cmp::Reverse(next.unknown.len()));
+        moves
+    }
+
+    /// Adds to a chain of unknown operations, which left `state`, each that may follow; and after
+    /// each, each known one that needs it. `earlier` is the state before the last of the chain.
+    fn extend(
+        &mut self,
+        chain: &mut Chain<S::State>,
+        state: &S::State,
+        earlier: Option<&S::State>,
+    ) {
+        for place in 0..self.unknown.len() {
+            self.step();
+            self.is_over |= chain.moves.len() > MOVES_MAX;
+            if self.is_over {
+                return;
+            }
+            let number = self.unknown[place];
+            let class = &self.classes[number as usize];
+            let Some(&one) = class
+                .unknown
+                .get(class.used)
+                .filter(|one| one.call_at < chain.end)
+            else {
+                continue;
+            };
+            let after = self.object.step(state, &one.call);
+            let Some(after) = after.filter(|after| after != state) else {
+                continue;
+            };
+            if let (Some(&last), Some(earlier)) = (chain.classes.last(), earlier) {
+                let last_call = self.classes[last as usize].call;
+                let sorted = last <= number;
+                if self.is_redundant(earlier, last_call, &one.call, &after, sorted) {
+                    continue;
+                }
+            }
+            chain.classes.push(number);
+            self.classes[number as usize].used += 1;
+            for &known in &chain.candidates {
+                let call = &self.known[known as usize].call;
+                let Some(last) = self.object.step(&after, call) else {
+                    continue;
+                };
+                if !self.is_redundant(state, &one.call, call, &last, false) {
+                    chain.moves.push(Move {
+                        unknown: chain.classes.clone(),
+                        known,
+                        state: last,
+                    });
+                }
+            }
+            self.extend(chain, &after, Some(state));
+            self.classes[number as usize].used -= 1;
+            chain.classes.pop();
+        }
+    }
+
+    /// Whether an unknown operation, which with the one after it leaves `last`, is not needed there:
+    /// it could as well be left out, or come second, unless they are `sorted` as they are.
+    fn is_redundant(
+        &self,
+        before: &S::State,
+        unknown: &S::Call,
+        second: &S::Call,
+        last: &S::State,
+        sorted: bool,
+    ) -> bool {
+        let Some(without) = self.object.step(before, second) else {
+            return false;
+        };
+        without == *last || !sorted && self.object.step(&without, unknown).as_ref() == Some(last)
+    }
+
+    fn place(&mut self, unknown: Vec<u32>, known: u32) -> Placed {
+        let mut operations = Vec::with_capacity(unknown.len() + 1);
+        for &class in &unknown {
+            let class = &mut self.classes[class as usize];
+            operations.push(class.unknown[class.used].operation);
+            class.used += 1;
+        }
+        self.placed[known as usize] = true;
+        self.settle_class(known);
+        operations.push(self.known[known as usize].operation);
+        self.list.take(known as usize);
+        Placed {
+            unknown,
+            known,
+            operations,
+        }
+    }
+
+    fn take_back(&mut self, placed: &Placed) {
+        for &class in &placed.unknown {
+            self.classes[class as usize].used -= 1;
+        }
+        let known = placed.known;
+        self.placed[known as usize] = false;
+        self.ahead.take_back(known);
+        let class = &mut self.classes[self.known_class[known as usize] as usize];
+        class.first = class
+            .first
+            .min(class.known.partition_point(|&other| other < known));
+        self.settle_class(known);
+        self.list.put_back(known as usize);
+    }
+
+    /// Finds the first one that is not placed in the class of one.
+    fn settle_class(&mut self, known: u32) {
+        let class = &mut self.classes[self.known_class[known as usize] as usize];
+        while class
+            .known
+            .get(class.first)
+            .is_some_and(|&first| self.placed[first as usize])
+        {
+            class.first += 1;
+        }
+        let first = class.known.get(class.first);
+        class.next_call_at = first.map_or(usize::MAX, |&first| self.known[first as usize].call_at);
+    }
+
+    /// Whether one of the next reads cannot fit any more after this state.
+    fn is_hopeless(&mut self, state: &S::State) -> bool {
+        self.ahead.is_hopeless(
+            self.object,
+            state,
+            &self.placed,
+            &self.known_class,
+            &self.classes,
+            |read| self.known[read as usize].return_at,
+        )
+    }
+
+    /// Remembers this point, and says how many bytes that takes; nothing if it was reached before
+    /// with no more unknown operations used.
+    fn remember(&mut self, state: &S::State, high: u32) -> Option<usize> {
+        self.list.candidates(&mut self.candidates);
+        let mut holes: Vec<_> = self
+            .candidates
+            .iter()
+            .copied()
+            .filter(|&known| known < high)
+            .collect();
+        holes.sort_unstable();
+        let key = Key {
+            high,
+            holes: holes.into(),
+            state: state.clone(),
+        };
+        let used = self.unknown.iter().filter_map(|&class| {
+            let used = self.classes[class as usize].used as u32;
+            (used > 0).then_some((class, used))
+        });
+        let used: Used = used.collect();
+        let bytes = size_of::<Key<S::State>>()
+            + size_of::<Vec<Used>>()
+            + 4 * key.holes.len()
+            + 8 * used.len()
+            + 64;
+        let seen = self.cache.entry(key).or_default();
+        if seen.iter().any(|seen| is_within(seen, &used)) {
+            return None;
+        }
+        seen.retain(|seen| !is_within(&used, seen));
+        seen.push(used);
+        Some(bytes)
+    }
+}
+
+/// Whether no more of any class was used.
+fn is_within(fewer: &Used, more: &Used) -> bool {
+    fewer.iter().all(|(class, count)| {
+        more.iter()
+            .any(|(other, others)| other == class && others >= count)
+    })
+}
+
+/// The longest order that was found so far.
+#[derive(Default)]
+struct Longest {
+    order: Vec<usize>,
+    /// Where in the order the operations of each frame end.
+    ends: Vec<usize>,
+    /// So many frames have not been left since.
+    shared: usize,
+    stuck: usize,
+}
+
+impl Longest {
+    /// Keeps what was placed, if it is more than ever before.
+    fn see<S: Sequential>(&mut self, frames: &[Frame<S::State>], search: &Search<'_, S>) {
+        if frames.len() <= self.ends.len() {
+            return;
+        }
+        self.ends.truncate(self.shared);
+        self.order.truncate(self.ends.last().copied().unwrap_or(0));
+        for frame in &frames[self.ends.len()..] {
+            let placed = frame.placed.iter().flat_map(|placed| &placed.operations);
+            self.order.extend(placed);
+            self.ends.push(self.order.len());
+        }
+        self.shared = self.ends.len();
+        let first = search.list.candidates(&mut Vec::new());
+        self.stuck = first.map_or(0, |first| search.known[first].operation);
+    }
+}
+
+/// A quick hash of small keys (as rustc's own).
+#[derive(Default)]
+pub(crate) struct FastHasher(u64);
+
+pub(crate) type Fast = BuildHasherDefault<FastHasher>;
+
+impl Hasher for FastHasher {
+    fn finish(&self) -> u64 {
+        self.0.rotate_left(26)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = self
+            .0
+            .wrapping_add(value)
+            .wrapping_mul(0xf135_7aea_2e62_a9c5);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+}

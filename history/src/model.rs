@@ -1,0 +1,468 @@
+//! What an object is, and what its operations mean.
+
+pub(crate) mod counter;
+pub(crate) mod lock;
+pub(crate) mod queue;
+pub(crate) mod register;
+pub(crate) mod set;
+
+use std::collections::HashMap;
+
+use crate::linear::{self, Limits, Linear, Sequential, Timed};
+use crate::{History, Operation, Outcome, Value};
+
+/// A kind of object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Model {
+    /// A register, with compare-and-set.
+    Register,
+    /// A map of keys, each a register to which can also be appended.
+    Map,
+    /// A lock.
+    Lock,
+    /// A semaphore of so many permits.
+    Semaphore(usize),
+    /// A counter.
+    Counter,
+    /// A queue: first in, first out.
+    Queue,
+    /// A queue that keeps no order.
+    Bag,
+    /// A set.
+    Set,
+    /// Transactions that append to lists and read them.
+    ListAppend,
+    /// Transactions that write registers and read them.
+    RwRegister,
+}
+
+type Check = fn(&Objects<'_>, &Value, &Limits) -> Result<Answer, Refused>;
+
+/// A row of the table of models.
+pub struct ModelRow {
+    /// Its name. A semaphore has `:N` after it.
+    pub name: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// Its operations.
+    pub words: &'static [&'static str],
+    model: Model,
+    check: Option<Check>,
+}
+
+/// The operations of one object.
+pub(crate) struct Objects<'a> {
+    /// Their places in the history.
+    pub(crate) places: &'a [usize],
+    pub(crate) history: &'a History,
+    pub(crate) model: Model,
+    /// Whether states are wanted in words.
+    pub(crate) describe: bool,
+}
+
+/// Whether there is an order, and in words what the object is after each step of the longest one.
+pub(crate) struct Answer {
+    pub(crate) linear: Linear,
+    pub(crate) states: Vec<String>,
+}
+
+/// The models, in the order in which people read them.
+pub const MODELS: [ModelRow; 10] = [
+    row(
+        "register",
+        "a value that is read, written, and compared and set",
+        register::WORDS,
+        Model::Register,
+        Some(register),
+    ),
+    row(
+        "map",
+        "keys with values, to which can be appended",
+        register::WORDS,
+        Model::Map,
+        Some(register),
+    ),
+    row(
+        "lock",
+        "held by one at a time",
+        lock::WORDS,
+        Model::Lock,
+        Some(semaphore),
+    ),
+    row(
+        "semaphore",
+        "held by N at a time (semaphore:N)",
+        lock::WORDS,
+        Model::Semaphore(1),
+        Some(semaphore),
+    ),
+    row(
+        "counter",
+        "a number that is added to",
+        counter::WORDS,
+        Model::Counter,
+        Some(counter),
+    ),
+    row(
+        "queue",
+        "first in, first out",
+        queue::WORDS,
+        Model::Queue,
+        Some(queue),
+    ),
+    row(
+        "bag",
+        "a queue that keeps no order",
+        queue::WORDS,
+        Model::Bag,
+        Some(queue),
+    ),
+    row(
+        "set",
+        "elements that are added and removed",
+        set::WORDS,
+        Model::Set,
+        Some(set),
+    ),
+    row(
+        "list-append",
+        "transactions that append to lists and read them",
+        &["txn"],
+        Model::ListAppend,
+        None,
+    ),
+    row(
+        "rw-register",
+        "transactions that write registers and read them",
+        &["txn"],
+        Model::RwRegister,
+        None,
+    ),
+];
+
+const fn row(
+    name: &'static str,
+    what: &'static str,
+    words: &'static [&'static str],
+    model: Model,
+    check: Option<Check>,
+) -> ModelRow {
+    ModelRow {
+        name,
+        what,
+        words,
+        model,
+        check,
+    }
+}
+
+/// Why a history cannot be one of a model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The object has no such operation.
+    #[error("event {event}: a {model} has no operation {f} (it has {known})", known = known.join(", "))]
+    Operation {
+        /// Where it was called in [`History::events`].
+        event: usize,
+        /// The operation.
+        f: String,
+        /// What it was looked at as.
+        model: String,
+        /// What the object has.
+        known: &'static [&'static str],
+    },
+    /// An operation carries something else than it should.
+    #[error("event {event}: {words} carries {value}, not {expected}")]
+    Value {
+        /// Where it was called in [`History::events`].
+        event: usize,
+        /// The operation.
+        words: String,
+        /// What it carries.
+        value: String,
+        /// What it should.
+        expected: &'static str,
+    },
+    /// Nothing in the history says what it is of.
+    #[error("the operations of it ({0}) do not say what the object is; say it with --model")]
+    Unclear(String),
+    /// Nothing looks at them.
+    #[error("histories of transactions are not checked")]
+    Transactions,
+    /// There is no such model.
+    #[error("there is no model {name} (there are {known})")]
+    Model {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+}
+
+impl Refused {
+    pub(crate) fn unknown(operation: &Operation, known: &'static [&'static str]) -> Self {
+        Self::Operation {
+            event: operation.call,
+            f: operation.f.clone(),
+            model: String::new(),
+            known,
+        }
+    }
+
+    pub(crate) fn value(operation: &Operation, expected: &'static str) -> Self {
+        let value = match operation.outcome {
+            Outcome::Ok => &operation.result,
+            _ => &operation.argument,
+        };
+        Self::Value {
+            event: operation.call,
+            words: operation.f.clone(),
+            value: value.to_string(),
+            expected,
+        }
+    }
+
+    fn of(self, name: &str) -> Self {
+        match self {
+            Self::Operation {
+                event, f, known, ..
+            } => Self::Operation {
+                event,
+                f,
+                model: name.to_owned(),
+                known,
+            },
+            other => other,
+        }
+    }
+}
+
+/// The two elements that a compare-and-set carries.
+pub(crate) fn argument_pair(operation: &Operation) -> Result<(&Value, &Value), Refused> {
+    match operation.argument.as_list() {
+        Some([old, new]) => Ok((old, new)),
+        _ => Err(Refused::Value {
+            event: operation.call,
+            words: operation.f.clone(),
+            value: operation.argument.to_string(),
+            expected: "[old, new]",
+        }),
+    }
+}
+
+/// Values as numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Interner {
+    numbers: HashMap<Value, u32>,
+    values: Vec<Value>,
+}
+
+impl Interner {
+    pub(crate) fn number(&mut self, value: &Value) -> u32 {
+        if let Some(&number) = self.numbers.get(value) {
+            return number;
+        }
+        let number = self.values.len() as u32;
+        self.numbers.insert(value.clone(), number);
+        self.values.push(value.clone());
+        number
+    }
+
+    pub(crate) fn value(&self, number: u32) -> &Value {
+        &self.values[number as usize]
+    }
+}
+
+impl Model {
+    /// The model of this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn parse(name: &str) -> Result<Self, Refused> {
+        let unknown = || Refused::Model {
+            name: name.to_owned(),
+            known: MODELS.map(|row| row.name).join(", "),
+        };
+        if let Some(permits) = name.strip_prefix("semaphore:") {
+            let permits: usize = permits.parse().map_err(|_| unknown())?;
+            return Ok(Self::Semaphore(permits));
+        }
+        let row = MODELS.iter().find(|row| row.name == name);
+        row.map(|row| row.model).ok_or_else(unknown)
+    }
+
+    /// The only model that has the operations of a history.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub fn guess(history: &History) -> Result<Self, Refused> {
+        let mut words: Vec<_> = history
+            .operations()
+            .iter()
+            .map(|one| one.f.as_str())
+            .collect();
+        words.sort_unstable();
+        words.dedup();
+        let has = |some: &[&str]| words.iter().any(|word| some.contains(word));
+        let only = |some: &[&str]| words.iter().all(|word| some.contains(word));
+        let is_keyed = history.operations().iter().any(|one| one.key.is_some());
+        Ok(if words.is_empty() {
+            return Err(Refused::Unclear("there are none".to_owned()));
+        } else if only(&["txn"]) {
+            match history.operations().iter().find_map(writes_or_appends) {
+                Some(model) => model,
+                None => Self::ListAppend,
+            }
+        } else if only(register::WORDS) {
+            if is_keyed { Self::Map } else { Self::Register }
+        } else if only(lock::WORDS) {
+            Self::Lock
+        } else if has(&["inc", "increment", "dec", "decrement"]) && only(counter::WORDS) {
+            Self::Counter
+        } else if has(&["remove", "contains"]) && only(set::WORDS) {
+            Self::Set
+        } else {
+            return Err(Refused::Unclear(words.join(", ")));
+        })
+    }
+
+    /// Its row.
+    pub fn row(self) -> &'static ModelRow {
+        let same =
+            |row: &&ModelRow| std::mem::discriminant(&row.model) == std::mem::discriminant(&self);
+        MODELS.iter().find(same).expect("each model has a row")
+    }
+
+    /// Whether its operations are transactions.
+    pub fn is_transactional(self) -> bool {
+        matches!(self, Self::ListAppend | Self::RwRegister)
+    }
+
+    /// What an object is if nobody said so.
+    pub fn default_initial(self) -> Value {
+        match self {
+            Self::Counter => Value::Int(0),
+            _ => Value::Null,
+        }
+    }
+
+    /// Whether there is an order for the operations of one object.
+    pub(crate) fn linear(
+        self,
+        objects: &Objects<'_>,
+        initial: &Value,
+        limits: &Limits,
+    ) -> Result<Answer, Refused> {
+        let row = self.row();
+        let Some(check) = row.check else {
+            // Transactions are looked at together.
+            let linear = Linear::Linearizable(objects.places.to_vec());
+            let states = Vec::new();
+            return Ok(Answer { linear, states });
+        };
+        check(objects, initial, limits).map_err(|refused| refused.of(row.name))
+    }
+}
+
+fn writes_or_appends(operation: &Operation) -> Option<Model> {
+    operation.argument.as_list()?.iter().find_map(|part| {
+        match part.as_list()?.first()?.as_text()? {
+            "append" => Some(Model::ListAppend),
+            "w" => Some(Model::RwRegister),
+            _ => None,
+        }
+    })
+}
+
+/// The operations as the search has them.
+fn timed<C>(
+    objects: &Objects<'_>,
+    call: impl Fn(&Operation) -> Result<Option<C>, Refused>,
+) -> Result<Vec<Timed<C>>, Refused> {
+    let mut timed = Vec::with_capacity(objects.places.len());
+    for &place in objects.places {
+        let operation = &objects.history.operations()[place];
+        if let Some(call) = call(operation)? {
+            timed.push(Timed::new(place, operation, call));
+        }
+    }
+    Ok(timed)
+}
+
+fn register(objects: &Objects<'_>, initial: &Value, limits: &Limits) -> Result<Answer, Refused> {
+    let register = register::Register::new(initial);
+    let operations = timed(objects, |operation| register.call(operation))?;
+    if let Some(linear) = linear::unique(&register, &operations) {
+        return Ok(answer(objects, &register, &operations, linear));
+    }
+    Ok(search(objects, &register, &operations, limits))
+}
+
+fn semaphore(objects: &Objects<'_>, _: &Value, limits: &Limits) -> Result<Answer, Refused> {
+    let permits = match objects.model {
+        Model::Semaphore(permits) => permits,
+        _ => 1,
+    };
+    let operations = timed(objects, lock::call)?;
+    Ok(search(
+        objects,
+        &lock::Semaphore { permits },
+        &operations,
+        limits,
+    ))
+}
+
+fn counter(objects: &Objects<'_>, initial: &Value, limits: &Limits) -> Result<Answer, Refused> {
+    let initial = initial.as_int().unwrap_or(0);
+    let operations = timed(objects, counter::call)?;
+    Ok(search(
+        objects,
+        &counter::Counter { initial },
+        &operations,
+        limits,
+    ))
+}
+
+fn queue(objects: &Objects<'_>, _: &Value, limits: &Limits) -> Result<Answer, Refused> {
+    let queue = queue::Queue::new(objects.model == Model::Queue);
+    let operations = queue.spread(timed(objects, |operation| queue.call(operation))?);
+    Ok(search(objects, &queue, &operations, limits))
+}
+
+fn set(objects: &Objects<'_>, initial: &Value, limits: &Limits) -> Result<Answer, Refused> {
+    let set = set::Set::new(initial);
+    let operations = timed(objects, |operation| set.call(operation))?;
+    Ok(search(objects, &set, &operations, limits))
+}
+
+fn search<S: Sequential>(
+    objects: &Objects<'_>,
+    object: &S,
+    operations: &[Timed<S::Call>],
+    limits: &Limits,
+) -> Answer {
+    let linear = linear::search::search(object, operations, limits);
+    answer(objects, object, operations, linear)
+}
+
+/// With the states in words, if they are wanted.
+fn answer<S: Sequential>(
+    objects: &Objects<'_>,
+    object: &S,
+    operations: &[Timed<S::Call>],
+    linear: Linear,
+) -> Answer {
+    let mut states = Vec::new();
+    if objects.describe {
+        let mut state = object.initial();
+        for &place in linear.order() {
+            // What may have taken any of several elements is there once for each of them.
+            let mut same = operations.iter().filter(|one| one.operation == place);
+            if let Some(next) = same.find_map(|one| object.step(&state, &one.call)) {
+                state = next;
+            }
+            states.push(object.words(&state));
+        }
+    }
+    Answer { linear, states }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use campaign::{Outcome, OutputFormat};
 use clap::{Args, Subcommand, ValueEnum};
-use history::{Failure, Format, History, Model, Refused, Report, Settings, Verdict};
+use history::{Consistency, Failure, Format, History, Model, Refused, Report, Settings, Verdict};
 use serde_json::json;
 
 /// The commands of `crashpoint history`.
@@ -55,6 +55,12 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     of: OfArgs,
 
+    /// What the system promises: linearizable or eventual; of transactions read-uncommitted,
+    /// read-committed, repeatable-read, snapshot-isolation, serializable,
+    /// strong-session-serializable or strict-serializable. Without it the strongest
+    #[arg(long, value_parser = consistency, value_name = "CONSISTENCY")]
+    consistency: Option<Consistency>,
+
     /// How long the system may take to answer again after a heal
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = humantime::parse_duration)]
     recover_within: Duration,
@@ -90,6 +96,13 @@ enum Form {
     Porcupine,
 }
 
+fn consistency(name: &str) -> Result<Consistency, String> {
+    Consistency::from_name(name).ok_or_else(|| {
+        let known = Consistency::ALL.map(|(_, name)| name).join(", ");
+        format!("there is no consistency {name} (there are {known})")
+    })
+}
+
 /// Does it.
 pub(crate) fn run(command: HistoryCommand) -> anyhow::Result<Outcome> {
     match command {
@@ -102,6 +115,9 @@ fn check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let history = read(&arguments.of)?;
     let mut settings = settings(&arguments.of, &history)?;
     settings.recover_within = arguments.recover_within;
+    if let Some(consistency) = arguments.consistency {
+        settings.consistency = consistency;
+    }
     let report = checked(&arguments.of, &history, &settings)?;
     match arguments.format {
         OutputFormat::Text => print!("{}", in_words(&history, &settings, &report)),

@@ -76,6 +76,44 @@ fn a_history_is_clean_or_has_anomalies() {
 }
 
 #[test]
+fn what_is_promised_decides() {
+    let skew = r#"{:type :invoke, :process 0, :value [[:append :x 1] [:r :y nil]]}
+{:type :invoke, :process 1, :value [[:append :y 1] [:r :x nil]]}
+{:type :ok, :process 0, :value [[:append :x 1] [:r :y []]]}
+{:type :ok, :process 1, :value [[:append :y 1] [:r :x []]]}
+"#;
+    for (consistency, code) in [("snapshot-isolation", 0), ("serializable", 1)] {
+        crashpoint(&["check", "-", "--consistency", consistency])
+            .write_stdin(skew)
+            .assert()
+            .code(code);
+    }
+    crashpoint(&["check", "-"])
+        .write_stdin(skew)
+        .assert()
+        .code(1)
+        .stdout(contains("T1 did not see T2's 1 of y"));
+    crashpoint(&["check", "-", "--consistency", "linearizable"])
+        .write_stdin(skew)
+        .assert()
+        .code(2)
+        .stderr(contains(
+            "linearizable is not something that a list-append can be",
+        ));
+    // A stale read is one that a system may promise to have.
+    let stale = LOST.to_owned()
+        + r#"{"process":1,"type":"invoke","f":"read","key":"k"}
+{"process":1,"type":"ok","f":"read","value":1}
+"#;
+    for (consistency, code) in [("linearizable", 1), ("eventual", 0)] {
+        crashpoint(&["check", "-", "--consistency", consistency])
+            .write_stdin(stale.clone())
+            .assert()
+            .code(code);
+    }
+}
+
+#[test]
 fn what_cannot_be_decided_is_neither() {
     // Forty that are not answered take part in everything or nothing, and no sum is right.
     let mut text = String::new();

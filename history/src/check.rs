@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::kinds::{self, After, Seen};
 use crate::linear::{Limits, Linear};
 use crate::model::{Answer, Objects, Refused};
-use crate::{Anomaly, Failure, History, Model, Outcome, Partition, Step, Value};
+use crate::transactions;
+use crate::{Anomaly, Consistency, Failure, History, Model, Outcome, Partition, Step, Value};
 
 /// What a history is checked against.
 #[derive(Debug, Clone)]
@@ -16,6 +17,8 @@ pub struct Settings {
     pub model: Model,
     /// What an object is at first.
     pub initial: Value,
+    /// What is promised.
+    pub consistency: Consistency,
     /// How long all checks together may take.
     pub time_limit: Option<Duration>,
     /// How long the system may take to answer after a heal.
@@ -33,6 +36,7 @@ impl Settings {
         Self {
             model,
             initial: model.default_initial(),
+            consistency: model.default_consistency(),
             time_limit: None,
             recover_within: RECOVER_WITHIN,
             describe: false,
@@ -80,8 +84,11 @@ pub enum Verdict {
 /// # Errors
 /// If its operations are not those of the model.
 pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> {
-    if settings.model.is_transactional() {
-        return Err(Refused::Transactions);
+    if settings.model.is_transactional() != settings.consistency.is_transactional() {
+        return Err(Refused::Consistency {
+            model: settings.model.row().name,
+            consistency: settings.consistency.name(),
+        });
     }
     let deadline = settings.time_limit.map(|limit| Instant::now() + limit);
     let limits = Limits {
@@ -93,6 +100,10 @@ pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> 
         anomalies: Vec::new(),
         undecided: Vec::new(),
     };
+    if settings.model.is_transactional() {
+        (report.anomalies, report.undecided) =
+            transactions::check(history, settings.model, settings.consistency)?;
+    }
     for (key, operations) in by_key(history) {
         let of_key = Objects {
             places: &operations,
@@ -119,6 +130,9 @@ pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> 
             states,
         });
     }
+    report
+        .anomalies
+        .retain(|anomaly| settings.consistency.forbids(anomaly.kind));
     match kinds::unavailable(history, settings.recover_within.as_nanos() as u64) {
         After::Available => {}
         After::Unavailable(anomaly) => report.anomalies.push(anomaly),

@@ -53,11 +53,37 @@ pub enum Failure {
     Unavailable,
     /// There is no order of operations that explains what was seen.
     NotLinearizable,
+    /// Transactions wrote in circles.
+    G0,
+    /// A transaction read what a failed one wrote.
+    G1a,
+    /// A transaction read what its writer overwrote itself.
+    G1b,
+    /// Transactions are before each other by what they read and wrote.
+    G1c,
+    /// The same, and one did not see what another one wrote.
+    GSingle,
+    /// Several did not see what others wrote, none next to another.
+    GNonadjacent,
+    /// Several did not see what others wrote.
+    G2,
+    /// A transaction does not see what it read or wrote itself.
+    Internal,
+    /// Two read the same and overwrote each other.
+    LostUpdate,
+    /// Lists were read of which none is the beginning of the other.
+    IncompatibleOrder,
+    /// One element is in a list twice.
+    DuplicateElements,
+    /// The order in which a client did things is not kept.
+    Sessions,
+    /// The order of the clock is not kept.
+    RealTime,
 }
 
 impl Failure {
     /// All of them, with their names and what they mean.
-    pub const ALL: [(Self, &'static str, &'static str); 12] = [
+    pub const ALL: [(Self, &'static str, &'static str); 25] = [
         (
             Self::WriteLost,
             "write-lost",
@@ -109,6 +135,71 @@ impl Failure {
             Self::NotLinearizable,
             "not-linearizable",
             "no order of the operations explains what was seen",
+        ),
+        (
+            Self::G0,
+            "G0",
+            "transactions overwrote each other in a circle",
+        ),
+        (
+            Self::G1a,
+            "G1a",
+            "a transaction read what a failed one wrote",
+        ),
+        (
+            Self::G1b,
+            "G1b",
+            "a transaction read what its writer overwrote itself",
+        ),
+        (
+            Self::G1c,
+            "G1c",
+            "transactions read each other's writes in a circle",
+        ),
+        (
+            Self::GSingle,
+            "G-single",
+            "a transaction saw one write of another, and not an earlier one",
+        ),
+        (
+            Self::GNonadjacent,
+            "G-nonadjacent",
+            "transactions did not see each other's writes, with others between",
+        ),
+        (
+            Self::G2,
+            "G2",
+            "transactions did not see each other's writes",
+        ),
+        (
+            Self::Internal,
+            "internal",
+            "a transaction does not see what it read or wrote itself",
+        ),
+        (
+            Self::LostUpdate,
+            "lost-update",
+            "two transactions read the same and overwrote each other",
+        ),
+        (
+            Self::IncompatibleOrder,
+            "incompatible-order",
+            "lists were read that are not of one order",
+        ),
+        (
+            Self::DuplicateElements,
+            "duplicate-elements",
+            "an element is in a list twice",
+        ),
+        (
+            Self::Sessions,
+            "session-order",
+            "what a client did first is not first",
+        ),
+        (
+            Self::RealTime,
+            "real-time-order",
+            "what had ended before is not before",
         ),
     ];
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod consistency;
 mod event;
 mod format;
 mod kinds;
@@ -14,9 +15,11 @@ mod linear;
 mod lines;
 mod model;
 mod recorded;
+mod transactions;
 mod value;
 
 pub use check::{Object, RECOVER_WITHIN, Report, Settings, Verdict, check};
+pub use consistency::Consistency;
 pub use event::{Event, Kind, Process};
 pub use format::{
     Format, Partition, ReadError, Step, independent, json_lines_header, parse_value, porcupine,

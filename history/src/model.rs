@@ -9,7 +9,7 @@ pub(crate) mod set;
 use std::collections::HashMap;
 
 use crate::linear::{self, Limits, Linear, Sequential, Timed};
-use crate::{History, Operation, Outcome, Value};
+use crate::{Consistency, History, Operation, Outcome, Value};
 
 /// A kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,9 +186,14 @@ pub enum Refused {
     /// Nothing in the history says what it is of.
     #[error("the operations of it ({0}) do not say what the object is; say it with --model")]
     Unclear(String),
-    /// Nothing looks at them.
-    #[error("histories of transactions are not checked")]
-    Transactions,
+    /// One is of objects, the other of transactions.
+    #[error("{consistency} is not something that a {model} can be")]
+    Consistency {
+        /// What was looked at.
+        model: &'static str,
+        /// What it should be.
+        consistency: &'static str,
+    },
     /// There is no such model.
     #[error("there is no model {name} (there are {known})")]
     Model {
@@ -343,6 +348,15 @@ impl Model {
         match self {
             Self::Counter => Value::Int(0),
             _ => Value::Null,
+        }
+    }
+
+    /// What is promised if nobody said so: the most.
+    pub fn default_consistency(self) -> Consistency {
+        if self.is_transactional() {
+            Consistency::StrictSerializable
+        } else {
+            Consistency::Linearizable
         }
     }
 

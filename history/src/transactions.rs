@@ -1,0 +1,138 @@
+//! Transactions: whether what they saw can be that of a database with the isolation that it promises
+//! (Adya 1999; Kingsbury and Alvaro, "Elle", 2020). What they read says in which order others wrote;
+//! who depends on whom is a graph; and a circle in it is an anomaly.
+
+mod cycles;
+mod graph;
+mod list_append;
+mod rw_register;
+
+use crate::model::Refused;
+use crate::{Anomaly, Consistency, Failure, History, Model, Operation, Outcome, Value};
+
+use self::graph::Graph;
+
+/// A transaction that took effect, or may have.
+struct Transaction<'a> {
+    /// Its place in [`History::operations`].
+    place: usize,
+    operation: &'a Operation,
+    parts: Vec<Part<'a>>,
+}
+
+/// What a transaction does with one object.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    /// It read this; nothing if nobody knows what.
+    Read(&'a Value, Option<&'a Value>),
+    /// It wrote, or appended, this.
+    Write(&'a Value, &'a Value),
+}
+
+/// What was found out of the objects: anomalies, and who depends on whom.
+struct Inferred {
+    anomalies: Vec<Anomaly>,
+    graph: Graph,
+}
+
+/// The anomalies of transactions that the consistency forbids, and what could not be looked at.
+pub(crate) fn check(
+    history: &History,
+    model: Model,
+    consistency: Consistency,
+) -> Result<(Vec<Anomaly>, Vec<String>), Refused> {
+    let mut transactions = Vec::new();
+    for (place, operation) in history.operations().iter().enumerate() {
+        transactions.push(Transaction {
+            place,
+            operation,
+            parts: parts(operation, model)?,
+        });
+    }
+    let mut inferred = match model {
+        Model::RwRegister => rw_register::infer(history, &transactions)?,
+        _ => list_append::infer(history, &transactions)?,
+    };
+    let (found, undecided) = cycles::find(history, &transactions, &mut inferred.graph, consistency);
+    let mut anomalies = inferred.anomalies;
+    anomalies.extend(found);
+    anomalies.retain(|anomaly| consistency.forbids(anomaly.kind));
+    Ok((anomalies, undecided))
+}
+
+/// What a transaction does. Of one that was not answered nobody knows what it read.
+fn parts(operation: &Operation, model: Model) -> Result<Vec<Part<'_>>, Refused> {
+    let is_known = operation.outcome == Outcome::Ok && !operation.result.is_null();
+    let all = if is_known {
+        &operation.result
+    } else {
+        &operation.argument
+    };
+    let wrong = || {
+        Refused::value(
+            operation,
+            match model {
+                Model::RwRegister => "[[\"r\" or \"w\", key, value], …]",
+                _ => "[[\"r\" or \"append\", key, value], …]",
+            },
+        )
+    };
+    let all = all.as_list().ok_or_else(wrong)?;
+    let mut parts = Vec::with_capacity(all.len());
+    for part in all {
+        let (f, key, value) = match part.as_list() {
+            Some([f, key, value]) => (f, key, value),
+            Some([f, key]) => (f, key, NOTHING),
+            _ => return Err(wrong()),
+        };
+        parts.push(match (f.as_text(), model) {
+            (Some("r" | "read"), _) => Part::Read(key, is_known.then_some(value)),
+            (Some("w" | "write"), Model::RwRegister) | (Some("append"), Model::ListAppend) => {
+                Part::Write(key, value)
+            }
+            _ => return Err(wrong()),
+        });
+    }
+    Ok(parts)
+}
+
+const NOTHING: &Value = &Value::Null;
+
+impl Transaction<'_> {
+    /// Whether it certainly took effect.
+    fn is_ok(&self) -> bool {
+        self.operation.outcome == Outcome::Ok
+    }
+
+    /// What it writes to an object, in its order.
+    fn writes_to<'a>(&'a self, key: &'a Value) -> impl DoubleEndedIterator<Item = &'a Value> {
+        self.parts.iter().filter_map(move |part| match part {
+            Part::Write(other, value) if *other == key => Some(*value),
+            _ => None,
+        })
+    }
+}
+
+/// A transaction in a sentence.
+fn words(history: &History, transaction: &Transaction<'_>) -> String {
+    let operation = transaction.operation;
+    let value = if transaction.is_ok() && !operation.result.is_null() {
+        &operation.result
+    } else {
+        &operation.argument
+    };
+    let index = history.events()[operation.call].index;
+    format!("{value} (event {index}, process {})", operation.process)
+}
+
+fn anomaly(kind: Failure, key: &Value, what: String, transactions: &[&Transaction<'_>]) -> Anomaly {
+    let mut operations: Vec<_> = transactions.iter().map(|one| one.place).collect();
+    operations.sort_unstable();
+    operations.dedup();
+    Anomaly {
+        kind,
+        key: Some(key.clone()),
+        what,
+        operations,
+    }
+}

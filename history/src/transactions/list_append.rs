@@ -1,0 +1,241 @@
+//! Lists: one that was read has the order of all that was appended before.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::graph::{Because, Graph};
+use super::{Inferred, Part, Transaction, anomaly, words};
+use crate::model::Refused;
+use crate::{Anomaly, Failure, History, Outcome, Value};
+
+type Writers<'a> = HashMap<(&'a Value, &'a Value), usize>;
+
+/// A list that a transaction read before it appended to it.
+struct Read<'a> {
+    by: usize,
+    list: &'a [Value],
+}
+
+pub(super) fn infer(
+    history: &History,
+    transactions: &[Transaction<'_>],
+) -> Result<Inferred, Refused> {
+    let mut writers: Writers<'_> = HashMap::new();
+    for (at, one) in transactions.iter().enumerate() {
+        for part in &one.parts {
+            if let Part::Write(key, value) = part
+                && writers.insert((key, value), at).is_some()
+            {
+                return Err(Refused::value(
+                    one.operation,
+                    "elements that nobody else appends",
+                ));
+            }
+        }
+    }
+    let mut anomalies = Vec::new();
+    let mut reads: BTreeMap<&Value, Vec<Read<'_>>> = BTreeMap::new();
+    for (at, one) in transactions
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.is_ok())
+    {
+        anomalies.extend(internal(history, one)?);
+        let mut appended = HashSet::new();
+        for part in &one.parts {
+            match part {
+                Part::Write(key, _) => {
+                    appended.insert(*key);
+                }
+                Part::Read(key, Some(list)) => {
+                    let list = as_list(one, list)?;
+                    anomalies.extend(wrong_elements(
+                        history,
+                        transactions,
+                        &writers,
+                        one,
+                        key,
+                        list,
+                    ));
+                    if !appended.contains(key) {
+                        reads.entry(key).or_default().push(Read { by: at, list });
+                    }
+                }
+                Part::Read(..) => {}
+            }
+        }
+    }
+    let mut graph = Graph::new(transactions.len());
+    for (key, reads) in &reads {
+        anomalies.extend(order(
+            history,
+            transactions,
+            &writers,
+            key,
+            reads,
+            &mut graph,
+        ));
+    }
+    Ok(Inferred { anomalies, graph })
+}
+
+fn as_list<'a>(one: &Transaction<'_>, list: &'a Value) -> Result<&'a [Value], Refused> {
+    match list {
+        Value::Null => Ok(&[]),
+        _ => list
+            .as_list()
+            .ok_or_else(|| Refused::value(one.operation, "lists that were read")),
+    }
+}
+
+/// What a transaction reads must be what it read before, and what it appended since.
+fn internal(history: &History, one: &Transaction<'_>) -> Result<Vec<Anomaly>, Refused> {
+    let mut known: HashMap<&Value, (bool, Vec<&Value>)> = HashMap::new();
+    let mut found = Vec::new();
+    for part in &one.parts {
+        match part {
+            Part::Write(key, value) => known.entry(key).or_default().1.push(value),
+            Part::Read(key, Some(list)) => {
+                let list: Vec<_> = as_list(one, list)?.iter().collect();
+                let (is_whole, expected) = known.entry(key).or_default();
+                let fits = if *is_whole {
+                    list == *expected
+                } else {
+                    list.ends_with(expected)
+                };
+                if !fits {
+                    let what = format!(
+                        "{} does not see what it had read and appended itself",
+                        words(history, one)
+                    );
+                    found.push(anomaly(Failure::Internal, key, what, &[one]));
+                }
+                (*is_whole, *expected) = (true, list);
+            }
+            Part::Read(..) => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Elements that cannot be in a list that was read.
+fn wrong_elements(
+    history: &History,
+    transactions: &[Transaction<'_>],
+    writers: &Writers<'_>,
+    one: &Transaction<'_>,
+    key: &Value,
+    list: &[Value],
+) -> Vec<Anomaly> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    let who = words(history, one);
+    for element in list {
+        if !seen.insert(element) {
+            let what = format!("{who} read {element} twice in one list");
+            found.push(anomaly(Failure::DuplicateElements, key, what, &[one]));
+        }
+        let Some(&writer) = writers.get(&(key, element)) else {
+            let what = format!("{who} read {element}, which nobody appended");
+            found.push(anomaly(Failure::NeverWritten, key, what, &[one]));
+            continue;
+        };
+        let writer = &transactions[writer];
+        if writer.operation.outcome == Outcome::Fail {
+            let what = format!(
+                "{who} read {element} of a transaction that failed: {}",
+                words(history, writer)
+            );
+            found.push(anomaly(Failure::G1a, key, what, &[one, writer]));
+        } else if list.last() == Some(element)
+            && writer.place != one.place
+            && writer.writes_to(key).next_back() != Some(element)
+        {
+            let what = format!(
+                "{who} read a list up to {element}, in the middle of {}",
+                words(history, writer)
+            );
+            found.push(anomaly(Failure::G1b, key, what, &[one, writer]));
+        }
+    }
+    found
+}
+
+/// Puts the dependencies of one list into the graph: all lists that were read are beginnings of the
+/// longest one.
+fn order(
+    history: &History,
+    transactions: &[Transaction<'_>],
+    writers: &Writers<'_>,
+    key: &Value,
+    reads: &[Read<'_>],
+    graph: &mut Graph,
+) -> Vec<Anomaly> {
+    let Some(longest) = reads.iter().max_by_key(|read| read.list.len()) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let writer = |element: &Value| {
+        let writer = *writers.get(&(key, element))?;
+        (transactions[writer].operation.outcome != Outcome::Fail).then_some(writer)
+    };
+    for pair in longest.list.windows(2) {
+        if let (Some(first), Some(second)) = (writer(&pair[0]), writer(&pair[1])) {
+            graph.add(
+                first,
+                second,
+                Because::WriteWrite,
+                Some((key, &pair[0], &pair[1])),
+            );
+        }
+    }
+    let in_longest: HashSet<&Value> = longest.list.iter().collect();
+    // What was certainly appended and is in no list came after all lists that were read.
+    let unread: Vec<_> = transactions
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.is_ok())
+        .flat_map(|(at, one)| one.writes_to(key).map(move |value| (at, value)))
+        .filter(|(_, value)| !in_longest.contains(value))
+        .collect();
+    for read in reads {
+        if !longest.list.starts_with(read.list) {
+            let (one, other) = (&transactions[read.by], &transactions[longest.by]);
+            let what = format!(
+                "{} and {} read lists of which none is the beginning of the other",
+                words(history, one),
+                words(history, other)
+            );
+            found.push(anomaly(
+                Failure::IncompatibleOrder,
+                key,
+                what,
+                &[one, other],
+            ));
+            continue;
+        }
+        if let Some(last) = read.list.last()
+            && let Some(writer) = writer(last)
+        {
+            graph.add(writer, read.by, Because::WriteRead, Some((key, last, last)));
+        }
+        let last = read.list.last().unwrap_or(super::NOTHING);
+        match longest.list.get(read.list.len()) {
+            Some(next) => {
+                if let Some(writer) = writer(next) {
+                    graph.add(read.by, writer, Because::ReadWrite, Some((key, last, next)));
+                }
+            }
+            None => {
+                for (writer, value) in &unread {
+                    graph.add(
+                        read.by,
+                        *writer,
+                        Because::ReadWrite,
+                        Some((key, last, value)),
+                    );
+                }
+            }
+        }
+    }
+    found
+}

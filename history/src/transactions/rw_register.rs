@@ -1,0 +1,193 @@
+//! Registers: who read a value and then wrote another one says which of both is older, and nothing
+//! is older than what was there at first.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::graph::{Because, Graph};
+use super::{Inferred, NOTHING, Part, Transaction, anomaly, words};
+use crate::model::Refused;
+use crate::{Anomaly, Failure, History, Outcome, Value};
+
+type Writers<'a> = HashMap<(&'a Value, &'a Value), usize>;
+
+/// What is known of one register.
+#[derive(Default)]
+struct Register<'a> {
+    /// Who read a value that others wrote.
+    readers: BTreeMap<&'a Value, Vec<usize>>,
+    /// Values, and a later one that the same transaction wrote.
+    newer: Vec<(&'a Value, usize, &'a Value)>,
+}
+
+pub(super) fn infer(
+    history: &History,
+    transactions: &[Transaction<'_>],
+) -> Result<Inferred, Refused> {
+    let mut writers: Writers<'_> = HashMap::new();
+    for (at, one) in transactions.iter().enumerate() {
+        for part in &one.parts {
+            if let Part::Write(key, value) = part
+                && (value.is_null() || writers.insert((key, value), at).is_some())
+            {
+                return Err(Refused::value(
+                    one.operation,
+                    "values that nobody else writes",
+                ));
+            }
+        }
+    }
+    let mut anomalies = Vec::new();
+    let mut registers: BTreeMap<&Value, Register<'_>> = BTreeMap::new();
+    for (at, one) in transactions.iter().enumerate() {
+        if !one.is_ok() {
+            continue;
+        }
+        let mut now: HashMap<&Value, &Value> = HashMap::new();
+        let mut read_first: HashMap<&Value, &Value> = HashMap::new();
+        for part in &one.parts {
+            match part {
+                Part::Write(key, value) => {
+                    now.insert(key, value);
+                }
+                Part::Read(key, Some(value)) => match now.insert(key, value) {
+                    None => {
+                        anomalies.extend(wrong_read(
+                            history,
+                            transactions,
+                            &writers,
+                            one,
+                            key,
+                            value,
+                        ));
+                        registers
+                            .entry(key)
+                            .or_default()
+                            .readers
+                            .entry(value)
+                            .or_default()
+                            .push(at);
+                        read_first.insert(key, value);
+                    }
+                    Some(expected) if expected != *value => {
+                        let what = format!(
+                            "{} reads {value}, where it had read or written {expected} itself",
+                            words(history, one)
+                        );
+                        anomalies.push(anomaly(Failure::Internal, key, what, &[one]));
+                    }
+                    Some(_) => {}
+                },
+                Part::Read(..) => {}
+            }
+        }
+        for (key, old) in read_first {
+            if let Some(new) = one.writes_to(key).next_back() {
+                registers.entry(key).or_default().newer.push((old, at, new));
+            }
+        }
+    }
+    let mut graph = Graph::new(transactions.len());
+    for (key, register) in &registers {
+        anomalies.extend(lost_updates(history, transactions, key, register));
+        add(transactions, &writers, key, register, &mut graph);
+    }
+    Ok(Inferred { anomalies, graph })
+}
+
+fn wrong_read(
+    history: &History,
+    transactions: &[Transaction<'_>],
+    writers: &Writers<'_>,
+    one: &Transaction<'_>,
+    key: &Value,
+    value: &Value,
+) -> Option<Anomaly> {
+    if value.is_null() {
+        return None;
+    }
+    let who = words(history, one);
+    let Some(&writer) = writers.get(&(key, value)) else {
+        let what = format!("{who} read {value}, which nobody wrote");
+        return Some(anomaly(Failure::NeverWritten, key, what, &[one]));
+    };
+    let writer = &transactions[writer];
+    let whose = words(history, writer);
+    if writer.operation.outcome == Outcome::Fail {
+        let what = format!("{who} read {value} of a transaction that failed: {whose}");
+        return Some(anomaly(Failure::G1a, key, what, &[one, writer]));
+    }
+    let is_last = writer.writes_to(key).next_back() == Some(value);
+    (!is_last && writer.place != one.place).then(|| {
+        let what = format!("{who} read {value}, in the middle of {whose}");
+        anomaly(Failure::G1b, key, what, &[one, writer])
+    })
+}
+
+/// Transactions that read the same value and both wrote another one.
+fn lost_updates(
+    history: &History,
+    transactions: &[Transaction<'_>],
+    key: &Value,
+    register: &Register<'_>,
+) -> Vec<Anomaly> {
+    let mut first: HashMap<&Value, usize> = HashMap::new();
+    let mut found = Vec::new();
+    for &(old, at, _) in &register.newer {
+        if let Some(other) = first.insert(old, at) {
+            let (one, other) = (&transactions[other], &transactions[at]);
+            let what = format!(
+                "{} and {} both read {old} and wrote another value",
+                words(history, one),
+                words(history, other)
+            );
+            found.push(anomaly(Failure::LostUpdate, key, what, &[one, other]));
+        }
+    }
+    found
+}
+
+fn add(
+    transactions: &[Transaction<'_>],
+    writers: &Writers<'_>,
+    key: &Value,
+    register: &Register<'_>,
+    graph: &mut Graph,
+) {
+    let writer = |value: &Value| {
+        let writer = *writers.get(&(key, value))?;
+        (transactions[writer].operation.outcome != Outcome::Fail).then_some(writer)
+    };
+    for (value, readers) in &register.readers {
+        for &reader in readers {
+            if let Some(writer) = writer(value) {
+                graph.add(
+                    writer,
+                    reader,
+                    Because::WriteRead,
+                    Some((key, value, value)),
+                );
+            }
+        }
+    }
+    for &(old, newer, new) in &register.newer {
+        if let Some(older) = writer(old) {
+            graph.add(older, newer, Because::WriteWrite, Some((key, old, new)));
+        }
+        for &reader in register.readers.get(old).into_iter().flatten() {
+            graph.add(reader, newer, Because::ReadWrite, Some((key, old, new)));
+        }
+    }
+    // Whoever read nothing was before all that certainly wrote.
+    let at_first = register.readers.get(NOTHING);
+    for &reader in at_first.into_iter().flatten() {
+        for (at, one) in transactions
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| one.is_ok())
+        {
+            if let Some(value) = one.writes_to(key).next() {
+                graph.add(reader, at, Because::ReadWrite, Some((key, NOTHING, value)));
+            }
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Anomalies of transactions: the examples that Elle's own tests publish, in its notation, and
+//! histories of databases that keep what they promise.
+
+use history::{
+    Consistency, Event, Failure, History, Kind, Model, Process, Settings, Value, Verdict, check,
+};
+use proptest::prelude::*;
+
+/// Transactions in Elle's notation, each of a client of its own, and all at once: `ax1` appends 1 to
+/// x, `ry12` read [1, 2] of y, `wx1` writes. One that begins with `!` failed, with `?` is unknown; a
+/// `|` is between those that had ended and those that were called then; `N:` says which client.
+fn history(model: Model, words: &str) -> History {
+    let mut events = Vec::new();
+    for group in words.split('|') {
+        let (mut calls, mut ends) = (Vec::new(), Vec::new());
+        for word in group.split_whitespace() {
+            let (process, word) = match word.split_once(':') {
+                Some((process, word)) => (process.parse().expect("a number"), word),
+                None => (100 + events.len() as u64 + calls.len() as u64, word),
+            };
+            let (kind, word) = match word.strip_prefix(['!', '?']) {
+                Some(rest) if word.starts_with('!') => (Kind::Fail, rest),
+                Some(rest) => (Kind::Info, rest),
+                None => (Kind::Ok, word),
+            };
+            let (asked, seen) = transaction(model, word);
+            calls.push((process, Kind::Invoke, asked));
+            ends.push((process, kind, seen));
+        }
+        events.extend(calls);
+        events.extend(ends);
+    }
+    let events = events
+        .into_iter()
+        .enumerate()
+        .map(|(at, (process, kind, value))| Event {
+            index: at as u64,
+            time_ns: at as u64,
+            process: Process::Client(process),
+            kind,
+            f: "txn".to_owned(),
+            key: None,
+            value,
+            error: None,
+        });
+    History::new(events).expect("it is well formed")
+}
+
+/// What is asked, and what is seen.
+fn transaction(model: Model, word: &str) -> (Value, Value) {
+    let is_list = model == Model::ListAppend;
+    let (mut asked, mut seen) = (Vec::new(), Vec::new());
+    let mut letters = word.chars().peekable();
+    while let Some(f) = letters.next() {
+        let key: Value = letters.next().expect("a key").to_string().as_str().into();
+        let mut digits = Vec::new();
+        while let Some(digit) = letters.next_if(|next| next.is_ascii_digit() || *next == '_') {
+            digits.extend(digit.to_digit(10).map(|digit| Value::Int(digit.into())));
+        }
+        let one = digits.first().cloned().unwrap_or_default();
+        let read = if is_list {
+            Value::List(digits)
+        } else {
+            one.clone()
+        };
+        let part = |f: &str, value| Value::List(vec![f.into(), key.clone(), value]);
+        match f {
+            'a' => (
+                asked.push(part("append", one.clone())),
+                seen.push(part("append", one)),
+            ),
+            'w' => (
+                asked.push(part("w", one.clone())),
+                seen.push(part("w", one)),
+            ),
+            _ => (
+                asked.push(part("r", Value::Null)),
+                seen.push(part("r", read)),
+            ),
+        };
+    }
+    (asked.into(), seen.into())
+}
+
+fn failures(model: Model, consistency: Consistency, history: &History) -> Vec<Failure> {
+    let settings = Settings {
+        consistency,
+        ..Settings::new(model)
+    };
+    let report = check(history, &settings).expect("transactions");
+    assert!(report.undecided.is_empty());
+    let mut kinds: Vec<_> = report
+        .anomalies
+        .iter()
+        .map(|anomaly| anomaly.kind)
+        .collect();
+    assert_eq!(report.verdict() == Verdict::Clean, kinds.is_empty());
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
+use Consistency::{
+    ReadCommitted, ReadUncommitted, RepeatableRead, Serializable, SnapshotIsolation,
+    StrictSerializable, StrongSessionSerializable,
+};
+
+/// From the weakest on.
+const LEVELS: [Consistency; 7] = [
+    ReadUncommitted,
+    ReadCommitted,
+    SnapshotIsolation,
+    RepeatableRead,
+    Serializable,
+    StrongSessionSerializable,
+    StrictSerializable,
+];
+
+/// The failure is found by the level and those above it, and nothing by those below.
+fn is_found_from(model: Model, words: &str, level: Consistency, failure: Failure) {
+    let history = history(model, words);
+    let first = LEVELS
+        .iter()
+        .position(|other| *other == level)
+        .expect("a level");
+    for (number, other) in LEVELS.iter().enumerate() {
+        let found = failures(model, *other, &history);
+        if number < first {
+            assert_eq!(found, [], "{words} as {other:?}");
+        } else {
+            assert!(found.contains(&failure), "{words} as {other:?}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn list_append() {
+    for (words, level, failure) in [
+        ("ax1ay1 ax2ay2 rx12ry21", ReadUncommitted, Failure::G0),
+        ("!ax1 rx1", ReadCommitted, Failure::G1a),
+        ("ax1ax2 rx1", ReadCommitted, Failure::G1b),
+        ("ax1ry1 ax2ay1 rx12ry1", ReadCommitted, Failure::G1c),
+        ("ax1ay1 ax2ry rx12", SnapshotIsolation, Failure::GSingle),
+        ("ax1ry ay1rx", RepeatableRead, Failure::G2),
+        ("rxax1rx", SnapshotIsolation, Failure::Internal),
+        (
+            "ax1 ax2 rx12 rx21",
+            ReadUncommitted,
+            Failure::IncompatibleOrder,
+        ),
+        ("ax1 rx11", ReadUncommitted, Failure::DuplicateElements),
+        ("ax1 rx7", ReadUncommitted, Failure::NeverWritten),
+        // Both appended, and one did not see the other's.
+        ("ax1|rx|rx1", StrictSerializable, Failure::RealTime),
+        // In its own order a client reads older than it wrote.
+        (
+            "0:ax1 | 1:ax2 | 1:rx1 | 2:rx12",
+            StrongSessionSerializable,
+            Failure::Sessions,
+        ),
+    ] {
+        is_found_from(Model::ListAppend, words, level, failure);
+    }
+    for words in [
+        "ax1 ax2 rx12",
+        "ax1 rx rx1",
+        "?ax1 rx rx1",
+        "ax1rx1 ax2rx12",
+        "?ax1 | rx | rx1",
+    ] {
+        assert_eq!(
+            failures(
+                Model::ListAppend,
+                StrictSerializable,
+                &history(Model::ListAppend, words)
+            ),
+            [],
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn rw_register() {
+    for (words, level, failure) in [
+        ("!wx1 rx1", ReadCommitted, Failure::G1a),
+        ("rx2 wx2wx1", ReadCommitted, Failure::G1b),
+        ("rx1wy1 ry1wx1", ReadCommitted, Failure::G1c),
+        ("wx1 rx1wx2 rx1wx3", SnapshotIsolation, Failure::LostUpdate),
+        ("rx_wy1 ry_wx1", RepeatableRead, Failure::G2),
+        ("rx1wx2rx1 wx1", SnapshotIsolation, Failure::Internal),
+        ("rx7wy1", ReadUncommitted, Failure::NeverWritten),
+        ("wx1|rx_", StrictSerializable, Failure::RealTime),
+    ] {
+        is_found_from(Model::RwRegister, words, level, failure);
+    }
+    for words in [
+        "wx1 rx1wx2 rx2",
+        "ry_wx2rx2wx1rx1",
+        "wx1wx2 rx_rx_",
+        "wx1wy2 wx2wy1",
+        "?wx1|rx_|rx1wy1",
+    ] {
+        assert_eq!(
+            failures(
+                Model::RwRegister,
+                StrictSerializable,
+                &history(Model::RwRegister, words)
+            ),
+            [],
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn a_circle_is_explained() {
+    let report = check(
+        &history(Model::ListAppend, "ax1ry1 ax2ay1 rx12ry1"),
+        &Settings::new(Model::ListAppend),
+    );
+    let found = report.expect("transactions").anomalies;
+    let circle = found
+        .iter()
+        .find(|anomaly| anomaly.kind == Failure::G1c)
+        .expect("it");
+    for part in [
+        "T1 read T2's 1 of y",
+        "T2 wrote 2 to x after T1's 1",
+        "which is a contradiction",
+    ] {
+        let other = part
+            .replace("T1", "T3")
+            .replace("T2", "T1")
+            .replace("T3", "T2");
+        assert!(
+            circle.what.contains(part) || circle.what.contains(&other),
+            "{}",
+            circle.what
+        );
+    }
+}
+
+/// The published examples of Elle's folder `histories`, in words of our own.
+#[test]
+fn paper_example() {
+    let words = r#"{:index 0 :process 0 :type :invoke :value [[:append 253 1] [:append 253 3] [:append 253 4] [:append 255 2] [:append 255 3] [:append 255 4] [:append 255 5] [:append 256 1] [:append 256 2]]}
+{:index 1 :process 0 :type :ok :value [[:append 253 1] [:append 253 3] [:append 253 4] [:append 255 2] [:append 255 3] [:append 255 4] [:append 255 5] [:append 256 1] [:append 256 2]]}
+{:index 2 :process 1 :type :invoke, :value [[:append 255 8] [:r 253 nil]]}
+{:index 3 :process 1 :type :ok, :value [[:append 255 8] [:r 253 [1 3 4]]]}
+{:index 4 :process 2 :type :invoke, :value [[:append 256 4] [:r 255 nil] [:r 256 nil] [:r 253 nil]]}
+{:index 5 :process 2 :type :ok, :value [[:append 256 4] [:r 255 [2 3 4 5 8]] [:r 256 [1 2 4]] [:r 253 [1 3 4]]]}
+{:index 6 :process 3 :type :invoke, :value [[:append 250 10] [:r 253 nil] [:r 255 nil] [:append 256 3]]}
+{:index 7 :process 3 :type :ok :value [[:append 250 10] [:r 253 [1 3 4]] [:r 255 [2 3 4 5]] [:append 256 3]]}
+"#;
+    let history = history::read(words.as_bytes()).expect("EDN");
+    // The last one did not see 8, which the third one saw; it appended after the third one.
+    let found = failures(Model::ListAppend, StrictSerializable, &history);
+    assert_eq!(found, [Failure::RealTime]);
+}
+
+/// A database that does one transaction after the other, at a moment between call and answer.
+fn serial() -> impl Strategy<Value = (History, Model)> {
+    let part = (any::<bool>(), 0..3u8);
+    let step = (
+        0..4usize,
+        prop::collection::vec(part, 1..4),
+        0..8u8,
+        any::<bool>(),
+    );
+    (prop::collection::vec(step, 1..60), any::<bool>()).prop_map(|(steps, lists)| {
+        let mut history = History::default();
+        let mut numbers = [0u64, 1, 2, 3];
+        let mut open: Vec<Option<(Value, Value)>> = vec![None; 4];
+        let mut now: std::collections::BTreeMap<u8, Vec<Value>> = std::collections::BTreeMap::new();
+        let mut next = 0;
+        for (client, parts, outcome, is_done) in steps {
+            let (kind, value) = match open[client].take() {
+                Some((asked, seen)) => match outcome {
+                    0 => (Kind::Info, asked),
+                    _ => (Kind::Ok, seen),
+                },
+                None => {
+                    let (mut asked, mut seen) = (Vec::new(), Vec::new());
+                    for (is_write, key) in parts {
+                        let state = now.entry(key).or_default();
+                        let part = |f: &str, value| {
+                            Value::List(vec![f.into(), i64::from(key).into(), value])
+                        };
+                        if is_write {
+                            next += 1;
+                            let part = part(if lists { "append" } else { "w" }, Value::Int(next));
+                            asked.push(part.clone());
+                            seen.push(part);
+                            if outcome != 0 || is_done {
+                                state.push(Value::Int(next));
+                            }
+                        } else {
+                            let last = state.last().cloned().unwrap_or_default();
+                            asked.push(part("r", Value::Null));
+                            seen.push(part(
+                                "r",
+                                if lists {
+                                    Value::List(state.clone())
+                                } else {
+                                    last
+                                },
+                            ));
+                        }
+                    }
+                    // One that never took effect is not answered.
+                    open[client] = Some((asked.clone().into(), seen.into()));
+                    if outcome == 0 && !is_done {
+                        open[client] = None;
+                        numbers[client] += 4;
+                        let process = Process::Client(numbers[client] - 4);
+                        for kind in [Kind::Invoke, Kind::Info] {
+                            push(&mut history, process, kind, asked.clone().into());
+                        }
+                        continue;
+                    }
+                    (Kind::Invoke, asked.into())
+                }
+            };
+            push(&mut history, Process::Client(numbers[client]), kind, value);
+            if kind == Kind::Info {
+                numbers[client] += 4;
+            }
+        }
+        (
+            history,
+            if lists {
+                Model::ListAppend
+            } else {
+                Model::RwRegister
+            },
+        )
+    })
+}
+
+fn push(history: &mut History, process: Process, kind: Kind, value: Value) {
+    let index = history.next_index();
+    let event = Event {
+        index,
+        time_ns: index,
+        process,
+        kind,
+        f: "txn".to_owned(),
+        key: None,
+        value,
+        error: None,
+    };
+    history.push(event).expect("clients take turns");
+}
+
+proptest! {
+    #[test]
+    fn a_serial_database_is_not_accused((history, model) in serial()) {
+        let found = failures(model, StrictSerializable, &history);
+        prop_assert!(found.is_empty(), "{found:?}: {:#?}", history.operations().iter().map(|one| one.words()).collect::<Vec<_>>());
+    }
+}

@@ -77,11 +77,11 @@ fn a_history_is_clean_or_has_anomalies() {
 
 #[test]
 fn what_is_promised_decides() {
-    let skew = r#"{:type :invoke, :process 0, :value [[:append :x 1] [:r :y nil]]}
+    let skew = r"{:type :invoke, :process 0, :value [[:append :x 1] [:r :y nil]]}
 {:type :invoke, :process 1, :value [[:append :y 1] [:r :x nil]]}
 {:type :ok, :process 0, :value [[:append :x 1] [:r :y []]]}
 {:type :ok, :process 1, :value [[:append :y 1] [:r :x []]]}
-"#;
+";
     for (consistency, code) in [("snapshot-isolation", 0), ("serializable", 1)] {
         crashpoint(&["check", "-", "--consistency", consistency])
             .write_stdin(skew)

@@ -244,7 +244,7 @@ fn a_circle_is_explained() {
 /// The published examples of Elle's folder `histories`, in words of our own.
 #[test]
 fn paper_example() {
-    let words = r#"{:index 0 :process 0 :type :invoke :value [[:append 253 1] [:append 253 3] [:append 253 4] [:append 255 2] [:append 255 3] [:append 255 4] [:append 255 5] [:append 256 1] [:append 256 2]]}
+    let words = r"{:index 0 :process 0 :type :invoke :value [[:append 253 1] [:append 253 3] [:append 253 4] [:append 255 2] [:append 255 3] [:append 255 4] [:append 255 5] [:append 256 1] [:append 256 2]]}
 {:index 1 :process 0 :type :ok :value [[:append 253 1] [:append 253 3] [:append 253 4] [:append 255 2] [:append 255 3] [:append 255 4] [:append 255 5] [:append 256 1] [:append 256 2]]}
 {:index 2 :process 1 :type :invoke, :value [[:append 255 8] [:r 253 nil]]}
 {:index 3 :process 1 :type :ok, :value [[:append 255 8] [:r 253 [1 3 4]]]}
@@ -252,7 +252,7 @@ fn paper_example() {
 {:index 5 :process 2 :type :ok, :value [[:append 256 4] [:r 255 [2 3 4 5 8]] [:r 256 [1 2 4]] [:r 253 [1 3 4]]]}
 {:index 6 :process 3 :type :invoke, :value [[:append 250 10] [:r 253 nil] [:r 255 nil] [:append 256 3]]}
 {:index 7 :process 3 :type :ok :value [[:append 250 10] [:r 253 [1 3 4]] [:r 255 [2 3 4 5]] [:append 256 3]]}
-"#;
+";
     let history = history::read(words.as_bytes()).expect("EDN");
     // The last one did not see 8, which the third one saw; it appended after the third one.
     let found = failures(Model::ListAppend, StrictSerializable, &history);
@@ -260,6 +260,7 @@ fn paper_example() {
 }
 
 /// A database that does one transaction after the other, at a moment between call and answer.
+#[allow(clippy::single_match_else)]
 fn serial() -> impl Strategy<Value = (History, Model)> {
     let part = (any::<bool>(), 0..3u8);
     let step = (
@@ -357,6 +358,6 @@ proptest! {
     #[test]
     fn a_serial_database_is_not_accused((history, model) in serial()) {
         let found = failures(model, StrictSerializable, &history);
-        prop_assert!(found.is_empty(), "{found:?}: {:#?}", history.operations().iter().map(|one| one.words()).collect::<Vec<_>>());
+        prop_assert!(found.is_empty(), "{found:?}: {:#?}", history.operations().iter().map(history::Operation::words).collect::<Vec<_>>());
     }
 }

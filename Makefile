@@ -9,6 +9,7 @@
 # run, after what they need was installed. All of these go on when a test fails, and name at the end
 # what failed. make test-stores: a sweep of each store in workloads/programs/stores, and a table; some
 # hours. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
+# make deny: licences, sources and unwanted crates among the dependencies; it builds cargo-deny first.
 # make book: the documentation as HTML, in target/book.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -28,7 +29,7 @@ TESTED := CRASHPOINT_TEST_PROGRAMS_BUILT=yes
 # The tests that start guests.
 AMX_TESTS := guests guest_findings guest_clusters repeats simulated_input
 
-.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-stores fuzz lint book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-stores fuzz lint deny book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -81,8 +82,19 @@ lint:
 	done
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@scripts/lint-aarch64
-	@if command -v cargo-deny >/dev/null; then cargo deny --locked check licenses; fi
 	@scripts/check-links
+
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := $(TARGET)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+
+# No advisories: their database is a git repository of GitHub, and no registry of crates has it. Where
+# that can be reached, `cargo deny check advisories` looks at them.
+deny: $(CARGO_DENY)
+	$(CARGO_DENY) --locked check licenses sources bans
+
+# As cargo-fuzz above.
+$(CARGO_DENY):
+	cargo install cargo-deny --locked --debug --version $(CARGO_DENY_VERSION) --root $(TARGET)/cargo-deny-$(CARGO_DENY_VERSION)
 
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(TARGET)/mdbook-$(MDBOOK_VERSION)/bin/mdbook

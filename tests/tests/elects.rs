@@ -5,8 +5,38 @@ use std::process::{Command, Output, Stdio};
 
 use end_to_end::{elects_cluster, printed, program, require_root, said};
 
+/// Each mistake that a partition shows, and the plan that shows it.
+const SHOWN: [(&str, &str); 8] = [
+    ("deposed-reads", "leader"),
+    ("minority-writes", "leader"),
+    ("last-writer-wins", "leader"),
+    ("local-locks", "leader"),
+    ("longest-log", "brief"),
+    ("deleted-returns", "follower"),
+    ("early-reads", "follower"),
+    ("runs-twice", "short"),
+];
+
+const PLANS: [&str; 5] = ["leader", "brief", "follower", "short", "kill"];
+
+/// Which processor is free, and when, is a matter of chance.
+const RUNS_MAX: u32 = 10;
+
 /// Runs a cluster file with these files beside it.
 fn run(text: &str, arguments: &[&str], files: &[(&str, &str)]) -> Output {
+    crashpoint(&["cluster", "run"], text, arguments, files)
+}
+
+/// Injects the faults of a plan, so many times at most, into a store with a mistake, or none.
+fn inject(mistake: &str, plan: &str, runs: u32) -> Output {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/elects/plans");
+    let plan = format!("{fixture}/{plan}.toml");
+    let runs = runs.to_string();
+    let arguments = ["--plan", &plan, "--repeat", &runs, "--stop-after", "1"];
+    crashpoint(&["inject"], &elects_cluster(mistake), &arguments, &[])
+}
+
+fn crashpoint(words: &[&str], text: &str, arguments: &[&str], files: &[(&str, &str)]) -> Output {
     require_root();
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("cluster.toml");
@@ -15,7 +45,7 @@ fn run(text: &str, arguments: &[&str], files: &[(&str, &str)]) -> Output {
     }
     let temporary = tempfile::tempdir().expect("a directory");
     let mut command = Command::new(program("crashpoint"));
-    command.args(["cluster", "run"]).arg(path).args(arguments);
+    command.args(words).arg(path).args(arguments);
     command.env("PATH", programs()).stdin(Stdio::null());
     let output = command.env("TMPDIR", temporary.path()).output();
     let left = std::fs::read_dir(temporary.path()).expect("it is there");
@@ -52,4 +82,47 @@ fn the_check_asks_all_nodes_and_misses_what_they_do_not_have() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let words = "acknowledged write 1 of k is lost: a later read finds nothing";
     assert!(printed(&output).contains(words), "{}", printed(&output));
+}
+
+#[test]
+fn a_lock_that_both_sides_of_a_partition_grant_is_found() {
+    let output = inject("local-locks", "leader", RUNS_MAX);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let words = "is held twice, by ";
+    assert!(printed(&output).contains(words), "{}", printed(&output));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn each_mistake_is_found_by_its_plan() {
+    for (mistake, plan) in SHOWN {
+        let output = inject(mistake, plan, RUNS_MAX);
+        let text = printed(&output);
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{mistake}: {text}{}",
+            said(&output)
+        );
+        let runs = text.lines().filter(|line| line.starts_with("run ")).count();
+        let broken = text.lines().find(|line| line.starts_with("  broken "));
+        println!(
+            "{mistake} {plan} {runs} {}",
+            broken.unwrap_or_default().trim()
+        );
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn nothing_is_broken_without_a_mistake() {
+    for plan in PLANS {
+        let output = inject("", plan, RUNS_MAX / 2);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{plan}: {}",
+            printed(&output)
+        );
+    }
 }

@@ -3,7 +3,8 @@
 
     client.py work SECONDS THING...   works on all nodes, and prints a history: a JSON object a line
     client.py check HISTORY           judges it, and asks every node for every key
-    client.py probe                   prints NODE coordinator|member MEMBERS, or NODE unreachable
+    client.py probe                   answers each line on its input with lines NODE coordinator|member
+                                      MEMBERS, and `end`
 
 THING is map, lock, semaphore, counter or queue. Two processes are bound to each node; they work at the
 same time. CRASHPOINT_NODE_<NAME> says where a node is."""
@@ -293,11 +294,14 @@ def read_in_the_end(address, key):
 
 
 def probe():
-    for name, address in NODES.items():
-        try:
-            print(name, ask(address, "probe", "members", "all", within=1))
-        except (NotDone, Unknown):
-            print(name, "unreachable")
+    """Answers each line on standard input with what the nodes are that answer, and `end`."""
+    for _ in sys.stdin:
+        for name, address in NODES.items():
+            try:
+                print(name, ask(address, "probe", "members", "all", within=1))
+            except (NotDone, Unknown):
+                pass
+        print("end", flush=True)
 
 
 def main():

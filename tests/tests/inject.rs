@@ -128,6 +128,12 @@ fn a_fault_that_never_happens_is_no_pass() {
     let why = results[0]["why"].as_str().expect("words");
     let expected = "fault 1 never happened: at { log = \"never said\" }";
     assert_eq!(why, expected);
+    let ends = "until = { log = \"never said\" }\n";
+    let plan = format!("within_s = 0.1\n{}{ends}", after_all_writes("kill"));
+    let (status, results) = laid.results(&plan, &[]);
+    assert_eq!(status, 3, "{results:?}");
+    let why = results[0]["why"].as_str().expect("words");
+    assert!(why.contains("its end never came: until { log = "), "{why}");
 }
 
 #[test]

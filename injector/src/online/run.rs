@@ -446,6 +446,14 @@ impl Runner<'_> {
 
     /// Ends everything, and waits until all nodes are ready. What is broken, if one is not.
     fn heal(&mut self) -> Result<Vec<String>> {
+        for active in &self.active {
+            if let Some(until) = &self.plan.faults[active.fault].until {
+                let number = active.fault + 1;
+                self.problems.push(format!(
+                    "fault {number} ended with everything else, as its end never came: until {until}"
+                ));
+            }
+        }
         self.undo_all();
         self.cluster.links().heal_all()?;
         self.cluster.links().verify()?;

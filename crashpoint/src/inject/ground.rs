@@ -5,7 +5,7 @@ use std::path::Path;
 
 use campaign::Interrupt;
 use cluster::{Cluster, ClusterFile};
-use injector::online::{FaultPlan, HISTORY, Place, Ran, run};
+use injector::online::{FaultPlan, HISTORY, Namespaces, Place, Ran, run};
 use injector::{Error, Result};
 
 use crate::cluster::Workspace;
@@ -36,11 +36,12 @@ pub(crate) fn run_once(
         node.set_disk(disk);
     }
     let place = Place {
-        directories: workspace.directories.clone(),
         acknowledgements: workspace.temporary(ACKNOWLEDGEMENTS),
         history: workspace.temporary(HISTORY),
     };
-    let ran = run(&mut cluster, plan, &place, &|| interrupt.requested());
+    let cancelled = || interrupt.requested();
+    let mut ground = Namespaces::new(&mut cluster, &workspace.directories, &cancelled);
+    let ran = run(&mut ground, plan, &place, &cancelled);
     if let Some(kept) = kept {
         keep(&workspace, &place, kept)?;
     }

@@ -1,6 +1,9 @@
 //! Faults put in place, and ended again: each is verified.
 
-use cluster::{Member, Side, Spawn, between};
+use std::collections::BTreeMap;
+
+use cluster::{Member, Side, between};
+use pace_rules::disk::Log;
 use simulation::Chance;
 
 use super::plan::{Flow, What};
@@ -45,7 +48,7 @@ impl Runner<'_> {
             What::Pause => self.pause(on),
             What::Restart => self.restart(on),
             What::Resume => {
-                self.resume(&on)?;
+                said(self.ground.resume(&on))?;
                 let words = format!("resume {}", self.names(&on));
                 Ok(Hit {
                     on,
@@ -72,7 +75,7 @@ impl Runner<'_> {
 
     fn known(&self) -> Known<'_> {
         Known {
-            file: self.cluster.file(),
+            file: self.ground.file(),
             roles: self.roles.as_ref(),
             seed: self.plan.seed,
         }
@@ -81,62 +84,43 @@ impl Runner<'_> {
     /// Fails if one of the nodes does not run: what does not run cannot be hit.
     fn refuse_stopped(&mut self, nodes: &[usize]) -> Said<()> {
         for node in nodes {
-            let node = self.cluster.node(*node);
-            if !said(node.is_running())? {
-                return Err(format!("{} did not run", node.config().name));
+            if !said(self.ground.is_running(*node))? {
+                return Err(format!("{} did not run", self.names(&[*node])));
             }
         }
         Ok(())
     }
 
     fn kill(&mut self, on: Vec<usize>) -> Said<Hit> {
-        self.refuse_stopped(&on)?;
-        for node in &on {
-            self.cluster.node(*node).kill();
-        }
-        self.verify_stopped(&on)?;
-        Ok(Hit {
-            words: format!("kill {}", self.names(&on)),
-            undo: Undo::Start(on.clone()),
-            on,
-        })
+        self.kill_all(on, "kill")
     }
 
     fn restart(&mut self, on: Vec<usize>) -> Said<Hit> {
+        self.kill_all(on, "restart")
+    }
+
+    fn kill_all(&mut self, on: Vec<usize>, what: &str) -> Said<Hit> {
         self.refuse_stopped(&on)?;
-        for node in &on {
-            self.cluster.node(*node).kill();
-        }
+        said(self.ground.kill(&on))?;
         self.verify_stopped(&on)?;
         Ok(Hit {
-            words: format!("restart {}", self.names(&on)),
+            words: format!("{what} {}", self.names(&on)),
             undo: Undo::Start(on.clone()),
             on,
         })
     }
 
-    /// All are off before the first disk is looked at: the power fails for them together.
     fn power_loss(&mut self, on: Vec<usize>, keeps: Keeps) -> Said<Hit> {
         self.refuse_stopped(&on)?;
-        for node in &on {
-            said(self.cluster.node(*node).power_off())?;
-        }
-        let mut lost = Vec::new();
-        for place in &on {
-            let node = self.cluster.node(*place);
-            let name = node.config().name.clone();
-            if node.disk().is_none() {
-                return Err(format!("{name} has no data on a disk"));
-            }
-            let mut chance = Chance::new(self.plan.seed, &name);
-            let cut = said(node.power_cut(|log| keeps.draw(log, &mut chance)))?;
-            if let Some(why) = cut.unmountable {
-                return Err(format!(
-                    "the disk of {name} cannot be mounted after it: {why}"
-                ));
-            }
-            lost.push(format!("{name} {}", cut.lost.len()));
-        }
+        let names: Vec<_> = on.iter().map(|node| self.names(&[*node])).collect();
+        let chances = names.iter().map(|name| Chance::new(self.plan.seed, name));
+        let mut chances: BTreeMap<_, _> = on.iter().copied().zip(chances).collect();
+        let mut loses = |node: usize, log: &Log| {
+            keeps.draw(log, chances.get_mut(&node).expect("it is one of them"))
+        };
+        let lost = said(self.ground.power_loss(&on, &mut loses))?;
+        let lost = names.iter().zip(lost);
+        let lost: Vec<_> = lost.map(|(name, lost)| format!("{name} {lost}")).collect();
         self.verify_stopped(&on)?;
         Ok(Hit {
             words: format!(
@@ -152,9 +136,8 @@ impl Runner<'_> {
 
     fn verify_stopped(&mut self, nodes: &[usize]) -> Said<()> {
         for node in nodes {
-            let node = self.cluster.node(*node);
-            if said(node.is_running())? {
-                return Err(format!("{} still runs", node.config().name));
+            if said(self.ground.is_running(*node))? {
+                return Err(format!("{} still runs", self.names(&[*node])));
             }
         }
         Ok(())
@@ -162,9 +145,7 @@ impl Runner<'_> {
 
     fn pause(&mut self, on: Vec<usize>) -> Said<Hit> {
         self.refuse_stopped(&on)?;
-        for node in &on {
-            said(self.cluster.node(*node).pause())?;
-        }
+        said(self.ground.pause(&on))?;
         Ok(Hit {
             words: format!("pause {}", self.names(&on)),
             undo: Undo::Resume(on.clone()),
@@ -192,9 +173,7 @@ impl Runner<'_> {
         if flow != Flow::Out {
             cuts.extend(between(&outside, &inside));
         }
-        let links = self.cluster.links();
-        said(links.cut(cuts.iter().copied()))?;
-        said(links.verify())?;
+        said(self.ground.cut(&cuts))?;
         let arrow = match flow {
             Flow::Both => "|",
             Flow::Out => "-x>",
@@ -211,28 +190,16 @@ impl Runner<'_> {
         })
     }
 
-    fn resume(&mut self, nodes: &[usize]) -> Said<()> {
-        for node in nodes {
-            let node = self.cluster.node(*node);
-            said(node.resume())?;
-            if node.is_paused() {
-                return Err(format!("{} is still paused", node.config().name));
-            }
-        }
-        Ok(())
-    }
-
     /// Ends a fault, as far as that takes no time: nodes that are started are ready later.
     pub(super) fn end(&mut self, undo: &Undo) -> Said<()> {
         match undo {
             Undo::Nothing => Ok(()),
-            Undo::Resume(nodes) => self.resume(nodes),
+            Undo::Resume(nodes) => said(self.ground.resume(nodes)),
             Undo::Start(nodes) => nodes.iter().try_for_each(|node| {
-                let node = self.cluster.node(*node);
-                if said(node.is_running())? {
+                if said(self.ground.is_running(*node))? {
                     return Ok(());
                 }
-                said(node.restart(&mut Spawn))
+                said(self.ground.restart(*node))
             }),
             Undo::Heal(cuts) => {
                 // What another fault cuts too stays cut.
@@ -242,16 +209,15 @@ impl Runner<'_> {
                 });
                 let kept: Vec<_> = others.flatten().copied().collect();
                 let healed = cuts.iter().copied().filter(|cut| !kept.contains(cut));
-                let links = self.cluster.links();
-                said(links.heal(healed))?;
-                said(links.verify())
+                let healed: Vec<_> = healed.collect();
+                said(self.ground.heal(&healed))
             }
         }
     }
 
     fn members(&self, all: &[Member]) -> String {
         let name = |member: &Member| match member {
-            Member::Node(node) => self.cluster.file().nodes[*node].name.clone(),
+            Member::Node(node) => self.ground.file().nodes[*node].name.clone(),
             Member::Client(client) => format!("client {}", self.clients.all[*client].config.name),
         };
         all.iter().map(name).collect::<Vec<_>>().join(", ")
@@ -259,7 +225,7 @@ impl Runner<'_> {
 
     /// The names of nodes, as a sentence has them.
     pub(super) fn names(&self, nodes: &[usize]) -> String {
-        let file = self.cluster.file();
+        let file = self.ground.file();
         let names = nodes.iter().map(|node| file.nodes[*node].name.as_str());
         names.collect::<Vec<_>>().join(", ")
     }

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Instant;
+use std::time::Duration;
 
-use cluster::{Background, Cluster, Ending, SidedClient};
+use cluster::{Ending, SidedClient};
 use serde_json::{Map, Value, json};
 
+use super::ground::{Ground, ProgramId};
 use super::plan::FaultPlan;
 use crate::laboratory::OPERATIONS;
 
@@ -31,8 +32,8 @@ pub(super) struct RunningClient {
     pub(super) config: SidedClient,
     pub(super) counts: Counts,
     pub(super) ended: Option<Ending>,
-    running: Option<Background>,
-    started: Instant,
+    running: Option<ProgramId>,
+    started: Duration,
     /// What it has said that has no place among what others said yet.
     said: VecDeque<Said>,
 }
@@ -72,14 +73,16 @@ pub(super) struct Clients {
     history: File,
     /// The number in the history of each process of a client.
     processes: BTreeMap<(usize, String), usize>,
-    begun: Instant,
+    begun: Duration,
+    /// When they were last heard.
+    now: Duration,
     round: u64,
 }
 
 impl Clients {
     /// Starts the clients, each at the place of its own number.
     pub(super) fn start(
-        cluster: &Cluster,
+        ground: &mut dyn Ground,
         plan: &FaultPlan,
         acknowledgements: &Path,
         history: &Path,
@@ -90,25 +93,19 @@ impl Clients {
                 error,
             })
         };
-        let begun = Instant::now();
+        let begun = ground.now();
         let mut all = Vec::new();
-        for (place, config) in cluster.file().all_clients().into_iter().enumerate() {
-            let client = cluster.client(place);
-            let mut command = client.command(&config.config.command);
-            command
-                .env(CLIENT, &config.name)
-                .env(SEED, plan.seed.to_string());
-            if let Some(operations) = plan.operations {
-                command.env(OPERATIONS, operations.to_string());
-            }
+        for (place, config) in ground.file().all_clients().into_iter().enumerate() {
+            let mut variables = vec![(CLIENT, config.name.clone()), (SEED, plan.seed.to_string())];
+            variables.extend(plan.operations.map(|most| (OPERATIONS, most.to_string())));
             let whose = format!("client {}", config.name);
-            let running = Background::start(&whose, command, &client.log())?;
+            let running = ground.run(place, &whose, &config.config.command, &variables)?;
             all.push(RunningClient {
                 config,
                 counts: Counts::default(),
                 ended: None,
                 running: Some(running),
-                started: Instant::now(),
+                started: ground.now(),
                 said: VecDeque::new(),
             });
         }
@@ -124,12 +121,13 @@ impl Clients {
             history,
             processes: BTreeMap::new(),
             begun,
+            now: begun,
             round: 0,
         })
     }
 
     /// When they were started.
-    pub(super) fn begun(&self) -> Instant {
+    pub(super) fn begun(&self) -> Duration {
         self.begun
     }
 
@@ -139,10 +137,11 @@ impl Clients {
     /// written. What has to be right is that no operation seems to have begun after the end of
     /// another one that it overlapped. So an answer waits for a round in which all others were read
     /// after it: a call that comes later than that was made after it.
-    pub(super) fn hear(&mut self) -> crate::Result<Vec<usize>> {
+    pub(super) fn hear(&mut self, ground: &mut dyn Ground) -> crate::Result<Vec<usize>> {
         self.round += 1;
+        self.now = ground.now();
         for client in &mut self.all {
-            client.read(self.round)?;
+            client.read(self.round, ground)?;
         }
         while let Some(place) = self.next() {
             let said = self.all[place].said.pop_front().expect("there is one");
@@ -154,7 +153,7 @@ impl Clients {
         }
         let mut ended = Vec::new();
         for (place, client) in self.all.iter_mut().enumerate() {
-            if client.look_for_end()? {
+            if client.look_for_end(ground)? {
                 ended.push(place);
             }
         }
@@ -223,14 +222,14 @@ impl Clients {
         let key = (place, process.unwrap_or_default());
         let process = *self.processes.entry(key).or_insert(next);
         operation.insert("process".into(), process.into());
-        let time_ns = self.begun.elapsed().as_nanos() as u64;
+        let time_ns = self.now.saturating_sub(self.begun).as_nanos() as u64;
         operation.insert("time".into(), time_ns.into());
         writeln!(self.history, "{}", Value::Object(operation))
     }
 
     /// Keeps what happened to the cluster among the operations.
-    pub(super) fn nemesis(&mut self, what: &str, words: &str) -> crate::Result<()> {
-        let time_ns = self.begun.elapsed().as_nanos() as u64;
+    pub(super) fn nemesis(&mut self, now: Duration, what: &str, words: &str) -> crate::Result<()> {
+        let time_ns = now.saturating_sub(self.begun).as_nanos() as u64;
         let event = json!({
             "time": time_ns, "process": "nemesis", "type": "info", "f": what, "value": words,
         });
@@ -242,29 +241,29 @@ impl Clients {
 }
 
 impl RunningClient {
-    fn read(&mut self, round: u64) -> crate::Result<()> {
-        if let Some(running) = self.running.as_mut() {
-            let lines = running.lines()?.into_iter();
+    fn read(&mut self, round: u64, ground: &mut dyn Ground) -> crate::Result<()> {
+        if let Some(running) = self.running {
+            let lines = ground.lines(running)?.into_iter();
             self.said.extend(lines.map(|line| Said::new(line, round)));
         }
         Ok(())
     }
 
     /// Whether it has just ended, and all that it said has its place.
-    fn look_for_end(&mut self) -> crate::Result<bool> {
-        let Some(running) = self.running.as_mut().filter(|_| self.said.is_empty()) else {
+    fn look_for_end(&mut self, ground: &mut dyn Ground) -> crate::Result<bool> {
+        let Some(running) = self.running.filter(|_| self.said.is_empty()) else {
             return Ok(false);
         };
-        self.ended = running.ended()?;
+        self.ended = ground.ended(running)?;
         if self.ended.is_some() {
-            self.running = None;
+            self.kill(ground);
         }
         Ok(self.ended.is_some())
     }
 
     /// Whether it has taken longer than it may.
-    pub(super) fn is_late(&self) -> bool {
-        self.running.is_some() && self.started.elapsed() > self.config.config.within
+    pub(super) fn is_late(&self, now: Duration) -> bool {
+        self.running.is_some() && now > self.started + self.config.config.within
     }
 
     /// Whether it runs.
@@ -273,14 +272,16 @@ impl RunningClient {
     }
 
     /// Asks it to end.
-    pub(super) fn ask_to_end(&mut self) {
-        if let Some(running) = self.running.as_mut() {
-            running.ask_to_end();
+    pub(super) fn ask_to_end(&self, ground: &mut dyn Ground) {
+        if let Some(running) = self.running {
+            ground.ask_to_end(running);
         }
     }
 
     /// Kills it.
-    pub(super) fn kill(&mut self) {
-        self.running = None;
+    pub(super) fn kill(&mut self, ground: &mut dyn Ground) {
+        if let Some(running) = self.running.take() {
+            ground.forget(running);
+        }
     }
 }

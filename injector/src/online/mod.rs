@@ -1,4 +1,4 @@
-//! Faults that a plan names, injected into a cluster that runs in namespaces.
+//! Faults that a plan names, injected into a cluster that runs on some [`Ground`].
 //!
 //! A [`FaultPlan`] is a TOML file: faults in order, each with the trigger that it waits for, whom it
 //! hits, and when it ends. [`run`] does one run of it, and [`Ran`] says what happened.
@@ -7,8 +7,10 @@ mod act;
 mod campaign;
 mod clients;
 mod directory;
+mod ground;
 mod logs;
 mod minimize;
+mod namespaces;
 mod parse;
 mod plan;
 mod print;
@@ -26,7 +28,9 @@ pub use campaign::{Selection, Summary, campaign};
 pub use directory::{
     InjectDirectory, InjectManifest, InjectResult, RUNS, manifest, merge, results, summary,
 };
+pub use ground::{Ground, Loses, ProgramId};
 pub use minimize::{Minimized, minimize};
+pub use namespaces::Namespaces;
 pub use parse::PlanError;
 pub use plan::{Awaited, FaultPlan, Flow, PlannedFault, Selector, Trigger, What};
 pub use ran::{FaultCame, Happening, Ran, RunEvent, State};

@@ -1,9 +1,11 @@
 //! Who has which role: what the probe of the cluster file says.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::Duration;
 
-use cluster::{Background, Cluster, ProbeConfig};
+use cluster::{ClusterFile, ProbeConfig};
+
+use super::ground::{Ground, ProgramId};
 
 /// Ends an answer of a probe that keeps running.
 const END: &[u8] = b"end";
@@ -27,7 +29,7 @@ impl Role {
 #[derive(Debug, Clone)]
 pub(super) struct Roles {
     /// When it was asked for.
-    pub(super) asked: Instant,
+    pub(super) asked: Duration,
     /// By the node's index. One that is not there has none.
     pub(super) of: BTreeMap<usize, Role>,
 }
@@ -54,11 +56,11 @@ pub(super) struct Probe {
     config: ProbeConfig,
     /// The client's place that it runs in.
     place: usize,
-    running: Option<Background>,
+    running: Option<ProgramId>,
     /// When the question that is open was asked.
-    asked: Option<Instant>,
+    asked: Option<Duration>,
     said: Vec<String>,
-    answered: Option<Instant>,
+    answered: Option<Duration>,
 }
 
 impl Probe {
@@ -75,65 +77,71 @@ impl Probe {
     }
 
     /// Asks it if it is time to, and returns an answer that has come since, or why there is none.
-    pub(super) fn look(&mut self, cluster: &Cluster) -> Option<Result<Roles, String>> {
+    pub(super) fn look(&mut self, ground: &mut dyn Ground) -> Option<Result<Roles, String>> {
+        let now = ground.now();
         let Some(asked) = self.asked else {
-            let is_due = |at: Instant| at.elapsed() >= self.config.every;
+            let is_due = |at: Duration| now >= at + self.config.every;
             if self.answered.is_none_or(is_due)
-                && let Err(error) = self.ask(cluster)
+                && let Err(error) = self.begin(ground)
             {
-                self.answered = Some(Instant::now());
+                self.answered = Some(now);
                 return Some(Err(error.to_string()));
             }
             return None;
         };
-        let whole = self.hear();
-        let late = asked.elapsed() > self.config.within;
-        let answer = match whole {
-            Ok(true) => parse(&self.said, asked, cluster),
-            Ok(false) if late => {
-                self.running = None;
+        let is_late = now > asked + self.config.within;
+        let answer = match self.hear(ground) {
+            Ok(true) => parse(&self.said, asked, ground.file()),
+            Ok(false) if is_late => {
+                self.end(ground);
                 Err(format!("it did not answer within {:?}", self.config.within))
             }
             Ok(false) => return None,
             Err(why) => {
-                self.running = None;
+                self.end(ground);
                 Err(why)
             }
         };
         self.asked = None;
-        self.answered = Some(Instant::now());
+        self.answered = Some(now);
         self.said.clear();
         Some(answer)
     }
 
-    fn ask(&mut self, cluster: &Cluster) -> cluster::Result<()> {
-        if self.running.is_none() {
-            let client = cluster.client(self.place);
-            let command = client.command(&self.config.command);
-            self.running = Some(Background::start("the probe", command, &client.log())?);
-        }
-        self.asked = Some(Instant::now());
-        if let Some(running) = self.running.as_mut().filter(|_| self.config.serve) {
-            running.ask("roles");
+    fn begin(&mut self, ground: &mut dyn Ground) -> cluster::Result<()> {
+        let running = match self.running {
+            Some(running) => running,
+            None => ground.run(self.place, "the probe", &self.config.command, &[])?,
+        };
+        self.running = Some(running);
+        self.asked = Some(ground.now());
+        if self.config.serve {
+            ground.ask(running, "roles");
         }
         Ok(())
     }
 
+    fn end(&mut self, ground: &mut dyn Ground) {
+        if let Some(running) = self.running.take() {
+            ground.forget(running);
+        }
+    }
+
     /// Takes what it has said. Whether its answer is whole.
-    fn hear(&mut self) -> Result<bool, String> {
-        let running = self.running.as_mut().expect("it was asked");
-        let lines = running.lines().map_err(|error| error.to_string())?;
+    fn hear(&mut self, ground: &mut dyn Ground) -> Result<bool, String> {
+        let running = self.running.expect("it was asked");
+        let lines = ground.lines(running).map_err(|error| error.to_string())?;
         for line in lines {
             if self.config.serve && line == END {
                 return Ok(true);
             }
             self.said.push(String::from_utf8_lossy(&line).into_owned());
         }
-        let ended = running.ended().map_err(|error| error.to_string())?;
+        let ended = ground.ended(running).map_err(|error| error.to_string())?;
         match ended {
             None => Ok(false),
             Some(cluster::Ending::Status(0)) if !self.config.serve => {
-                self.running = None;
+                self.end(ground);
                 Ok(true)
             }
             Some(how) => Err(format!("it {how}")),
@@ -142,12 +150,11 @@ impl Probe {
 }
 
 /// What lines `NODE ROLE …` say.
-fn parse(said: &[String], asked: Instant, cluster: &Cluster) -> Result<Roles, String> {
+fn parse(said: &[String], asked: Duration, file: &ClusterFile) -> Result<Roles, String> {
     let mut of = BTreeMap::new();
     for line in said {
         let (node, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
         let (role, more) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
-        let file = cluster.file();
         let known = file.probe.as_ref().map_or(&[][..], |probe| &probe.roles);
         match file.place(node) {
             Some(node) if known.iter().any(|known| known == role) => {

@@ -2,13 +2,13 @@
 //! and the check is asked.
 
 use std::path::PathBuf;
-use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cluster::{Cluster, Error as ClusterError, NodeEnd, Settings, Spawn, Verdict};
+use cluster::{Error as ClusterError, Verdict};
 
 use super::act::Undo;
 use super::clients::Clients;
+use super::ground::Ground;
 use super::logs::LogTail;
 use super::plan::FaultPlan;
 use super::ran::{FaultCame, Happening, Ran, RunEvent, State};
@@ -21,9 +21,6 @@ use crate::laboratory::Judged;
 /// What the file with the operations of the clients is called.
 pub const HISTORY: &str = "history.jsonl";
 
-/// How often it is looked what has happened.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-
 /// How long a fault waits for a node to have the role that it asks for.
 const ROLE_WITHIN: Duration = Duration::from_secs(30);
 
@@ -35,8 +32,6 @@ const END_WITHIN: Duration = Duration::from_secs(10);
 
 /// Where a run has its files.
 pub struct Place {
-    /// The directory of data of each node.
-    pub directories: Vec<PathBuf>,
     /// Gets every line that clients print.
     pub acknowledgements: PathBuf,
     /// Gets the operations among them, with their times.
@@ -45,7 +40,7 @@ pub struct Place {
 
 /// A cluster among faults.
 pub(super) struct Runner<'a> {
-    pub(super) cluster: &'a mut Cluster,
+    pub(super) ground: &'a mut dyn Ground,
     pub(super) plan: &'a FaultPlan,
     pub(super) clients: Clients,
     pub(super) roles: Option<Roles>,
@@ -54,12 +49,11 @@ pub(super) struct Runner<'a> {
     probe: Option<Probe>,
     logs: Vec<LogTail>,
     logged: Vec<(usize, String)>,
-    ends: Receiver<NodeEnd>,
     events: Vec<RunEvent>,
     came: Vec<FaultCame>,
     /// Nodes that were started again and are not ready yet, with the fault whose end that is.
     returning: Vec<(usize, usize)>,
-    last_placed: Option<Instant>,
+    last_placed: Option<Duration>,
     last_ended: bool,
     sometimes: Option<Reached>,
     /// Whether clients that end now were asked to.
@@ -79,7 +73,7 @@ pub(super) struct Active {
 struct Next {
     fault: usize,
     trigger: Waiting,
-    fired: Option<Instant>,
+    fired: Option<Duration>,
 }
 
 /// Runs a plan once, on a cluster of which no node is started. Its nodes are killed in the end.
@@ -88,55 +82,32 @@ struct Next {
 /// If the cluster does not start, is not ready, or cannot be prepared; if the check cannot be run;
 /// [`ClusterError::Interrupted`].
 pub fn run(
-    cluster: &mut Cluster,
+    ground: &mut dyn Ground,
     plan: &FaultPlan,
     place: &Place,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Ran> {
-    let clients = cluster.file().all_clients().len();
-    for _ in 1..clients {
-        cluster.add_client()?;
-    }
+    let clients = ground.file().all_clients().len();
     // The probe sees all nodes, whatever is cut off from whom.
-    let config = cluster.file().probe.clone();
+    let config = ground.file().probe.clone();
     let config = config.filter(|_| !plan.faults.is_empty());
-    let probe = match &config {
-        Some(config) => Some(Probe::new(config, cluster.add_client()?)),
-        None => None,
-    };
-    let ends = cluster.ends();
-    cluster.start(&mut Settings {
-        directories: &place.directories,
-        first: true,
-        turns: None,
-        starter: &mut Spawn,
-        cancelled,
-    })?;
-    cluster.prepare(cancelled)?;
-    for node in cluster.nodes() {
-        // What is there before the clients start is durable.
-        if let Some(disk) = node.disk() {
-            disk.sync()?;
-        }
-    }
-    let logs = cluster.nodes().iter().map(|node| LogTail::new(node.log()));
+    let mut probe = config.map(|config| Probe::new(&config, clients));
+    ground.start(clients + usize::from(probe.is_some()))?;
+    let logs = (0..ground.file().nodes.len()).map(|node| LogTail::new(ground.log(node)));
     let logs = logs.collect();
-    cluster.refuse_end()?;
-    let mut probe = probe;
     let roles = match &mut probe {
-        Some(probe) => Some(first_roles(probe, cluster, cancelled)?),
+        Some(probe) => Some(first_roles(probe, ground, cancelled)?),
         None => None,
     };
     let mut runner = Runner {
-        clients: Clients::start(cluster, plan, &place.acknowledgements, &place.history)?,
-        cluster,
+        clients: Clients::start(ground, plan, &place.acknowledgements, &place.history)?,
+        ground,
         plan,
         roles,
         active: Vec::new(),
         probe,
         logs,
         logged: Vec::new(),
-        ends,
         events: Vec::new(),
         came: vec![FaultCame::not_yet(); plan.faults.len()],
         returning: Vec::new(),
@@ -149,7 +120,7 @@ pub fn run(
     };
     runner.tell_roles(None);
     let judged = runner.all_of_it(place);
-    runner.cluster.kill();
+    runner.ground.end();
     judged
 }
 
@@ -157,22 +128,22 @@ pub fn run(
 /// later either.
 fn first_roles(
     probe: &mut Probe,
-    cluster: &Cluster,
+    ground: &mut dyn Ground,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Roles> {
-    let begun = Instant::now();
+    let begun = ground.now();
     loop {
         if cancelled() {
             return Err(ClusterError::Interrupted.into());
         }
-        match probe.look(cluster) {
+        match probe.look(ground) {
             Some(Ok(roles)) => return Ok(roles),
-            Some(Err(what)) if begun.elapsed() > PROBE_STARTS_WITHIN => {
+            Some(Err(what)) if ground.now() > begun + PROBE_STARTS_WITHIN => {
                 let whose = "the probe".to_owned();
                 let what = format!("gives no answer: {what}");
                 return Err(ClusterError::Command { whose, what }.into());
             }
-            _ => std::thread::sleep(LOOK_EVERY),
+            _ => ground.pass()?,
         }
     }
 }
@@ -193,7 +164,7 @@ impl Runner<'_> {
         } else {
             Verdict::Broken(broken)
         };
-        let seconds = self.clients.begun().elapsed().as_secs_f64();
+        let seconds = self.since_begin(self.ground.now()) as f64 / 1e9;
         self.close();
         let (judged, notes) = self.judge(verdict);
         Ok(Ran {
@@ -214,10 +185,7 @@ impl Runner<'_> {
     /// Asks the check, and once more if something is broken: what is broken for a while only, on a
     /// machine that has much else to do, is no finding.
     fn check(&mut self, place: &Place) -> Result<Verdict> {
-        let mut ask = || {
-            let acknowledgements = &place.acknowledgements;
-            self.cluster.run_check(acknowledgements, self.cancelled)
-        };
+        let mut ask = || self.ground.check(&place.acknowledgements);
         let broken = match ask()? {
             Verdict::Broken(broken) => broken,
             other => return Ok(other),
@@ -240,27 +208,29 @@ impl Runner<'_> {
             self.fire(&mut next);
             self.look_for_ends();
             if self.clients.are_over() && clients_ended.is_none() {
-                clients_ended = Some(Instant::now());
+                clients_ended = Some(self.ground.now());
             }
             if let Some(ended) = clients_ended
                 && !self.is_worth_waiting(next.as_ref(), ended)
             {
                 return Ok(());
             }
-            std::thread::sleep(LOOK_EVERY);
+            self.ground.pass()?;
         }
     }
 
     /// Whether something can still happen by itself after the clients have ended.
-    fn is_worth_waiting(&self, next: Option<&Next>, ended: Instant) -> bool {
+    fn is_worth_waiting(&self, next: Option<&Next>, ended: Duration) -> bool {
         let untils = self
             .active
             .iter()
             .filter_map(|active| active.until.as_ref());
         let mut waiting = next.map(|next| &next.trigger).into_iter().chain(untils);
         let (within, is_one_running) = (self.plan.within, self.clients.is_one_running());
-        let is_returning = !self.returning.is_empty() && ended.elapsed() < within;
-        is_returning || waiting.any(|waiting| waiting.may_fire(ended, within, is_one_running))
+        let now = self.ground.now();
+        let is_returning = !self.returning.is_empty() && now < ended + within;
+        let times = (ended, now);
+        is_returning || waiting.any(|waiting| waiting.may_fire(times, within, is_one_running))
     }
 
     /// Waits for the trigger of a fault, if there is one with this number.
@@ -275,7 +245,8 @@ impl Runner<'_> {
 
     fn seen(&self) -> Seen<'_> {
         Seen {
-            file: self.cluster.file(),
+            now: self.ground.now(),
+            file: self.ground.file(),
             clients: &self.clients,
             roles: self.roles.as_ref(),
             logged: &self.logged,
@@ -288,7 +259,7 @@ impl Runner<'_> {
     fn fire(&mut self, next: &mut Option<Next>) {
         let Some(waiting) = next else { return };
         if waiting.fired.is_none() && waiting.trigger.fires(&self.seen()) {
-            waiting.fired = Some(Instant::now());
+            waiting.fired = Some(self.ground.now());
         }
         let Some(fired) = waiting.fired else { return };
         if !self.knows_roles(waiting.fault, fired) {
@@ -301,13 +272,14 @@ impl Runner<'_> {
     }
 
     /// Whether it is known whom a fault hits, or has been waited for that long enough.
-    fn knows_roles(&self, fault: usize, fired: Instant) -> bool {
+    fn knows_roles(&self, fault: usize, fired: Duration) -> bool {
         let planned = &self.plan.faults[fault];
         if !planned.selectors().any(super::Selector::needs_roles) {
             return true;
         }
+        let now = self.ground.now();
         let is_of_now = |roles: &&Roles| {
-            roles.asked.elapsed() < ROLE_IS_FRESH
+            now < roles.asked + ROLE_IS_FRESH
                 && self.last_placed.is_none_or(|placed| roles.asked > placed)
         };
         let roles = self.roles.as_ref().filter(is_of_now);
@@ -317,13 +289,13 @@ impl Runner<'_> {
             }
             _ => true,
         };
-        planned.selectors().all(has) || fired.elapsed() > ROLE_WITHIN
+        planned.selectors().all(has) || now > fired + ROLE_WITHIN
     }
 
     fn inject(&mut self, fault: usize) {
         match self.hit(fault) {
             Ok(hit) => {
-                let now = Instant::now();
+                let now = self.ground.now();
                 let names = hit.on.iter().map(|node| self.name(*node)).collect();
                 let placed_ns = self.since_begin(now);
                 let came = &mut self.came[fault];
@@ -405,7 +377,7 @@ impl Runner<'_> {
     }
 
     fn undone(&mut self, fault: usize) {
-        let now = self.since_begin(Instant::now());
+        let now = self.since_begin(self.ground.now());
         let came = &mut self.came[fault];
         came.undone_ns = Some(now);
         came.state = State::Undone;
@@ -425,7 +397,7 @@ impl Runner<'_> {
         while place < self.returning.len() {
             let (node, fault) = self.returning[place];
             let name = self.name(node);
-            match self.cluster.node(node).is_ready() {
+            match self.ground.is_ready(node) {
                 Ok(false) => {
                     place += 1;
                     continue;
@@ -455,16 +427,15 @@ impl Runner<'_> {
             }
         }
         self.undo_all();
-        self.cluster.links().heal_all()?;
-        self.cluster.links().verify()?;
-        for node in self.cluster.nodes() {
-            node.resume()?;
-            if !node.is_running()? {
-                node.restart(&mut Spawn)?;
+        self.ground.heal_all()?;
+        let count = self.ground.file().nodes.len();
+        for node in 0..count {
+            self.ground.resume(&[node])?;
+            if !self.ground.is_running(node)? {
+                self.ground.restart(node)?;
             }
-            node.begin_time();
+            self.ground.begin_time(node);
         }
-        let count = self.cluster.nodes().len();
         let mut left: Vec<_> = (0..count).collect();
         let mut broken = Vec::new();
         while !left.is_empty() {
@@ -472,7 +443,7 @@ impl Runner<'_> {
             self.look_after_returning();
             let mut still = Vec::new();
             for node in left {
-                match self.cluster.node(node).is_ready() {
+                match self.ground.is_ready(node) {
                     Ok(true) => {}
                     Ok(false) => still.push(node),
                     Err(ClusterError::NotReady { .. }) if broken.len() >= count => {}
@@ -483,7 +454,7 @@ impl Runner<'_> {
                 }
             }
             left = still;
-            std::thread::sleep(LOOK_EVERY);
+            self.ground.pass()?;
         }
         if broken.is_empty() {
             self.happened(Happening::Healed);
@@ -504,21 +475,21 @@ impl Runner<'_> {
         let has_one =
             |client: &super::clients::RunningClient| client.config.endless && client.is_running();
         let before = endless(self);
-        let within = self.plan.progress_within * self.cluster.file().patience;
-        let begun = Instant::now();
+        let within = self.plan.progress_within * self.ground.file().patience;
+        let begun = self.ground.now();
         while self.clients.all.iter().any(has_one) {
             self.hear()?;
             if endless(self) > before {
                 self.happened(Happening::Progress);
                 break;
             }
-            if begun.elapsed() > within {
+            if self.ground.now() > begun + within {
                 return Ok(Some(format!(
                     "nothing was acknowledged to any client within {} s after everything was healed",
                     within.as_secs_f64()
                 )));
             }
-            std::thread::sleep(LOOK_EVERY);
+            self.ground.pass()?;
         }
         Ok(None)
     }
@@ -526,10 +497,10 @@ impl Runner<'_> {
     /// Asks those clients to end that go on for ever, and waits for all.
     fn end_clients(&mut self) -> Result<()> {
         self.is_over = true;
-        for client in &mut self.clients.all {
-            client.ask_to_end();
+        for client in &self.clients.all {
+            client.ask_to_end(self.ground);
         }
-        let begun = Instant::now();
+        let begun = self.ground.now();
         while self
             .clients
             .all
@@ -537,13 +508,11 @@ impl Runner<'_> {
             .any(super::clients::RunningClient::is_running)
         {
             self.hear()?;
-            if begun.elapsed() > END_WITHIN {
-                self.clients
-                    .all
-                    .iter_mut()
-                    .for_each(super::clients::RunningClient::kill);
+            if self.ground.now() > begun + END_WITHIN {
+                let clients = self.clients.all.iter_mut();
+                clients.for_each(|client| client.kill(self.ground));
             }
-            std::thread::sleep(LOOK_EVERY);
+            self.ground.pass()?;
         }
         Ok(())
     }
@@ -553,24 +522,22 @@ impl Runner<'_> {
         if (self.cancelled)() {
             return Err(ClusterError::Interrupted.into());
         }
-        for place in self.clients.hear()? {
+        for place in self.clients.hear(self.ground)? {
             self.client_ended(place);
         }
         for place in 0..self.clients.all.len() {
-            if self.clients.all[place].is_late() {
+            if self.clients.all[place].is_late(self.ground.now()) {
                 let client = &mut self.clients.all[place];
-                client.kill();
+                client.kill(self.ground);
                 client.ended = Some(cluster::Ending::Unknown);
                 let (name, within) = (&client.config.name, client.config.config.within);
                 self.problems
                     .push(format!("client {name} did not end within {within:?}"));
             }
         }
-        while let Ok(end) = self.ends.try_recv() {
-            if !end.asked {
-                let (node, how) = (self.name(end.node), end.how.to_string());
-                self.happened(Happening::NodeEnded { node, how });
-            }
+        for (node, how) in self.ground.ends() {
+            let node = self.name(node);
+            self.happened(Happening::NodeEnded { node, how });
         }
         self.logged.clear();
         for (node, log) in self.logs.iter_mut().enumerate() {
@@ -604,7 +571,7 @@ impl Runner<'_> {
 
     fn hear_probe(&mut self) {
         let Some(probe) = &mut self.probe else { return };
-        match probe.look(self.cluster) {
+        match probe.look(self.ground) {
             None => {}
             Some(Ok(roles)) => {
                 let before = self.roles.replace(roles);
@@ -635,25 +602,25 @@ impl Runner<'_> {
     }
 
     fn happened(&mut self, what: Happening) {
+        let now = self.ground.now();
         if let Some((f, words)) = nemesis(&what)
-            && let Err(error) = self.clients.nemesis(f, &words)
+            && let Err(error) = self.clients.nemesis(now, f, &words)
         {
             self.problems.push(error.to_string());
         }
         self.events.push(RunEvent {
-            time_ns: self.since_begin(Instant::now()),
+            time_ns: self.since_begin(now),
             acknowledged: self.clients.acknowledged(),
             what,
         });
     }
 
-    fn since_begin(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.clients.begun())
-            .as_nanos() as u64
+    fn since_begin(&self, at: Duration) -> u64 {
+        at.saturating_sub(self.clients.begun()).as_nanos() as u64
     }
 
     fn name(&self, node: usize) -> String {
-        self.cluster.file().nodes[node].name.clone()
+        self.ground.file().nodes[node].name.clone()
     }
 
     /// Says which faults did not do what they were to.

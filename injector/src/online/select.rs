@@ -83,7 +83,7 @@ impl Known<'_> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::time::Instant;
+    use std::time::Duration;
 
     use super::super::roles::Role;
     use super::*;
@@ -102,7 +102,7 @@ mod tests {
             (node, Role { role, more })
         });
         let roles = Roles {
-            asked: Instant::now(),
+            asked: Duration::ZERO,
             of: of.into(),
         };
         let known = Known {

@@ -1,7 +1,7 @@
 //! What a fault, or its end, waits for.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cluster::ClusterFile;
 
@@ -13,23 +13,25 @@ use super::roles::Roles;
 pub(super) struct Waiting {
     trigger: Trigger,
     /// Since when.
-    armed: Instant,
+    armed: Duration,
     acknowledged: u64,
     /// Who had the role then that is to change; nobody knows before the probe has answered.
     had: Option<BTreeSet<usize>>,
     /// When it was reached; its delay goes on from then.
-    reached: Option<Instant>,
+    reached: Option<Duration>,
 }
 
 /// What is known of a run.
 pub(super) struct Seen<'a> {
+    /// The time of the ground, as all others.
+    pub(super) now: Duration,
     pub(super) file: &'a ClusterFile,
     pub(super) clients: &'a Clients,
     pub(super) roles: Option<&'a Roles>,
     /// Lines that nodes have logged since it was last looked, by the node.
     pub(super) logged: &'a [(usize, String)],
     /// When the last fault was put in place.
-    pub(super) last_placed: Option<Instant>,
+    pub(super) last_placed: Option<Duration>,
     /// Whether the last fault has ended.
     pub(super) last_ended: bool,
 }
@@ -49,7 +51,7 @@ impl Waiting {
         };
         Self {
             trigger: trigger.clone(),
-            armed: Instant::now(),
+            armed: seen.now,
             acknowledged,
             had,
             reached: None,
@@ -59,16 +61,21 @@ impl Waiting {
     /// Whether it fires now.
     pub(super) fn fires(&mut self, seen: &Seen) -> bool {
         if self.reached.is_none() && self.is_reached(seen) {
-            self.reached = Some(Instant::now());
+            self.reached = Some(seen.now);
         }
         let delay = self.trigger.delay;
-        self.reached.is_some_and(|at| at.elapsed() >= delay)
+        self.reached.is_some_and(|at| seen.now >= at + delay)
     }
 
-    /// Whether it is worth to go on waiting for it, so long after the clients have ended that do by
-    /// themselves; `is_one_running` if others have not.
-    pub(super) fn may_fire(&self, ended: Instant, within: Duration, is_one_running: bool) -> bool {
-        let is_in_time = ended.max(self.armed).elapsed() < within;
+    /// Whether it is worth to go on waiting for it for so long, now that the clients have ended that
+    /// do by themselves; `is_one_running` if others have not.
+    pub(super) fn may_fire(
+        &self,
+        (ended, now): (Duration, Duration),
+        within: Duration,
+        is_one_running: bool,
+    ) -> bool {
+        let is_in_time = now < ended.max(self.armed) + within;
         match self.trigger.awaited {
             _ if self.reached.is_some() => true,
             // That always comes.
@@ -88,10 +95,10 @@ impl Waiting {
                 .is_none_or(|name| seen.file.nodes[node].name == *name)
         };
         match &self.trigger.awaited {
-            Awaited::Time(after) => seen.clients.begun().elapsed() >= *after,
+            Awaited::Time(after) => seen.now >= seen.clients.begun() + *after,
             Awaited::After(after) => seen
                 .last_placed
-                .is_some_and(|placed| placed.elapsed() >= *after),
+                .is_some_and(|placed| seen.now >= placed + *after),
             Awaited::Lines(client, count) => counts(client).lines >= *count,
             Awaited::Invoked(client, count) => counts(client).invoked >= *count,
             Awaited::Acknowledged(client, count) => counts(client).acknowledged >= *count,

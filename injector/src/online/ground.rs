@@ -1,0 +1,150 @@
+//! Where a run is made.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cluster::{ClusterFile, Ending, Member, Result, Verdict};
+use pace_rules::disk::{Log, Relaxation};
+
+/// A command that was started in the place of a client.
+pub type ProgramId = usize;
+
+/// Says what a disk with this log loses; the node comes first.
+pub type Loses<'a> = dyn FnMut(usize, &Log) -> Relaxation + 'a;
+
+/// A cluster, as far as a run of a plan needs it: its nodes, its links, and places for its clients.
+/// A plan, its triggers and its check do not know which ground it is.
+///
+/// Times are since the ground was made. What takes a while lets them pass.
+pub trait Ground {
+    /// What the cluster is made of.
+    fn file(&self) -> &ClusterFile;
+
+    /// The time.
+    fn now(&self) -> Duration;
+
+    /// Lets time pass until something may have happened, a few milliseconds at most.
+    ///
+    /// # Errors
+    /// If the ground does not go on.
+    fn pass(&mut self) -> Result<()>;
+
+    /// Starts the nodes, makes so many places for clients, and prepares the cluster. What is there
+    /// then is durable.
+    ///
+    /// # Errors
+    /// If the cluster does not start, is not ready, or cannot be prepared.
+    fn start(&mut self, places: usize) -> Result<()>;
+
+    /// Kills all nodes.
+    fn end(&mut self);
+
+    /// The log of a node.
+    fn log(&self, node: usize) -> PathBuf;
+
+    /// The nodes that have ended by themselves since this was last asked, and how.
+    fn ends(&mut self) -> Vec<(usize, String)>;
+
+    /// Whether a node was started, and has neither ended nor been killed since.
+    ///
+    /// # Errors
+    /// If that cannot be known.
+    fn is_running(&mut self, node: usize) -> Result<bool>;
+
+    /// Whether a node is ready.
+    ///
+    /// # Errors
+    /// [`cluster::Error::NotReady`] if it has ended, or is not ready in its time.
+    fn is_ready(&mut self, node: usize) -> Result<bool>;
+
+    /// From now on a node that is not ready has its time to be.
+    fn begin_time(&mut self, node: usize);
+
+    /// Kills all processes of nodes.
+    ///
+    /// # Errors
+    /// If they cannot be killed.
+    fn kill(&mut self, nodes: &[usize]) -> Result<()>;
+
+    /// The power of nodes fails, silently: of all before the first disk is looked at. Returns how many
+    /// writes the disk of each has lost.
+    ///
+    /// # Errors
+    /// If one has no disk, or it cannot be used any more.
+    fn power_loss(&mut self, nodes: &[usize], loses: &mut Loses) -> Result<Vec<usize>>;
+
+    /// Stops all processes of nodes; their kernels go on.
+    ///
+    /// # Errors
+    /// If they cannot be stopped.
+    fn pause(&mut self, nodes: &[usize]) -> Result<()>;
+
+    /// Has nodes go on that are paused; others are left as they are.
+    ///
+    /// # Errors
+    /// If they do not.
+    fn resume(&mut self, nodes: &[usize]) -> Result<()>;
+
+    /// Starts a node again. It may not be ready yet.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    fn restart(&mut self, node: usize) -> Result<()>;
+
+    /// Loses what is sent in these directions.
+    ///
+    /// # Errors
+    /// If just these and those that were cut before are not cut then.
+    fn cut(&mut self, directions: &[(Member, Member)]) -> Result<()>;
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// If just the others are not cut then.
+    fn heal(&mut self, directions: &[(Member, Member)]) -> Result<()>;
+
+    /// Ends all cuts.
+    ///
+    /// # Errors
+    /// If a link is cut then.
+    fn heal_all(&mut self) -> Result<()>;
+
+    /// Starts a command in the place of a client, with these variables in its environment.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    fn run(
+        &mut self,
+        place: usize,
+        whose: &str,
+        words: &[String],
+        variables: &[(&str, String)],
+    ) -> Result<ProgramId>;
+
+    /// The lines that it has printed and that were not taken yet.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn lines(&mut self, program: ProgramId) -> Result<Vec<Vec<u8>>>;
+
+    /// Gives it a line to read.
+    fn ask(&mut self, program: ProgramId, line: &str);
+
+    /// How it ended, if it has, and all of its lines were taken.
+    ///
+    /// # Errors
+    /// If that cannot be known.
+    fn ended(&mut self, program: ProgramId) -> Result<Option<Ending>>;
+
+    /// Asks it to end (SIGTERM).
+    fn ask_to_end(&mut self, program: ProgramId);
+
+    /// Kills it, if it runs.
+    fn forget(&mut self, program: ProgramId);
+
+    /// Asks the check about the lines in a file.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    fn check(&mut self, acknowledgements: &Path) -> Result<Verdict>;
+}

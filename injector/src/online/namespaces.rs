@@ -1,0 +1,229 @@
+//! A run in namespaces of the running kernel: real time, and any program.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use cluster::{
+    Background, Cluster, ClusterFile, Ending, Error, Member, NodeEnd, Result, Settings, Spawn,
+    Verdict,
+};
+
+use super::ground::{Ground, Loses, ProgramId};
+
+/// How often it is looked what has happened.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// A cluster in namespaces.
+pub struct Namespaces<'a> {
+    cluster: &'a mut Cluster,
+    /// The directory of data of each node.
+    directories: &'a [PathBuf],
+    began: Instant,
+    ends: Option<Receiver<NodeEnd>>,
+    programs: Vec<Option<Background>>,
+    cancelled: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Namespaces<'a> {
+    /// A cluster of which no node is started, and the directory of data of each node.
+    pub fn new(
+        cluster: &'a mut Cluster,
+        directories: &'a [PathBuf],
+        cancelled: &'a dyn Fn() -> bool,
+    ) -> Self {
+        Self {
+            cluster,
+            directories,
+            began: Instant::now(),
+            ends: None,
+            programs: Vec::new(),
+            cancelled,
+        }
+    }
+
+    fn program(&mut self, program: ProgramId) -> Option<&mut Background> {
+        self.programs[program].as_mut()
+    }
+}
+
+impl Ground for Namespaces<'_> {
+    fn file(&self) -> &ClusterFile {
+        self.cluster.file()
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn pass(&mut self) -> Result<()> {
+        std::thread::sleep(LOOK_EVERY);
+        Ok(())
+    }
+
+    fn start(&mut self, places: usize) -> Result<()> {
+        for _ in 1..places {
+            self.cluster.add_client()?;
+        }
+        self.ends = Some(self.cluster.ends());
+        self.cluster.start(&mut Settings {
+            directories: self.directories,
+            first: true,
+            turns: None,
+            starter: &mut Spawn,
+            cancelled: self.cancelled,
+        })?;
+        self.cluster.prepare(self.cancelled)?;
+        for node in self.cluster.nodes() {
+            if let Some(disk) = node.disk() {
+                disk.sync()?;
+            }
+        }
+        self.cluster.refuse_end()
+    }
+
+    fn end(&mut self) {
+        self.cluster.kill();
+    }
+
+    fn log(&self, node: usize) -> PathBuf {
+        self.cluster.log(&self.cluster.file().nodes[node].name)
+    }
+
+    fn ends(&mut self) -> Vec<(usize, String)> {
+        let ends = self.ends.iter().flat_map(Receiver::try_iter);
+        let ends = ends.filter(|end| !end.asked);
+        ends.map(|end| (end.node, end.how.to_string())).collect()
+    }
+
+    fn is_running(&mut self, node: usize) -> Result<bool> {
+        self.cluster.node(node).is_running()
+    }
+
+    fn is_ready(&mut self, node: usize) -> Result<bool> {
+        self.cluster.node(node).is_ready()
+    }
+
+    fn begin_time(&mut self, node: usize) {
+        self.cluster.node(node).begin_time();
+    }
+
+    fn kill(&mut self, nodes: &[usize]) -> Result<()> {
+        for node in nodes {
+            self.cluster.node(*node).kill();
+        }
+        Ok(())
+    }
+
+    fn power_loss(&mut self, nodes: &[usize], loses: &mut Loses) -> Result<Vec<usize>> {
+        for node in nodes {
+            let node = self.cluster.node(*node);
+            if node.disk().is_none() {
+                return Err(Error::NoDisk(node.config().name.clone()));
+            }
+        }
+        for node in nodes {
+            self.cluster.node(*node).power_off()?;
+        }
+        let mut lost = Vec::new();
+        for place in nodes {
+            let node = self.cluster.node(*place);
+            let cut = node.power_cut(|log| loses(*place, log))?;
+            if let Some(why) = cut.unmountable {
+                return Err(Error::Command {
+                    whose: format!("the disk of {}", node.config().name),
+                    what: format!("cannot be mounted after it: {why}"),
+                });
+            }
+            lost.push(cut.lost.len());
+        }
+        Ok(lost)
+    }
+
+    fn pause(&mut self, nodes: &[usize]) -> Result<()> {
+        let mut nodes = nodes.iter();
+        nodes.try_for_each(|node| self.cluster.node(*node).pause())
+    }
+
+    fn resume(&mut self, nodes: &[usize]) -> Result<()> {
+        for node in nodes {
+            let node = self.cluster.node(*node);
+            node.resume()?;
+            if node.is_paused() {
+                return Err(Error::Command {
+                    whose: node.config().name.clone(),
+                    what: "is still paused".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, node: usize) -> Result<()> {
+        self.cluster.node(node).restart(&mut Spawn)
+    }
+
+    fn cut(&mut self, directions: &[(Member, Member)]) -> Result<()> {
+        let links = self.cluster.links();
+        links.cut(directions.iter().copied())?;
+        links.verify()
+    }
+
+    fn heal(&mut self, directions: &[(Member, Member)]) -> Result<()> {
+        let links = self.cluster.links();
+        links.heal(directions.iter().copied())?;
+        links.verify()
+    }
+
+    fn heal_all(&mut self) -> Result<()> {
+        let links = self.cluster.links();
+        links.heal_all()?;
+        links.verify()
+    }
+
+    fn run(
+        &mut self,
+        place: usize,
+        whose: &str,
+        words: &[String],
+        variables: &[(&str, String)],
+    ) -> Result<ProgramId> {
+        let client = self.cluster.client(place);
+        let mut command = client.command(words);
+        let variables = variables.iter();
+        command.envs(variables.map(|(name, value)| (*name, value)));
+        let program = Background::start(whose, command, &client.log())?;
+        self.programs.push(Some(program));
+        Ok(self.programs.len() - 1)
+    }
+
+    fn lines(&mut self, program: ProgramId) -> Result<Vec<Vec<u8>>> {
+        self.program(program)
+            .map_or_else(|| Ok(Vec::new()), Background::lines)
+    }
+
+    fn ask(&mut self, program: ProgramId, line: &str) {
+        if let Some(program) = self.program(program) {
+            program.ask(line);
+        }
+    }
+
+    fn ended(&mut self, program: ProgramId) -> Result<Option<Ending>> {
+        self.program(program)
+            .map_or(Ok(Some(Ending::Unknown)), Background::ended)
+    }
+
+    fn ask_to_end(&mut self, program: ProgramId) {
+        if let Some(program) = self.program(program) {
+            program.ask_to_end();
+        }
+    }
+
+    fn forget(&mut self, program: ProgramId) {
+        self.programs[program] = None;
+    }
+
+    fn check(&mut self, acknowledgements: &Path) -> Result<Verdict> {
+        self.cluster.run_check(acknowledgements, self.cancelled)
+    }
+}

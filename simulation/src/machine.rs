@@ -138,6 +138,15 @@ pub(crate) struct Machine {
 pub(crate) struct Running {
     process: Process,
     pub(crate) stream: UnixStream,
+    pub(crate) times: Times,
+    /// Where its words begin on the console.
+    console_from: usize,
+}
+
+/// What a kernel that runs knows of the time, and is to know.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "each has its unit")]
+pub(crate) struct Times {
     /// The simulation's time at which its own was 0: when it was switched on, later by as long as
     /// it was frozen.
     pub(crate) offset_ns: u64,
@@ -154,41 +163,37 @@ pub(crate) struct Running {
     pub(crate) free_until_ns: u64,
     /// Since when it is frozen.
     pub(crate) frozen_ns: Option<u64>,
-    /// Where its words begin on the console.
-    console_from: usize,
 }
 
 impl Running {
     /// The same kernel after a fork, in another process.
     fn of_fork(&self, process: Process, stream: UnixStream) -> Self {
-        let Self {
-            offset_ns,
-            local_ns,
-            known_ns,
-            request_ns,
-            own_request_ns,
-            free_until_ns,
-            frozen_ns,
-            console_from,
-            ..
-        } = *self;
         Self {
             process,
             stream,
-            offset_ns,
-            local_ns,
-            known_ns,
-            request_ns,
-            own_request_ns,
-            free_until_ns,
-            frozen_ns,
-            console_from,
+            times: self.times,
+            console_from: self.console_from,
         }
     }
 
     /// The process of its kernel.
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
+    }
+}
+
+impl Times {
+    /// Those of a kernel that is switched on.
+    fn of_boot(now_ns: u64) -> Self {
+        Self {
+            offset_ns: now_ns,
+            local_ns: now_ns,
+            known_ns: (now_ns, 0),
+            request_ns: None,
+            own_request_ns: 0,
+            free_until_ns: 0,
+            frozen_ns: None,
+        }
     }
 
     /// It is to know that it is so late, unless no time passes for it.
@@ -308,13 +313,7 @@ impl Machine {
         self.running = Some(Running {
             process,
             stream,
-            offset_ns: now_ns,
-            local_ns: now_ns,
-            known_ns: (now_ns, 0),
-            request_ns: None,
-            own_request_ns: 0,
-            free_until_ns: 0,
-            frozen_ns: None,
+            times: Times::of_boot(now_ns),
             console_from,
         });
         Ok(())
@@ -387,10 +386,8 @@ impl Machine {
 
     /// When it wants to run, if it does and is not frozen.
     pub(crate) fn wants_to_run_ns(&self) -> Option<u64> {
-        let running = self.running.as_ref();
-        running
-            .filter(|running| running.frozen_ns.is_none())?
-            .request_ns
+        let times = self.running.as_ref()?.times;
+        times.request_ns.filter(|_| times.frozen_ns.is_none())
     }
 
     /// What a device is called.

@@ -287,7 +287,7 @@ impl Simulation {
     /// If it is off.
     pub fn began_ns(&self, machine: usize) -> u64 {
         let running = self.machines[machine].running.as_ref();
-        running.expect("the machine is on").offset_ns
+        running.expect("the machine is on").times.offset_ns
     }
 
     /// Whether a machine is on.
@@ -353,7 +353,7 @@ impl Simulation {
     pub fn freeze(&mut self, machine: usize) {
         let now_ns = self.now_ns;
         if let Some(running) = &mut self.machines[machine].running {
-            running.frozen_ns.get_or_insert(now_ns);
+            running.times.frozen_ns.get_or_insert(now_ns);
         }
     }
 
@@ -364,14 +364,14 @@ impl Simulation {
         let Some(running) = &mut machine.running else {
             return;
         };
-        let Some(since_ns) = running.frozen_ns.take() else {
+        let Some(since_ns) = running.times.frozen_ns.take() else {
             return;
         };
-        let frozen_ns = now_ns.saturating_sub(since_ns.max(running.local_ns));
-        running.offset_ns += frozen_ns;
-        running.local_ns += frozen_ns;
-        running.known_ns.0 += frozen_ns;
-        running.request_ns = running.request_ns.map(|request| request + frozen_ns);
+        let frozen_ns = now_ns.saturating_sub(since_ns.max(running.times.local_ns));
+        running.times.offset_ns += frozen_ns;
+        running.times.local_ns += frozen_ns;
+        running.times.known_ns.0 += frozen_ns;
+        running.times.request_ns = running.times.request_ns.map(|request| request + frozen_ns);
         // What came meanwhile.
         let rings = machine.devices.iter().enumerate();
         let rings =

@@ -23,7 +23,7 @@ impl Simulation {
         if let Some(target) = event.target()
             && let Some(running) = &mut self.machines[target].running
         {
-            running.learn(time_ns);
+            running.times.learn(time_ns);
         }
         match event {
             Event::Said { machine, bytes } => {
@@ -105,7 +105,7 @@ impl Simulation {
             .driver
             .as_mut()
             .filter(|driver| driver.wants_call(ring.queue));
-        let Some(driver) = driver.filter(|_| running.frozen_ns.is_none()) else {
+        let Some(driver) = driver.filter(|_| running.times.frozen_ns.is_none()) else {
             return Ok(());
         };
         let (now_ns, queue, device) = (self.now_ns, ring.queue, ring.device.device);

@@ -39,13 +39,16 @@ impl Simulation {
         let free_until_ns = self.free_until_ns(index).min(until_ns).max(time_ns);
         let machine = &mut self.machines[index];
         let running = machine.running.as_mut().expect("it wants to run");
-        running.local_ns = time_ns;
-        running.request_ns = None;
-        running.free_until_ns = free_until_ns;
+        running.times.local_ns = time_ns;
+        running.times.request_ns = None;
+        running.times.free_until_ns = free_until_ns;
         // It is to get the time that it asked for.
-        let own_ns = running.own_request_ns;
-        running.known_ns = (time_ns, own_ns);
-        let own_free_ns = running.own_ns(machine.clock, free_until_ns).max(own_ns);
+        let own_ns = running.times.own_request_ns;
+        running.times.known_ns = (time_ns, own_ns);
+        let own_free_ns = running
+            .times
+            .own_ns(machine.clock, free_until_ns)
+            .max(own_ns);
         tracing::trace!(
             time_ns,
             machine = machine.name,
@@ -190,11 +193,11 @@ impl Simulation {
         let Some(running) = machine.running.as_mut() else {
             return Ok(false);
         };
-        if free_ns >= running.free_until_ns {
+        if free_ns >= running.times.free_until_ns {
             return Ok(true);
         }
-        running.free_until_ns = free_ns;
-        let free_ns = running.own_ns(machine.clock, free_ns);
+        running.times.free_until_ns = free_ns;
+        let free_ns = running.times.own_ns(machine.clock, free_ns);
         if machine
             .tell(&[Message::new(Operation::FreeUntil, free_ns)])
             .is_err()
@@ -234,21 +237,21 @@ impl Simulation {
         let answer_ns = match message.operation {
             Operation::Ack => return Ok(Some(Operation::Ack)),
             Operation::Request => {
-                let time_ns = running.time_ns(clock, message.time_ns);
+                let time_ns = running.times.time_ns(clock, message.time_ns);
                 let is_ever = message.time_ns.max(time_ns) < NEVER_NS;
-                running.request_ns = is_ever.then_some(time_ns);
-                running.own_request_ns = message.time_ns;
+                running.times.request_ns = is_ever.then_some(time_ns);
+                running.times.own_request_ns = message.time_ns;
                 0
             }
             Operation::Get => {
-                let time_ns = now_ns.max(running.local_ns);
-                let own_ns = running.own_ns(clock, time_ns);
-                running.known_ns = (time_ns, own_ns);
+                let time_ns = now_ns.max(running.times.local_ns);
+                let own_ns = running.times.own_ns(clock, time_ns);
+                running.times.known_ns = (time_ns, own_ns);
                 own_ns
             }
             Operation::Update => {
-                let time_ns = running.time_ns(clock, message.time_ns);
-                let (local_ns, free_ns) = (running.local_ns, running.free_until_ns);
+                let time_ns = running.times.time_ns(clock, message.time_ns);
+                let (local_ns, free_ns) = (running.times.local_ns, running.times.free_until_ns);
                 if time_ns < local_ns || (time_ns > local_ns && time_ns > free_ns) {
                     let what = format!(
                         "says that it is {time_ns} ns, where it was {local_ns} ns and might be \
@@ -256,8 +259,8 @@ impl Simulation {
                     );
                     return Err(machine.misbehaves(what));
                 }
-                running.local_ns = time_ns;
-                running.known_ns = (time_ns, message.time_ns);
+                running.times.local_ns = time_ns;
+                running.times.known_ns = (time_ns, message.time_ns);
                 self.now_ns = time_ns;
                 0
             }

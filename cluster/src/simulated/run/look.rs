@@ -3,12 +3,13 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use super::{SimulatedCluster, Stage, Task, own_environment};
+use super::tasks::own_environment;
+use super::{SimulatedCluster, Stage};
 use crate::error::{Error, Result};
 use crate::file::NodeConfig;
 use crate::process::{Ending, ending};
 use crate::simulated::hosts::Heard;
-use crate::simulated::words::{Order, ProcessId};
+use crate::simulated::words::{Order, ProcessId, Task};
 
 /// The log of what could not be started.
 const LOOK: &str = "look";

@@ -1,0 +1,360 @@
+//! From machines without power to a cluster that is ready.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use simulation::End;
+
+use super::{Data, NodeState, PROBE, STEPS, SimulatedCluster, Stage, how_ended, words_of};
+use crate::error::{Error, Result};
+use crate::file::{CLIENT, NodeConfig, Ready};
+use crate::network::client_address;
+use crate::node::{FIRST_LAST_PID, SETUP_WITHIN, hosts};
+use crate::process::ending;
+use crate::simulated::hosts::Heard;
+use crate::simulated::words::{DiskSetUp, Order, SetUp};
+
+/// How often a node is asked whether it is ready, where it does not say so by itself.
+const ASK_EVERY_NS: u64 = 20_000_000;
+
+/// How long a kernel may take until its init is there.
+const BOOT_WITHIN: Duration = Duration::from_secs(60);
+
+impl SimulatedCluster {
+    /// Switches on what is off, and starts the nodes; waits until all are ready.
+    ///
+    /// # Errors
+    /// If one of them does not become ready in its time. [`Error::AtPoint`] if the simulation is to
+    /// [stop](Self::stop_at) before that: called again, it goes on from there.
+    pub fn start(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let machines: Vec<_> = (0..=self.client()).collect();
+        let off = machines
+            .into_iter()
+            .filter(|machine| !self.hosts.simulation.is_on(*machine));
+        let off: Vec<_> = off.collect();
+        for machine in &off {
+            self.hosts.forget(*machine);
+            self.stages[*machine] = Stage::Boots;
+            if let Some(node) = self.nodes.get_mut(*machine) {
+                *node = NodeState {
+                    data: node.data,
+                    starts: node.starts + 1,
+                    ..NodeState::default()
+                };
+            } else {
+                self.server = None;
+            }
+        }
+        self.hosts
+            .simulation
+            .switch_on(&off, cancelled)
+            .map_err(Error::from)?;
+        let new = (0..=self.client()).filter(|machine| self.stages[*machine] != Stage::Up);
+        let new: Vec<_> = new.collect();
+        for machine in &new {
+            self.wait(*machine, BOOT_WITHIN, cancelled, |hosts| {
+                hosts.is_here(*machine).then_some(())
+            })?
+            .ok_or_else(|| self.not_up(*machine))?;
+        }
+        for machine in new {
+            self.set_up(machine, cancelled)?;
+        }
+        self.start_nodes(cancelled)
+    }
+
+    /// Has the init of a machine make a system of its kernel, with its disk.
+    fn set_up(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let node = self.file.nodes.get(machine).cloned();
+        let is_new = self
+            .nodes
+            .get(machine)
+            .is_some_and(|node| node.data == Data::None);
+        let has_data = node.as_ref().is_some_and(|node| node.has_data);
+        let starts = self.nodes.get(machine).map_or(1, |node| node.starts);
+        let spec = SetUp {
+            name: self.hosts.name(machine).to_owned(),
+            address: node.as_ref().map_or(client_address(0), |node| node.address),
+            hosts: hosts(&self.file, [(client_address(0), CLIENT.to_owned())]),
+            visible: self.visible(),
+            disk: has_data.then(|| DiskSetUp {
+                file_system: self.file_system().to_owned(),
+                is_new,
+                user: node.as_ref().and_then(|node| node.user.clone()),
+            }),
+            last_pid: FIRST_LAST_PID * starts.max(1),
+        };
+        if self.stages[machine] == Stage::Boots {
+            self.hosts.order(machine, &Order::SetUp(Box::new(spec)));
+            self.stages[machine] = Stage::Told;
+        }
+        self.wait_done(machine, cancelled)?;
+        self.stages[machine] = Stage::Up;
+        if let Some(node) = self.nodes.get_mut(machine).filter(|_| is_new) {
+            node.data = Data::Empty;
+        }
+        Ok(())
+    }
+
+    /// Gives a new node what it begins with: files, and what its setup makes.
+    fn begin_node(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let node = self.file.nodes[machine].clone();
+        for (path, content) in &node.files {
+            let path = node.directory().join(path);
+            let (content, user) = (content.clone().into_bytes(), node.user.clone());
+            let order = Order::Write {
+                path,
+                content,
+                user,
+            };
+            self.ask(machine, &order, cancelled)?;
+        }
+        for words in &node.setup {
+            let task = self.node_task(machine, words);
+            let status = self.run_to_end(machine, task, &node.name, SETUP_WITHIN, cancelled)?;
+            if !status.is_some_and(|status| status.success()) {
+                let how = how_ended(status, SETUP_WITHIN);
+                let what = format!("cannot be set up: {} {how}", words.join(" "));
+                return Err(self.not_ready(machine, what));
+            }
+        }
+        if node.has_data {
+            // Neither this nor the file system under it is what is tested.
+            self.ask(machine, &Order::Sync, cancelled)?;
+            self.hosts.simulation.disk(machine, 0).settle();
+        }
+        self.nodes[machine].data = Data::Begun;
+        Ok(())
+    }
+
+    /// Has an init do something, and waits until it is done.
+    pub(super) fn ask(
+        &mut self,
+        machine: usize,
+        order: &Order,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        self.hosts.order(machine, order);
+        self.wait_done(machine, cancelled)
+    }
+
+    /// Waits until an init has done what it was told.
+    fn wait_done(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let done = self.wait(machine, SETUP_WITHIN, cancelled, |hosts| {
+            hosts.done(machine)
+        })?;
+        match done {
+            Some(Ok(())) => Ok(()),
+            Some(Err(refusal)) => Err(self.not_ready(machine, refusal.what)),
+            None => {
+                let what = self.hosts.end(machine).map(words_of);
+                Err(self.not_ready(machine, what.unwrap_or_else(|| "does not get ready".into())))
+            }
+        }
+    }
+
+    /// Starts the commands of nodes that were not, in their order, and waits until all are ready.
+    fn start_nodes(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        loop {
+            for machine in 0..self.nodes.len() {
+                if !self.nodes[machine].is_ready {
+                    self.advance(machine, cancelled)?;
+                }
+            }
+            if self.next_step(cancelled)? {
+                continue;
+            }
+            let is_over = self.steps_done == self.file.steps.len();
+            if is_over && self.nodes.iter().all(|node| node.is_ready) {
+                return Ok(());
+            }
+            let until_ns = self.hosts.simulation.now_ns() + ASK_EVERY_NS;
+            if self.hosts.hear(until_ns, cancelled)? == Heard::Point {
+                return Err(Error::AtPoint);
+            }
+        }
+    }
+
+    /// Runs the next step, if the nodes that it waits for are ready. Whether it did.
+    fn next_step(&mut self, cancelled: &dyn Fn() -> bool) -> Result<bool> {
+        let step = self.file.steps.get(self.steps_done).cloned();
+        let is_ready = |node: &usize| self.nodes[*node].is_ready;
+        let Some(step) = step.filter(|step| step.when.iter().all(is_ready)) else {
+            return Ok(false);
+        };
+        let (machine, task) = match step.on {
+            None => (self.client(), self.client_task(&step.command, false)),
+            Some(node) => {
+                if self.nodes[node].data != Data::Begun {
+                    self.begin_node(node, cancelled)?;
+                }
+                (node, self.node_task(node, &step.command))
+            }
+        };
+        let status = self.run_to_end(machine, task, STEPS, step.within, cancelled)?;
+        if !status.is_some_and(|status| status.success()) {
+            let whose = format!("step {}", step.name);
+            return Err(self.failed(&whose, STEPS, &how_ended(status, step.within)));
+        }
+        self.steps_done += 1;
+        let now_ns = self.hosts.simulation.now_ns();
+        // Nobody has asked them meanwhile.
+        let waiting = self.nodes.iter_mut().filter(|node| !node.is_ready);
+        waiting.for_each(|node| node.started_ns = now_ns);
+        Ok(true)
+    }
+
+    /// Brings a node nearer to being ready.
+    fn advance(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let now_ns = self.hosts.simulation.now_ns();
+        self.refuse_end_of(machine)?;
+        let config = self.file.nodes[machine].clone();
+        let Some(id) = self.nodes[machine].command else {
+            return self.start_command(machine, &config, cancelled);
+        };
+        let is_ready = match &config.ready {
+            None => true,
+            Some(Ready::Log(text)) => {
+                let process = self.hosts.process(machine, id);
+                process.is_some_and(|process| {
+                    let logged = process.logged.as_ref();
+                    logged.is_some_and(|logged| logged.contains(text.as_str()))
+                })
+            }
+            Some(Ready::Port(port)) => self.tries_port(machine, *port, now_ns),
+            Some(Ready::Command(words)) => self.asks_command(machine, words, now_ns)?,
+        };
+        let node = &mut self.nodes[machine];
+        node.is_ready = is_ready;
+        if is_ready {
+            if let Some(process) = self.hosts.process(machine, id) {
+                process.logged = None;
+            }
+        } else if now_ns - node.started_ns > config.ready_within.as_nanos() as u64 {
+            let what = format!("was not ready within {:?}", config.ready_within);
+            return Err(self.not_ready(machine, what));
+        }
+        Ok(())
+    }
+
+    /// Starts the command of a node, if it is its turn.
+    fn start_command(
+        &mut self,
+        machine: usize,
+        config: &NodeConfig,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let mut steps = config.after_steps.iter();
+        let is_its_turn = config.after.iter().all(|other| self.nodes[*other].is_ready)
+            && steps.all(|step| *step < self.steps_done);
+        if !is_its_turn {
+            return Ok(());
+        }
+        if self.nodes[machine].data != Data::Begun {
+            self.begin_node(machine, cancelled)?;
+        }
+        if self.recorder.is_some() && config.has_data {
+            // With what was there before begins what is recorded.
+            self.ask(machine, &Order::Sync, cancelled)?;
+            let disk = self.hosts.simulation.disk(machine, 0);
+            disk.settle();
+            self.nodes[machine].durable = disk.log().len();
+        }
+        let now_ns = self.hosts.simulation.now_ns();
+        let task = self.recorded(Some(machine), self.node_task(machine, &config.command));
+        let id = self.hosts.start(machine, task, &config.name, true)?;
+        self.nodes[machine].command = Some(id);
+        self.nodes[machine].started_ns = now_ns;
+        Ok(())
+    }
+
+    /// Whether a port of a node answers, as somebody on its own machine sees it.
+    fn tries_port(&mut self, machine: usize, port: u16, now_ns: u64) -> bool {
+        let answered = self.hosts.tried(machine);
+        let node = &mut self.nodes[machine];
+        if answered.is_some() {
+            node.tries = false;
+        }
+        if answered == Some(true) {
+            return true;
+        }
+        if !node.tries && now_ns >= node.asked_ns + ASK_EVERY_NS {
+            (node.tries, node.asked_ns) = (true, now_ns);
+            let address = self.file.nodes[machine].address;
+            self.hosts.order(machine, &Order::Try { address, port });
+        }
+        false
+    }
+
+    /// Whether a command in a node says that it is ready.
+    fn asks_command(&mut self, machine: usize, words: &[String], now_ns: u64) -> Result<bool> {
+        if let Some(id) = self.nodes[machine].probe {
+            let status = self
+                .hosts
+                .process(machine, id)
+                .and_then(|process| process.status);
+            let Some(status) = status else {
+                return Ok(false);
+            };
+            self.nodes[machine].probe = None;
+            self.hosts.forget_process(machine, id);
+            if ExitStatus::from_raw(status).success() {
+                return Ok(true);
+            }
+        }
+        if now_ns >= self.nodes[machine].asked_ns + ASK_EVERY_NS {
+            let task = self.node_task(machine, words);
+            let id = self.hosts.start(machine, task, PROBE, false)?;
+            self.nodes[machine].probe = Some(id);
+            self.nodes[machine].asked_ns = now_ns;
+        }
+        Ok(false)
+    }
+
+    /// Fails if a node has ended, its command or its kernel.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`] then.
+    pub fn refuse_end(&mut self) -> Result<()> {
+        (0..self.nodes.len()).try_for_each(|machine| self.refuse_end_of(machine))
+    }
+
+    fn refuse_end_of(&mut self, machine: usize) -> Result<()> {
+        if let Some(end) = self.hosts.end(machine) {
+            return Err(self.not_ready(machine, words_of(end)));
+        }
+        let Some(id) = self.nodes[machine].command else {
+            return Ok(());
+        };
+        let status = self
+            .hosts
+            .process(machine, id)
+            .and_then(|process| process.status);
+        match status {
+            None => Ok(()),
+            Some(status) => {
+                let how = ending(ExitStatus::from_raw(status));
+                Err(self.not_ready(machine, format!("{how} by itself")))
+            }
+        }
+    }
+
+    /// A machine whose init is not there.
+    fn not_up(&self, machine: usize) -> Error {
+        let console = self.hosts.simulation.console(machine);
+        let own = console
+            .lines()
+            .rev()
+            .find_map(|line| line.split_once("crashpoint: "));
+        let what = match (own, self.hosts.end(machine)) {
+            (Some((_, said)), _) => format!("does not come up: {said}"),
+            (None, Some(End::Panic(what))) => format!("does not come up: {what}"),
+            _ => "does not come up".into(),
+        };
+        Error::Command {
+            whose: format!("the machine of {}", self.hosts.name(machine)),
+            what,
+        }
+    }
+}

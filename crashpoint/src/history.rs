@@ -1,5 +1,6 @@
 //! `crashpoint history`: what clients saw, checked and written in other forms.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,11 @@ use std::time::Duration;
 use anyhow::Context;
 use campaign::{Outcome, OutputFormat};
 use clap::{Args, Subcommand, ValueEnum};
-use history::{Consistency, Failure, Format, History, Model, Refused, Report, Settings, Verdict};
+use glob::Pattern;
+use history::{
+    Consistency, Contract, Failure, Format, History, Model, Refused, Report, Rule, Settings,
+    Verdict,
+};
 use serde_json::json;
 
 /// The commands of `crashpoint history`.
@@ -32,9 +37,11 @@ struct OfArgs {
     file: PathBuf,
 
     /// What the objects are: register, map, lock, semaphore:N, counter, queue, bag, set,
-    /// list-append or rw-register. Without it the operations say so, where they can
-    #[arg(long)]
-    model: Option<String>,
+    /// list-append or rw-register. With a pattern of keys, it is said of these: 'l*=lock'. It can
+    /// be given several times, and the first that fits counts. Of other objects, their operations
+    /// say what they are, where they can
+    #[arg(long, value_name = "[KEYS=]MODEL")]
+    model: Vec<String>,
 
     /// What an object is at first, as JSON [default: null, and 0 for a counter]
     #[arg(long, value_name = "JSON")]
@@ -113,15 +120,12 @@ pub(crate) fn run(command: HistoryCommand) -> anyhow::Result<Outcome> {
 
 fn check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let history = read(&arguments.of)?;
-    let mut settings = settings(&arguments.of, &history)?;
+    let mut settings = settings(&arguments.of, arguments.consistency)?;
     settings.recover_within = arguments.recover_within;
-    if let Some(consistency) = arguments.consistency {
-        settings.consistency = consistency;
-    }
     let report = checked(&arguments.of, &history, &settings)?;
     match arguments.format {
-        OutputFormat::Text => print!("{}", in_words(&history, &settings, &report)),
-        OutputFormat::Json => print!("{}", as_json(&history, &settings, &report)),
+        OutputFormat::Text => print!("{}", in_words(&history, &report)),
+        OutputFormat::Json => print!("{}", as_json(&history, &report)),
     }
     Ok(match report.verdict() {
         Verdict::Clean => Outcome::Clean,
@@ -137,7 +141,7 @@ fn convert(arguments: &ConvertArgs) -> anyhow::Result<Outcome> {
         Form::Jsonl => history::write(&history, Format::JsonLines, &mut bytes)?,
         Form::Jepsen => history::write(&history, Format::Jepsen, &mut bytes)?,
         Form::Porcupine => {
-            let mut settings = settings(&arguments.of, &history)?;
+            let mut settings = settings(&arguments.of, None)?;
             settings.describe = true;
             let report = checked(&arguments.of, &history, &settings)?;
             let drawn = history::porcupine(&history, &report.partitions());
@@ -168,18 +172,38 @@ fn read(of: &OfArgs) -> anyhow::Result<History> {
     history::independent(&history).with_context(|| format!("read {name} with --independent"))
 }
 
-fn settings(of: &OfArgs, history: &History) -> anyhow::Result<Settings> {
-    let model = match &of.model {
-        Some(name) => Model::parse(name).context("--model"),
-        None => Model::guess(history).with_context(|| format!("check {}", of.file.display())),
-    };
-    let mut settings = Settings::new(model?);
-    if let Some(initial) = &of.initial {
-        settings.initial = history::parse_value(initial)
-            .map_err(|problem| anyhow::anyhow!("--initial {initial}: {problem}"))?;
+fn settings(of: &OfArgs, consistency: Option<Consistency>) -> anyhow::Result<Settings> {
+    let initial = of.initial.as_ref().map(|initial| {
+        history::parse_value(initial)
+            .map_err(|problem| anyhow::anyhow!("--initial {initial}: {problem}"))
+    });
+    let initial = initial.transpose()?;
+    let mut rules = Vec::new();
+    for said in &of.model {
+        let mut rule = rule(said).context("--model")?;
+        if let Some(initial) = &initial {
+            rule.contract.initial = initial.clone();
+        }
+        rule.contract.consistency = consistency.unwrap_or(rule.contract.consistency);
+        rules.push(rule);
     }
-    settings.time_limit = Some(of.time_limit);
-    Ok(settings)
+    Ok(Settings {
+        rules,
+        initial,
+        consistency,
+        time_limit: Some(of.time_limit),
+        ..Settings::default()
+    })
+}
+
+/// `MODEL`, or `KEYS=MODEL`.
+fn rule(said: &str) -> anyhow::Result<Rule> {
+    let (keys, model) = match said.rsplit_once('=') {
+        Some((keys, model)) => (Some(Pattern::new(keys)?), model),
+        None => (None, said),
+    };
+    let contract = Contract::new(Model::parse(model)?);
+    Ok(Rule { keys, contract })
 }
 
 fn checked(of: &OfArgs, history: &History, settings: &Settings) -> anyhow::Result<Report> {
@@ -217,7 +241,7 @@ fn checked(of: &OfArgs, history: &History, settings: &Settings) -> anyhow::Resul
 /// So many failures of one sort are shown to people.
 const SHOWN_MAX: usize = 5;
 
-fn in_words(history: &History, settings: &Settings, report: &Report) -> String {
+fn in_words(history: &History, report: &Report) -> String {
     let mut words = String::new();
     for (kind, name, meaning) in Failure::ALL {
         let found: Vec<_> = report
@@ -246,7 +270,7 @@ fn in_words(history: &History, settings: &Settings, report: &Report) -> String {
     for undecided in &report.undecided {
         words += &format!("UNDECIDED  {undecided}\n");
     }
-    words + &summary(history, settings, report)
+    words + &summary(history, report)
 }
 
 fn times(count: usize) -> String {
@@ -257,13 +281,13 @@ fn times(count: usize) -> String {
     }
 }
 
-fn summary(history: &History, settings: &Settings, report: &Report) -> String {
+fn summary(history: &History, report: &Report) -> String {
     let count = |outcome| {
         let operations = history.operations().iter();
         operations.filter(|one| one.outcome == outcome).count()
     };
     format!(
-        "{} operations ({} ok, {} failed, {} unknown) on {} {} as {}: {}\n",
+        "{} operations ({} ok, {} failed, {} unknown) on {} {}: {}: {}\n",
         history.operations().len(),
         count(history::Outcome::Ok),
         count(history::Outcome::Fail),
@@ -274,9 +298,25 @@ fn summary(history: &History, settings: &Settings, report: &Report) -> String {
         } else {
             "objects"
         },
-        settings.model.row().name,
+        models(report).join(", "),
         verdict(report),
     )
+}
+
+/// What the objects were taken for: `2 locks (guessed)`.
+fn models(report: &Report) -> Vec<String> {
+    let mut counts: BTreeMap<(&str, bool), usize> = BTreeMap::new();
+    for object in &report.objects {
+        let model = object.model.map_or("not known", |model| model.row().name);
+        *counts
+            .entry((model, object.is_guessed && object.model.is_some()))
+            .or_default() += 1;
+    }
+    let words = counts.into_iter().map(|((model, is_guessed), count)| {
+        let guessed = if is_guessed { " by its operations" } else { "" };
+        format!("{count} {model}{guessed}")
+    });
+    words.collect()
 }
 
 fn verdict(report: &Report) -> &'static str {
@@ -287,7 +327,7 @@ fn verdict(report: &Report) -> &'static str {
     }
 }
 
-fn as_json(history: &History, settings: &Settings, report: &Report) -> String {
+fn as_json(history: &History, report: &Report) -> String {
     let index = |event: usize| history.events()[event].index;
     let mut lines = String::new();
     for anomaly in &report.anomalies {
@@ -308,9 +348,18 @@ fn as_json(history: &History, settings: &Settings, report: &Report) -> String {
     for undecided in &report.undecided {
         lines += &format!("{}\n", json!({ "type": "undecided", "what": undecided }));
     }
+    for object in &report.objects {
+        let line = json!({
+            "type": "object",
+            "key": object.key.as_ref().map(history::Value::to_json),
+            "model": object.model.map(|model| model.row().name),
+            "guessed": object.is_guessed,
+            "operations": object.operations.len(),
+        });
+        lines += &format!("{line}\n");
+    }
     let summary = json!({
         "type": "history-summary",
-        "model": settings.model.row().name,
         "operations": history.operations().len(),
         "objects": report.objects.len(),
         "anomalies": report.anomalies.len(),

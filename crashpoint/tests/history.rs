@@ -45,7 +45,7 @@ fn a_history_is_clean_or_has_anomalies() {
     crashpoint(&["check", &clean])
         .assert()
         .code(0)
-        .stdout("2 operations (2 ok, 0 failed, 0 unknown) on 1 object as register: clean\n");
+        .stdout("2 operations (2 ok, 0 failed, 0 unknown) on 1 object: 1 register by its operations: clean\n");
     crashpoint(&["check", "-"])
         .write_stdin(CLEAN)
         .assert()
@@ -67,7 +67,9 @@ fn a_history_is_clean_or_has_anomalies() {
     assert_eq!(lines[0]["kind"], "write-lost");
     assert_eq!(lines[0]["events"], serde_json::json!([0, 2]));
     assert_eq!(lines[1]["kind"], "not-linearizable");
-    assert_eq!(lines[2]["verdict"], "anomalies");
+    assert_eq!(lines[2]["model"], "map");
+    assert_eq!(lines[2]["guessed"], true);
+    assert_eq!(lines[3]["verdict"], "anomalies");
     // What it is at first can be said.
     crashpoint(&["check", &lost, "--model", "map", "--initial", "7"])
         .assert()
@@ -150,7 +152,7 @@ fn wrong_files_and_arguments_are_answered_in_one_line() {
         (&["check", &other], "it is no history: expected JSON lines"),
         (
             &["check", &queue],
-            "(push, read) do not say what the object is; say it with --model",
+            "(push, read) do not say what it is; say it with --model",
         ),
         (
             &["check", &queue, "--model", "queue"],
@@ -159,6 +161,10 @@ fn wrong_files_and_arguments_are_answered_in_one_line() {
         (
             &["check", &lost, "--model", "quue"],
             "--model: there is no model quue (there are register, map,",
+        ),
+        (
+            &["check", &lost, "--model", "[=map"],
+            "--model: Pattern syntax error",
         ),
         (&["check", &lost, "--initial", "{"], "--initial {: EOF"),
         (

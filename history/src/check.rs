@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::iter::repeat;
 use std::time::{Duration, Instant};
 
+use crate::contract::{self, Contract, Guess, Rule};
 use crate::kinds::{self, After, Seen};
 use crate::linear::{Limits, Linear};
 use crate::model::{Answer, Objects, Refused};
@@ -13,12 +14,13 @@ use crate::{Anomaly, Consistency, Failure, History, Model, Outcome, Partition, S
 /// What a history is checked against.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What the objects are.
-    pub model: Model,
-    /// What an object is at first.
-    pub initial: Value,
-    /// What is promised.
-    pub consistency: Consistency,
+    /// What the objects are: of several rules for one object the first counts. What no rule is of
+    /// is taken for what its operations say.
+    pub rules: Vec<Rule>,
+    /// What such an object is at first, unless that goes without saying.
+    pub initial: Option<Value>,
+    /// What is promised of such an object, unless it is the most.
+    pub consistency: Option<Consistency>,
     /// How long all checks together may take.
     pub time_limit: Option<Duration>,
     /// How long the system may take to answer after a heal.
@@ -31,12 +33,22 @@ pub struct Settings {
 pub const RECOVER_WITHIN: Duration = Duration::from_secs(60);
 
 impl Settings {
-    /// Of a model, as it is if nothing else is said.
-    pub fn new(model: Model) -> Self {
+    /// All objects have this contract.
+    pub fn of_all(contract: Contract) -> Self {
         Self {
-            model,
-            initial: model.default_initial(),
-            consistency: model.default_consistency(),
+            rules: vec![Rule::of_all(contract)],
+            ..Self::default()
+        }
+    }
+}
+
+impl Default for Settings {
+    /// Objects are what their operations say.
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            initial: None,
+            consistency: None,
             time_limit: None,
             recover_within: RECOVER_WITHIN,
             describe: false,
@@ -45,7 +57,7 @@ impl Settings {
 }
 
 /// What was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// Each object, in the order of the keys.
     pub objects: Vec<Object>,
@@ -60,6 +72,10 @@ pub struct Report {
 pub struct Object {
     /// Which one it is.
     pub key: Option<Value>,
+    /// What it was taken for, unless that could not be told.
+    pub model: Option<Model>,
+    /// Whether no rule says so, and its operations do.
+    pub is_guessed: bool,
     /// Its operations, by their places in [`History::operations`].
     pub operations: Vec<usize>,
     /// Whether there is an order for them.
@@ -82,66 +98,210 @@ pub enum Verdict {
 /// Checks a history.
 ///
 /// # Errors
-/// If its operations are not those of the model.
+/// If its operations are not those of the model, or nothing in the history says what one is.
 pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> {
-    if settings.model.is_transactional() != settings.consistency.is_transactional() {
-        return Err(Refused::Consistency {
-            model: settings.model.row().name,
-            consistency: settings.consistency.name(),
+    for rule in &settings.rules {
+        rule.contract.fits()?;
+    }
+    let all: Vec<_> = history.operations().iter().collect();
+    let of_all = contract::guess(&all);
+    let mut checked = Checked {
+        history,
+        settings,
+        of_all: of_all.as_ref().ok().copied(),
+        limits: Limits {
+            deadline: settings.time_limit.map(|limit| Instant::now() + limit),
+            ..Limits::default()
+        },
+        report: Report::default(),
+    };
+    let mut transactions: Vec<(Contract, Vec<usize>)> = Vec::new();
+    let mut is_one_told = !settings.rules.is_empty();
+    for (key, places) in by_key(history) {
+        let told = match checked.contract(key.as_ref(), &places) {
+            Ok(told) => told,
+            Err(unclear) => {
+                checked.leave_out(key, places, &unclear);
+                continue;
+            }
+        };
+        is_one_told = true;
+        let contract = &told.contract;
+        contract.fits()?;
+        if contract.model.is_transactional() {
+            match transactions.iter_mut().find(|(same, _)| same == contract) {
+                Some((_, all)) => all.extend(&places),
+                None => transactions.push((contract.clone(), places.clone())),
+            }
+        }
+        checked.object(key, places, &told)?;
+    }
+    if !is_one_told {
+        of_all?;
+    }
+    // Transactions are looked at together, whichever objects they are of.
+    for (contract, mut places) in transactions {
+        places.sort_unstable();
+        let (anomalies, undecided) = transactions::check(history, &places, &contract)?;
+        checked.report.anomalies.extend(anomalies);
+        checked.report.undecided.extend(undecided);
+    }
+    checked.availability();
+    Ok(checked.report)
+}
+
+/// The contract of an object, and where it is from.
+struct Told {
+    contract: Contract,
+    is_guessed: bool,
+    /// What else the object may be.
+    may_be: Option<&'static str>,
+}
+
+/// A history that is being checked.
+struct Checked<'a> {
+    history: &'a History,
+    settings: &'a Settings,
+    /// What all operations together say, where they agree.
+    of_all: Option<Guess>,
+    limits: Limits,
+    report: Report,
+}
+
+impl Checked<'_> {
+    fn contract(&self, key: Option<&Value>, places: &[usize]) -> Result<Told, Refused> {
+        if let Some(rule) = self.settings.rules.iter().find(|rule| rule.is_of(key)) {
+            return Ok(Told {
+                contract: rule.contract.clone(),
+                is_guessed: false,
+                may_be: None,
+            });
+        }
+        let all = self.history.operations();
+        let own: Vec<_> = places.iter().map(|&place| &all[place]).collect();
+        // Where an object was only read, the others say what there is.
+        let guess = contract::guess(&own).or_else(|unclear| self.of_all.ok_or(unclear))?;
+        let mut contract = Contract::new(guess.model);
+        if let Some(initial) = &self.settings.initial {
+            contract.initial = initial.clone();
+        }
+        contract.consistency = self.settings.consistency.unwrap_or(contract.consistency);
+        Ok(Told {
+            contract,
+            is_guessed: true,
+            may_be: guess.may_be,
+        })
+    }
+
+    /// Says that nobody knows what an object is.
+    fn leave_out(&mut self, key: Option<Value>, operations: Vec<usize>, unclear: &Refused) {
+        let object = in_words(key.as_ref());
+        self.report.undecided.push(format!("{object}: {unclear}"));
+        self.report.objects.push(Object {
+            key,
+            model: None,
+            is_guessed: true,
+            operations,
+            linear: Linear::Undecided {
+                longest: Vec::new(),
+            },
+            states: Vec::new(),
         });
     }
-    let deadline = settings.time_limit.map(|limit| Instant::now() + limit);
-    let limits = Limits {
-        deadline,
-        ..Limits::default()
-    };
-    let mut report = Report {
-        objects: Vec::new(),
-        anomalies: Vec::new(),
-        undecided: Vec::new(),
-    };
-    if settings.model.is_transactional() {
-        (report.anomalies, report.undecided) =
-            transactions::check(history, settings.model, settings.consistency)?;
-    }
-    for (key, operations) in by_key(history) {
+
+    fn object(
+        &mut self,
+        key: Option<Value>,
+        operations: Vec<usize>,
+        told: &Told,
+    ) -> Result<(), Refused> {
+        let (history, contract) = (self.history, &told.contract);
+        let model = contract.model;
         let of_key = Objects {
             places: &operations,
             history,
-            model: settings.model,
-            describe: settings.describe,
+            model,
+            describe: self.settings.describe,
         };
-        let Answer { linear, states } =
-            settings.model.linear(&of_key, &settings.initial, &limits)?;
+        let Answer { linear, states } = model.linear(&of_key, &contract.initial, &self.limits)?;
         let seen = Seen {
             key: key.as_ref(),
             places: &operations,
             history,
-            initial: &settings.initial,
+            initial: &contract.initial,
         };
-        report
-            .anomalies
-            .extend(kinds::failures(settings.model, &seen)?);
-        report.say(history, key.as_ref(), &linear);
-        report.objects.push(Object {
+        let mut found = kinds::failures(model, &seen)?;
+        match &linear {
+            Linear::Linearizable(_) => {}
+            Linear::Not { longest, stuck } => {
+                found.push(not_linearizable(history, key.as_ref(), longest, *stuck));
+            }
+            Linear::Undecided { longest } => self.report.undecided.push(format!(
+                "whether there is an order for the operations of {}: time or memory was over when {} were placed",
+                in_words(key.as_ref()),
+                longest.len()
+            )),
+        }
+        found.retain(|anomaly| contract.consistency.forbids(anomaly.kind));
+        match (found.first(), told.may_be) {
+            (Some(first), Some(other)) => self.report.undecided.push(format!(
+                "{}: {}; it may be {other}: say what it is with --model",
+                in_words(key.as_ref()),
+                first.what
+            )),
+            _ => self.report.anomalies.extend(found),
+        }
+        self.report.objects.push(Object {
             key,
+            model: Some(model),
+            is_guessed: told.is_guessed,
             operations,
             linear,
             states,
         });
+        Ok(())
     }
-    report
-        .anomalies
-        .retain(|anomaly| settings.consistency.forbids(anomaly.kind));
-    match kinds::unavailable(history, settings.recover_within.as_nanos() as u64) {
-        After::Available => {}
-        After::Unavailable(anomaly) => report.anomalies.push(anomaly),
-        After::TooShort => report.undecided.push(format!(
-            "whether the system answers after the heal: the history ends before {:?} are over",
-            settings.recover_within
-        )),
+
+    /// Whether the system answers after the last heal.
+    fn availability(&mut self) {
+        let within = self.settings.recover_within;
+        match kinds::unavailable(self.history, within.as_nanos() as u64) {
+            After::Available => {}
+            After::Unavailable(anomaly) => self.report.anomalies.push(anomaly),
+            After::TooShort => self.report.undecided.push(format!(
+                "whether the system answers after the heal: the history ends before {within:?} are over"
+            )),
+        }
     }
-    Ok(report)
+}
+
+/// An object in a sentence.
+fn in_words(key: Option<&Value>) -> String {
+    key.map_or_else(|| "the object".to_owned(), |key| format!("key {key}"))
+}
+
+/// No order explains what was seen of an object.
+fn not_linearizable(
+    history: &History,
+    key: Option<&Value>,
+    longest: &[usize],
+    stuck: usize,
+) -> Anomaly {
+    let one = &history.operations()[stuck];
+    let index = |event: usize| history.events()[event].index;
+    let end = one.end.map_or(0, index);
+    Anomaly {
+        kind: Failure::NotLinearizable,
+        key: key.cloned(),
+        what: format!(
+            "after the longest order that is possible, of {} operations, {} of process {} (events {} to {end}) fits nowhere",
+            longest.len(),
+            one.words(),
+            one.process,
+            index(one.call)
+        ),
+        operations: vec![stuck],
+    }
 }
 
 /// The operations of each object.
@@ -165,32 +325,6 @@ impl Report {
             Verdict::Clean
         } else {
             Verdict::Undecided
-        }
-    }
-
-    /// Says what came of the search for an order.
-    fn say(&mut self, history: &History, key: Option<&Value>, linear: &Linear) {
-        let of = key.map_or_else(String::new, |key| format!(" of key {key}"));
-        match linear {
-            Linear::Linearizable(_) => {}
-            Linear::Undecided { longest } => self.undecided.push(format!(
-                "whether there is an order for the operations{of}: time or memory was over when {} were placed",
-                longest.len()
-            )),
-            Linear::Not { longest, stuck } => {
-                let one = &history.operations()[*stuck];
-                let index = |event: usize| history.events()[event].index;
-                let end = one.end.map_or(0, index);
-                self.anomalies.push(Anomaly {
-                    kind: Failure::NotLinearizable,
-                    key: key.cloned(),
-                    what: format!(
-                        "after the longest order that is possible, of {} operations, {} of process {} (events {} to {end}) fits nowhere",
-                        longest.len(), one.words(), one.process, index(one.call)
-                    ),
-                    operations: vec![*stuck],
-                });
-            }
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod check;
 mod consistency;
+mod contract;
 mod event;
 mod format;
 mod kinds;
@@ -20,6 +21,7 @@ mod value;
 
 pub use check::{Object, RECOVER_WITHIN, Report, Settings, Verdict, check};
 pub use consistency::Consistency;
+pub use contract::{Contract, Guess, Rule, guess};
 pub use event::{Event, Kind, Process};
 pub use format::{
     Format, Partition, ReadError, Step, independent, json_lines_header, parse_value, porcupine,

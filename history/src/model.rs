@@ -184,7 +184,7 @@ pub enum Refused {
         expected: &'static str,
     },
     /// Nothing in the history says what it is of.
-    #[error("the operations of it ({0}) do not say what the object is; say it with --model")]
+    #[error("its operations ({0}) do not say what it is; say it with --model")]
     Unclear(String),
     /// One is of objects, the other of transactions.
     #[error("{consistency} is not something that a {model} can be")]
@@ -296,41 +296,6 @@ impl Model {
         row.map(|row| row.model).ok_or_else(unknown)
     }
 
-    /// The only model that has the operations of a history.
-    ///
-    /// # Errors
-    /// If it cannot be told.
-    pub fn guess(history: &History) -> Result<Self, Refused> {
-        let mut words: Vec<_> = history
-            .operations()
-            .iter()
-            .map(|one| one.f.as_str())
-            .collect();
-        words.sort_unstable();
-        words.dedup();
-        let has = |some: &[&str]| words.iter().any(|word| some.contains(word));
-        let only = |some: &[&str]| words.iter().all(|word| some.contains(word));
-        let is_keyed = history.operations().iter().any(|one| one.key.is_some());
-        Ok(if words.is_empty() {
-            return Err(Refused::Unclear("there are none".to_owned()));
-        } else if only(&["txn"]) {
-            match history.operations().iter().find_map(writes_or_appends) {
-                Some(model) => model,
-                None => Self::ListAppend,
-            }
-        } else if only(register::WORDS) {
-            if is_keyed { Self::Map } else { Self::Register }
-        } else if only(lock::WORDS) {
-            Self::Lock
-        } else if has(&["inc", "increment", "dec", "decrement"]) && only(counter::WORDS) {
-            Self::Counter
-        } else if has(&["remove", "contains"]) && only(set::WORDS) {
-            Self::Set
-        } else {
-            return Err(Refused::Unclear(words.join(", ")));
-        })
-    }
-
     /// Its row.
     pub fn row(self) -> &'static ModelRow {
         let same =
@@ -376,16 +341,6 @@ impl Model {
         };
         check(objects, initial, limits).map_err(|refused| refused.of(row.name))
     }
-}
-
-fn writes_or_appends(operation: &Operation) -> Option<Model> {
-    operation.argument.as_list()?.iter().find_map(|part| {
-        match part.as_list()?.first()?.as_text()? {
-            "append" => Some(Model::ListAppend),
-            "w" => Some(Model::RwRegister),
-            _ => None,
-        }
-    })
 }
 
 /// The operations as the search has them.

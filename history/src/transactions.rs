@@ -7,8 +7,10 @@ mod graph;
 mod list_append;
 mod rw_register;
 
+use std::collections::HashMap;
+
 use crate::model::Refused;
-use crate::{Anomaly, Consistency, Failure, History, Model, Operation, Outcome, Value};
+use crate::{Anomaly, Contract, Failure, History, Model, Operation, Outcome, Value};
 
 use self::graph::Graph;
 
@@ -29,20 +31,25 @@ enum Part<'a> {
     Write(&'a Value, &'a Value),
 }
 
+/// Who wrote, or appended, each value of each object.
+type Writers<'a> = HashMap<(&'a Value, &'a Value), usize>;
+
 /// What was found out of the objects: anomalies, and who depends on whom.
 struct Inferred {
     anomalies: Vec<Anomaly>,
     graph: Graph,
 }
 
-/// The anomalies of transactions that the consistency forbids, and what could not be looked at.
+/// The anomalies of these transactions that their contract forbids, and what could not be looked at.
 pub(crate) fn check(
     history: &History,
-    model: Model,
-    consistency: Consistency,
+    places: &[usize],
+    contract: &Contract,
 ) -> Result<(Vec<Anomaly>, Vec<String>), Refused> {
+    let (model, consistency) = (contract.model, contract.consistency);
     let mut transactions = Vec::new();
-    for (place, operation) in history.operations().iter().enumerate() {
+    for &place in places {
+        let operation = &history.operations()[place];
         transactions.push(Transaction {
             place,
             operation,
@@ -58,6 +65,27 @@ pub(crate) fn check(
     anomalies.extend(found);
     anomalies.retain(|anomaly| consistency.forbids(anomaly.kind));
     Ok((anomalies, undecided))
+}
+
+/// Who wrote what.
+///
+/// # Errors
+/// If two wrote the same: then nobody knows whose a read saw.
+fn writers<'a>(
+    transactions: &'a [Transaction<'_>],
+    expected: &'static str,
+) -> Result<Writers<'a>, Refused> {
+    let mut writers = Writers::new();
+    for (at, one) in transactions.iter().enumerate() {
+        for part in &one.parts {
+            if let Part::Write(key, value) = part
+                && writers.insert((key, value), at).is_some()
+            {
+                return Err(Refused::value(one.operation, expected));
+            }
+        }
+    }
+    Ok(writers)
 }
 
 /// What a transaction does. Of one that was not answered nobody knows what it read.

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use history::{Event, Failure, History, Kind, Model, Process, Settings, Value, Verdict, check};
+use history::{
+    Contract, Event, Failure, History, Kind, Model, Process, Report, Rule, Settings, Value,
+    Verdict, check, guess,
+};
 
 /// A history of words: `0+write:1` calls, `0=` is answered with what was called, `0=5` with 5, `0!`
-/// failed, `0?` is unknown, and `n+heal` is the nemesis's.
+/// failed, `0?` is unknown, and `n+heal` is the nemesis's. `0+k/write:1` calls it of key k.
 fn history(words: &str) -> History {
     let mut history = History::default();
     let mut open = std::collections::BTreeMap::new();
@@ -17,41 +20,29 @@ fn history(words: &str) -> History {
             ("!", rest) => (Kind::Fail, rest),
             (_, rest) => (Kind::Info, rest),
         };
-        let value = |text: &str| match text {
-            "" => Value::Null,
-            text => history::parse_value(text).expect("JSON"),
-        };
-        let (f, value) = match (kind, rest.split_once(':')) {
-            (Kind::Invoke, Some((f, argument))) => (f.to_owned(), value(argument)),
-            (Kind::Invoke, None) => (rest.to_owned(), Value::Null),
-            _ => {
-                let (f, argument): (String, Value) = open.get(who).cloned().expect("a call");
-                (
-                    f,
-                    if rest.is_empty() {
-                        argument
-                    } else {
-                        value(rest)
-                    },
-                )
-            }
-        };
-        open.insert(who, (f.clone(), value.clone()));
+        let value = |text: &str| history::parse_value(text).expect("JSON");
+        if kind == Kind::Invoke {
+            let (call, argument) = rest.split_once(':').unwrap_or((rest, "null"));
+            let (key, f) = match call.split_once('/') {
+                Some((key, f)) => (Some(Value::from(key)), f),
+                None => (None, call),
+            };
+            open.insert(who, (f.to_owned(), key, value(argument)));
+        }
+        let (f, key, argument): (String, Option<Value>, Value) =
+            open.get(who).cloned().expect("a call");
+        let is_answer = kind != Kind::Invoke && !rest.is_empty();
         let process = who.parse().map_or(Process::Nemesis, Process::Client);
-        let kind = if process == Process::Nemesis {
-            Kind::Info
-        } else {
-            kind
-        };
+        let is_nemesis = process == Process::Nemesis;
         history
             .push(Event {
                 index: at as u64,
                 time_ns: at as u64 * 1_000_000_000,
                 process,
-                kind,
+                kind: if is_nemesis { Kind::Info } else { kind },
                 f,
-                key: None,
-                value,
+                key,
+                value: if is_answer { value(rest) } else { argument },
                 error: None,
             })
             .unwrap_or_else(|wrong| panic!("{word}: {wrong}"));
@@ -63,7 +54,7 @@ fn history(words: &str) -> History {
 fn failures(model: Model, words: &str) -> Vec<Failure> {
     let settings = Settings {
         recover_within: Duration::from_secs(3),
-        ..Settings::new(model)
+        ..Settings::of_all(Contract::new(model))
     };
     let report = check(&history(words), &settings).expect("it is of the model");
     let named = report.anomalies.iter().map(|anomaly| anomaly.kind);
@@ -157,7 +148,7 @@ fn counters() {
     }
     let report = check(
         &history("0+inc 1+inc 0=1 1=1"),
-        &Settings::new(Model::Counter),
+        &Settings::of_all(Contract::new(Model::Counter)),
     );
     let found = report.expect("a counter").anomalies;
     assert_eq!(found.len(), 1);
@@ -191,7 +182,8 @@ fn queues() {
     // Only the order is wrong, and a bag has none.
     let words = "0+enqueue:1 0= 0+enqueue:2 0= 1+dequeue 1=2 1+dequeue 1=1";
     for (model, count) in [(Model::Queue, 1), (Model::Bag, 0)] {
-        let report = check(&history(words), &Settings::new(model)).expect("a queue");
+        let report =
+            check(&history(words), &Settings::of_all(Contract::new(model))).expect("a queue");
         assert_eq!(report.anomalies.len(), count, "{:?}", report.anomalies);
     }
 }
@@ -243,7 +235,8 @@ fn a_system_that_does_not_answer_after_the_heal_is_unavailable() {
         );
     }
     let short = history("n+heal 1+read 1!");
-    let report = check(&short, &Settings::new(Model::Register)).expect("a register");
+    let report =
+        check(&short, &Settings::of_all(Contract::new(Model::Register))).expect("a register");
     assert_eq!(report.verdict(), Verdict::Undecided);
     assert!(report.undecided[0].contains("the history ends before 60s are over"));
 }
@@ -267,17 +260,98 @@ fn what_is_not_of_the_model_is_refused() {
             "event 0: read carries a, not a whole number",
         ),
     ] {
-        let refused = check(&history(words), &Settings::new(model)).expect_err("another model");
+        let refused = check(&history(words), &Settings::of_all(Contract::new(model)))
+            .expect_err("another model");
         assert_eq!(refused.to_string(), said);
     }
-    let guess = |words| Model::guess(&history(words)).map_err(|refused| refused.to_string());
-    assert_eq!(guess("0+read 0= 0+cas:[1,2] 0!"), Ok(Model::Register));
-    assert_eq!(guess("0+lock 0="), Ok(Model::Lock));
-    assert_eq!(guess("0+inc 0= 0+read 0=1"), Ok(Model::Counter));
-    assert_eq!(guess("0+txn:[[\"w\",1,2]] 0="), Ok(Model::RwRegister));
-    let unclear = guess("0+add:1 0= 0+read 0=1").expect_err("a counter or a set");
+}
+
+#[test]
+fn operations_say_what_an_object_is() {
+    let guessed = |words| {
+        let history = history(words);
+        guess(&history.operations().iter().collect::<Vec<_>>())
+            .map_err(|refused| refused.to_string())
+    };
+    for (words, model) in [
+        ("0+read 0= 0+cas:[1,2] 0!", Model::Register),
+        ("0+k/write:1 0=", Model::Map),
+        ("0+lock 0=", Model::Lock),
+        ("0+inc 0= 0+read 0=1", Model::Counter),
+        ("0+add:1 0= 0+read 0=1", Model::Counter),
+        ("0+add:1 0= 0+read 0=[1]", Model::Set),
+        ("0+push:1 0= 0+pop 0=1", Model::Bag),
+        ("0+txn:[[\"w\",1,2]] 0=", Model::RwRegister),
+    ] {
+        assert_eq!(
+            guessed(words).map(|guess| guess.model),
+            Ok(model),
+            "{words}"
+        );
+    }
+    // What is there of several models, and what is of none.
+    for (words, said) in [
+        ("0+add:1 0= 0+read 0?", "(add, read)"),
+        ("0+read 0=1", "(read)"),
+        ("0+jump 0=", "(jump)"),
+    ] {
+        let unclear = guessed(words).expect_err("it does not say");
+        let expected = format!("its operations {said} do not say what it is");
+        assert!(unclear.contains(&expected), "{unclear}");
+    }
+}
+
+/// What comes of each key, if nobody says what it is.
+fn checked(words: &str, rules: &[(&str, Model)]) -> Report {
+    let rules = rules.iter().map(|&(keys, model)| Rule {
+        keys: Some(glob::Pattern::new(keys).expect("a pattern")),
+        contract: Contract::new(model),
+    });
+    let settings = Settings {
+        rules: rules.collect(),
+        ..Settings::default()
+    };
+    check(&history(words), &settings).expect("nothing is refused")
+}
+
+#[test]
+fn each_object_is_what_its_own_operations_say() {
+    // A counter that was only read is not a register to which nobody wrote.
+    let words = "0+r/write:1 0= 0+c/inc 0= 0+c/read 0=1 0+l/lock 0= 0+l/unlock 0= 0+r/read 0=1";
+    let report = checked(words, &[]);
+    let models: Vec<_> = report.objects.iter().map(|object| object.model).collect();
+    let expected = [Model::Counter, Model::Lock, Model::Map].map(Some);
+    assert_eq!(models, expected);
+    assert_eq!(report.verdict(), Verdict::Clean);
+    let wrong = words.replace("0+c/read 0=1", "0+c/read 0=3");
+    let report = checked(&wrong, &[]);
+    assert_eq!(report.anomalies[0].kind, Failure::CounterWrong);
+    assert_eq!(report.anomalies[0].key, Some("c".into()));
+}
+
+#[test]
+fn what_may_be_something_else_accuses_nobody() {
+    let twice = "0+l/lock 0= 1+l/lock 1=";
+    let report = checked(twice, &[]);
+    assert_eq!(report.verdict(), Verdict::Undecided);
+    let said = &report.undecided[0];
     assert!(
-        unclear.contains("(add, read) do not say what the object is"),
-        "{unclear}"
+        said.contains("it may be a semaphore: say what it is with --model"),
+        "{said}"
+    );
+    let report = checked(twice, &[("l", Model::Lock)]);
+    assert_eq!(report.anomalies[0].kind, Failure::DoubleLock);
+    let report = checked(twice, &[("l*", Model::Semaphore(2)), ("*", Model::Lock)]);
+    assert_eq!(report.verdict(), Verdict::Clean);
+    // An object that was only read is what the others are, and nothing if they differ.
+    let read = "0+a/write:1 0= 0+b/read 0=2";
+    let report = checked(read, &[]);
+    assert_eq!(report.anomalies[0].kind, Failure::NeverWritten);
+    let report = checked(&format!("{read} 0+c/inc 0="), &[]);
+    assert_eq!(report.verdict(), Verdict::Undecided);
+    assert!(
+        report.undecided[0].starts_with("key b: "),
+        "{}",
+        report.undecided[0]
     );
 }

@@ -1,7 +1,8 @@
 //! The checker of linearizability agrees with one that tries all orders.
 
 use history::{
-    Event, History, Kind, Linear, Model, Operation, Outcome, Process, Settings, Value, check,
+    Contract, Event, History, Kind, Linear, Model, Operation, Outcome, Process, Settings, Value,
+    check,
 };
 use proptest::prelude::*;
 
@@ -219,7 +220,8 @@ fn history(
 }
 
 fn agrees(model: Model, rule: Rule, history: &History) -> Result<bool, TestCaseError> {
-    let report = check(history, &Settings::new(model)).expect("it is of the model");
+    let report =
+        check(history, &Settings::of_all(Contract::new(model))).expect("it is of the model");
     let mut all: Vec<_> = history
         .operations()
         .iter()

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use history::{
-    Event, History, Kind, Linear, Lines, Model, Process, Settings, Value, Verdict, check,
+    Contract, Event, History, Kind, Linear, Lines, Model, Process, Settings, Value, Verdict, check,
 };
 
 const MODULE: &str = "github.com/anishathalye/porcupine@v1.3.1";
@@ -115,14 +115,16 @@ fn timed(history: &History, settings: &Settings) -> (Verdict, Duration) {
 }
 
 fn settings(model: Model) -> Settings {
+    let initial = match model {
+        Model::Map => "".into(),
+        _ => Value::Null,
+    };
     Settings {
         time_limit: Some(LIMIT),
-        initial: if model == Model::Map {
-            "".into()
-        } else {
-            Value::Null
-        },
-        ..Settings::new(model)
+        ..Settings::of_all(Contract {
+            initial,
+            ..Contract::new(model)
+        })
     }
 }
 

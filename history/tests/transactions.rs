@@ -2,7 +2,8 @@
 //! histories of databases that keep what they promise.
 
 use history::{
-    Consistency, Event, Failure, History, Kind, Model, Process, Settings, Value, Verdict, check,
+    Consistency, Contract, Event, Failure, History, Kind, Model, Process, Settings, Value, Verdict,
+    check,
 };
 use proptest::prelude::*;
 
@@ -83,10 +84,10 @@ fn transaction(model: Model, word: &str) -> (Value, Value) {
 }
 
 fn failures(model: Model, consistency: Consistency, history: &History) -> Vec<Failure> {
-    let settings = Settings {
+    let settings = Settings::of_all(Contract {
         consistency,
-        ..Settings::new(model)
-    };
+        ..Contract::new(model)
+    });
     let report = check(history, &settings).expect("transactions");
     assert!(report.undecided.is_empty());
     let mut kinds: Vec<_> = report
@@ -217,7 +218,7 @@ fn rw_register() {
 fn a_circle_is_explained() {
     let report = check(
         &history(Model::ListAppend, "ax1ry1 ax2ay1 rx12ry1"),
-        &Settings::new(Model::ListAppend),
+        &Settings::of_all(Contract::new(Model::ListAppend)),
     );
     let found = report.expect("transactions").anomalies;
     let circle = found

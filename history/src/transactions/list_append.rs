@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::graph::{Because, Graph};
-use super::{Inferred, Part, Transaction, anomaly, words};
+use super::{Inferred, Part, Transaction, Writers, anomaly, words};
 use crate::model::Refused;
 use crate::{Anomaly, Failure, History, Outcome, Value};
-
-type Writers<'a> = HashMap<(&'a Value, &'a Value), usize>;
 
 /// A list that a transaction read before it appended to it.
 struct Read<'a> {
@@ -19,19 +17,7 @@ pub(super) fn infer(
     history: &History,
     transactions: &[Transaction<'_>],
 ) -> Result<Inferred, Refused> {
-    let mut writers: Writers<'_> = HashMap::new();
-    for (at, one) in transactions.iter().enumerate() {
-        for part in &one.parts {
-            if let Part::Write(key, value) = part
-                && writers.insert((key, value), at).is_some()
-            {
-                return Err(Refused::value(
-                    one.operation,
-                    "elements that nobody else appends",
-                ));
-            }
-        }
-    }
+    let writers = super::writers(transactions, "elements that nobody else appends")?;
     let mut anomalies = Vec::new();
     let mut reads: BTreeMap<&Value, Vec<Read<'_>>> = BTreeMap::new();
     for (at, one) in transactions

@@ -4,11 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::graph::{Because, Graph};
-use super::{Inferred, NOTHING, Part, Transaction, anomaly, words};
+use super::{Inferred, NOTHING, Part, Transaction, Writers, anomaly, words};
 use crate::model::Refused;
 use crate::{Anomaly, Failure, History, Outcome, Value};
-
-type Writers<'a> = HashMap<(&'a Value, &'a Value), usize>;
 
 /// What is known of one register.
 #[derive(Default)]
@@ -23,19 +21,16 @@ pub(super) fn infer(
     history: &History,
     transactions: &[Transaction<'_>],
 ) -> Result<Inferred, Refused> {
-    let mut writers: Writers<'_> = HashMap::new();
-    for (at, one) in transactions.iter().enumerate() {
-        for part in &one.parts {
-            if let Part::Write(key, value) = part
-                && (value.is_null() || writers.insert((key, value), at).is_some())
-            {
-                return Err(Refused::value(
-                    one.operation,
-                    "values that nobody else writes",
-                ));
-            }
-        }
+    let expected = "values that nobody else writes";
+    let writes_nothing = |one: &&Transaction<'_>| {
+        one.parts
+            .iter()
+            .any(|part| matches!(part, Part::Write(_, Value::Null)))
+    };
+    if let Some(one) = transactions.iter().find(writes_nothing) {
+        return Err(Refused::value(one.operation, expected));
     }
+    let writers = super::writers(transactions, expected)?;
     let mut anomalies = Vec::new();
     let mut registers: BTreeMap<&Value, Register<'_>> = BTreeMap::new();
     for (at, one) in transactions.iter().enumerate() {

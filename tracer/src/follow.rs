@@ -15,7 +15,7 @@ use libc::pid_t;
 
 use crate::calls::{Call, FOREIGN, FOREIGN_ROW, Numbers, Row, UNKNOWN, UNKNOWN_ROW, When};
 use crate::lookup::handle_of;
-use crate::observer::{After, Decision, Observer, Origin};
+use crate::observer::{After, Change, Decision, Observer, Origin};
 use crate::stacks::Stacks;
 use crate::start::Shared;
 use crate::system::{self, Entry, Stop, Waited};
@@ -36,7 +36,9 @@ enum Doing<K> {
     /// It is at the entry of a call, and stays there.
     Held(Entry),
     /// It makes a call whose return the observer wants to see.
-    Calls(Box<(Origin, Entry, K)>),
+    Calls(Box<(Origin, Entry, K)>, Option<Change>),
+    /// It has made its call, and stays where it is.
+    Made,
 }
 
 /// Everything that is known while a node is traced.
@@ -198,13 +200,18 @@ impl<O: Observer> Follower<O> {
                     origin.stack = self.stacks.of(thread, origin.process);
                 }
                 system::go_on_to_exit(thread);
-                Doing::Calls(Box::new((origin, entry, kept)))
+                Doing::Calls(Box::new((origin, entry, kept)), None)
+            }
+            Decision::Change(change, kept) => {
+                self.give_argument(thread, change);
+                system::go_on_to_exit(thread);
+                Doing::Calls(Box::new((origin, entry, kept)), Some(change))
             }
             Decision::Hold => Doing::Held(entry),
             Decision::Fail(error) => self.skip(thread, -i64::from(error)),
             Decision::Skip(result) => self.skip(thread, result),
         };
-        let is_inside = matches!(doing, Doing::Calls(_));
+        let is_inside = matches!(doing, Doing::Calls(..));
         if let Some(thread) = self.threads.get_mut(&thread) {
             thread.doing = doing;
         }
@@ -224,19 +231,20 @@ impl<O: Observer> Follower<O> {
         Doing::Runs
     }
 
+    /// Has a thread make its call with another argument, or have its own again.
+    fn give_argument(&mut self, thread: pid_t, change: Change) {
+        if let Err(error) = system::set_argument(thread, change.argument, change.value)
+            && error.raw_os_error() != Some(libc::ESRCH)
+        {
+            self.observer
+                .unseen("a call that could not be made another");
+        }
+    }
+
     fn exit(&mut self, thread: pid_t) {
+        let mut after = After::GoOn;
         match system::result(thread) {
-            Ok(result) => {
-                if let Some(Doing::Calls(called)) = self.take_doing(thread) {
-                    let (origin, entry, kept) = *called;
-                    let after = self.observer.exit(&origin, &entry, kept, result);
-                    if let After::Return(result) = after
-                        && system::set_result(thread, result).is_err()
-                    {
-                        self.observer.unseen("a result that could not be changed");
-                    }
-                }
-            }
+            Ok(result) => after = self.returns(thread, result),
             // It was killed where it stood: when its end is told, what it did is looked up.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return,
             Err(_) => {
@@ -245,8 +253,37 @@ impl<O: Observer> Follower<O> {
                 self.gone(thread);
             }
         }
-        system::go_on(thread, 0);
+        if after != After::Hold {
+            system::go_on(thread, 0);
+        }
         self.left(thread);
+    }
+
+    /// A thread is about to return from a call.
+    fn returns(&mut self, thread: pid_t, result: i64) -> After {
+        let Some(Doing::Calls(called, change)) = self.take_doing(thread) else {
+            return After::GoOn;
+        };
+        let (origin, entry, kept) = *called;
+        if let Some(Change { argument, .. }) = change {
+            let value = entry.arguments[argument];
+            self.give_argument(thread, Change { argument, value });
+        }
+        let after = self.observer.exit(&origin, &entry, kept, result);
+        match after {
+            After::GoOn => {}
+            After::Return(result) => {
+                if system::set_result(thread, result).is_err() {
+                    self.observer.unseen("a result that could not be changed");
+                }
+            }
+            After::Hold => {
+                if let Some(thread) = self.threads.get_mut(&thread) {
+                    thread.doing = Doing::Made;
+                }
+            }
+        }
+        after
     }
 
     fn take_doing(&mut self, thread: pid_t) -> Option<Doing<O::Kept>> {
@@ -267,7 +304,8 @@ impl<O: Observer> Follower<O> {
             return;
         }
         let threads = self.threads.iter();
-        let held = threads.filter(|(_, thread)| matches!(thread.doing, Doing::Held(_)));
+        let held =
+            threads.filter(|(_, thread)| matches!(thread.doing, Doing::Held(_) | Doing::Made));
         let held: Vec<pid_t> = held.map(|(number, _)| *number).collect();
         for thread in held {
             self.try_again(thread);
@@ -275,13 +313,16 @@ impl<O: Observer> Follower<O> {
     }
 
     fn try_again(&mut self, thread: pid_t) {
-        if let Some(Thread {
-            doing: Doing::Held(entry),
-            ..
-        }) = self.threads.get(&thread)
-        {
-            let entry = *entry;
-            self.enter(thread, entry);
+        match self.threads.get(&thread).map(|thread| &thread.doing) {
+            Some(Doing::Held(entry)) => {
+                let entry = *entry;
+                self.enter(thread, entry);
+            }
+            Some(Doing::Made) if self.observer.leave(thread) != After::Hold => {
+                self.take_doing(thread);
+                system::go_on(thread, 0);
+            }
+            _ => {}
         }
     }
 
@@ -405,11 +446,11 @@ impl<O: Observer> Follower<O> {
     /// A thread has ended, perhaps within a call, whose result nobody knows.
     fn gone(&mut self, thread: pid_t) {
         match self.take_doing(thread) {
-            Some(Doing::Calls(called)) => {
+            Some(Doing::Calls(called, _)) => {
                 let (origin, entry, kept) = *called;
                 self.observer.abandoned(&origin, &entry, kept);
             }
-            Some(Doing::Held(_)) => self.observer.gave_up(thread),
+            Some(Doing::Held(_) | Doing::Made) => self.observer.gave_up(thread),
             _ => {}
         }
         self.left(thread);

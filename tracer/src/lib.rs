@@ -23,7 +23,7 @@ mod start;
 mod system;
 
 pub use error::{Error, Result};
-pub use observer::{After, Both, Decision, Kept, Observer, Origin, StackTable};
+pub use observer::{After, Both, Change, Decision, Kept, Observer, Origin, StackTable};
 pub use stacks::Frame;
 pub use start::{Options, Table, Traced, proc, start};
 pub use system::{Entry, read_memory};

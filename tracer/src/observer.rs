@@ -63,6 +63,18 @@ pub enum Decision<K> {
     Fail(i32),
     /// It is not made, and returns this as its result.
     Skip(i64),
+    /// It is made with another argument, and its return is told. The program does not see that the
+    /// argument was another one.
+    Change(Change, K),
+}
+
+/// Another argument of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// Which argument, from 0 on.
+    pub argument: usize,
+    /// What it is for this call.
+    pub value: u64,
 }
 
 /// What shall become of a thread whose call has been made.
@@ -72,6 +84,9 @@ pub enum After {
     GoOn,
     /// It goes on, and is told another result: a negative one is an error.
     Return(i64),
+    /// It stays where it is, with its call made. Who holds it is asked again ([`Observer::leave`])
+    /// when somebody calls [`crate::Traced::ask_again`].
+    Hold,
 }
 
 /// Is asked about every call of a node that the table names, and told what else happens to its
@@ -98,6 +113,12 @@ pub trait Observer {
 
     /// A call has been made. Negative results are errors.
     fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept, result: i64) -> After;
+
+    /// A thread that is held after its call may go on now, or not. It does not return another
+    /// result any more.
+    fn leave(&mut self, _thread: pid_t) -> After {
+        After::GoOn
+    }
 
     /// Whoever made a call was killed in it. What it did has to be looked up.
     fn abandoned(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept);
@@ -168,10 +189,24 @@ where
             Decision::Hold => return Decision::Hold,
             Decision::Fail(error) => return Decision::Fail(error),
             Decision::Skip(result) => return Decision::Skip(result),
+            Decision::Change(change, kept) => {
+                let first = Some(kept);
+                return Decision::Change(
+                    change,
+                    Kept {
+                        first,
+                        second: None,
+                    },
+                );
+            }
         };
         let second = match self.1.entry(origin, entry) {
             Decision::GoOn => None,
             Decision::ToExit(kept) => Some(kept),
+            Decision::Change(change, kept) => {
+                let second = Some(kept);
+                return Decision::Change(change, Kept { first, second });
+            }
             refused => {
                 self.0.withdrawn(origin, first);
                 return match refused {
@@ -201,11 +236,19 @@ where
             after = self.0.exit(origin, entry, kept, result);
         }
         if let Some(kept) = kept.second
-            && let other @ After::Return(_) = self.1.exit(origin, entry, kept, result)
+            && let other @ (After::Return(_) | After::Hold) =
+                self.1.exit(origin, entry, kept, result)
         {
             after = other;
         }
         after
+    }
+
+    fn leave(&mut self, thread: pid_t) -> After {
+        match (self.0.leave(thread), self.1.leave(thread)) {
+            (After::Hold, _) | (_, After::Hold) => After::Hold,
+            _ => After::GoOn,
+        }
     }
 
     fn abandoned(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept) {

@@ -159,6 +159,11 @@ pub(crate) fn set_result(thread: pid_t, result: i64) -> io::Result<()> {
     registers::set_result(thread, result)
 }
 
+/// Has a thread at an [`Stop::Entry`] or [`Stop::Exit`] have another argument (from 0 on).
+pub(crate) fn set_argument(thread: pid_t, argument: usize, value: u64) -> io::Result<()> {
+    registers::set_argument(thread, argument, value)
+}
+
 /// Where a thread is that has stopped, for those who unwind its stack.
 pub(crate) fn unwind_registers(thread: pid_t) -> io::Result<(u64, framehop::UnwindRegsNative)> {
     registers::unwind(thread)
@@ -207,6 +212,20 @@ mod registers {
     pub(super) fn set_result(thread: pid_t, result: i64) -> io::Result<()> {
         let mut all = getregs(Pid::from_raw(thread))?;
         all.rax = result as u64;
+        Ok(setregs(Pid::from_raw(thread), all)?)
+    }
+
+    pub(super) fn set_argument(thread: pid_t, argument: usize, value: u64) -> io::Result<()> {
+        let mut all = getregs(Pid::from_raw(thread))?;
+        let register = match argument {
+            0 => &mut all.rdi,
+            1 => &mut all.rsi,
+            2 => &mut all.rdx,
+            3 => &mut all.r10,
+            4 => &mut all.r8,
+            _ => &mut all.r9,
+        };
+        *register = value;
         Ok(setregs(Pid::from_raw(thread), all)?)
     }
 }
@@ -265,6 +284,12 @@ mod registers {
     pub(super) fn set_result(thread: pid_t, result: i64) -> io::Result<()> {
         let mut all = getregs(Pid::from_raw(thread))?;
         all.regs[0] = result as u64;
+        Ok(setregs(Pid::from_raw(thread), all)?)
+    }
+
+    pub(super) fn set_argument(thread: pid_t, argument: usize, value: u64) -> io::Result<()> {
+        let mut all = getregs(Pid::from_raw(thread))?;
+        all.regs[argument] = value;
         Ok(setregs(Pid::from_raw(thread), all)?)
     }
 }

@@ -522,3 +522,83 @@ fn a_machine_that_forbids_to_look_is_told_before_the_program_runs() {
         );
     }
 }
+
+#[test]
+fn a_call_that_is_made_with_another_argument_looks_as_it_was_asked_for() {
+    let folder = folder();
+    // What is written is five bytes; of these two are, and then the rest.
+    let mut left = 1;
+    let (observer, seen) = scripted(move |origin, entry| {
+        if origin.row.name != "write" || entry.arguments[2] != 5 || left == 0 {
+            return Decision::GoOn;
+        }
+        left -= 1;
+        let change = Change {
+            argument: 2,
+            value: 2,
+        };
+        Decision::Change(change, ())
+    });
+    let script = format!("cd {}; printf hello >f", folder.path().display());
+    let status = trace_by(bash(&script), observer).expect("started").wait();
+    assert!(status.expect("traced").success());
+    let made = seen.lock().expect("whole").made[&("write", 2)];
+    let written = std::fs::read_to_string(folder.path().join("f")).expect("there");
+    assert_eq!((made, written.as_str()), (1, "hello"));
+}
+
+/// Holds whoever has made a directory `a`, until it is told otherwise.
+struct HoldsAfter(Arc<AtomicBool>);
+
+impl Observer for HoldsAfter {
+    type Kept = ();
+    type Output = ExitStatus;
+    type Error = Error;
+
+    fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<()> {
+        let path = usize::from(origin.row.name == "mkdirat");
+        let is_a = text(origin.thread, entry.arguments[path]).is_some_and(|path| path == b"a");
+        if origin.row.name.starts_with("mkdir") && is_a {
+            return Decision::ToExit(());
+        }
+        Decision::GoOn
+    }
+
+    fn exit(&mut self, _: &Origin, _: &Entry, (): (), _: i64) -> After {
+        After::Hold
+    }
+
+    fn leave(&mut self, _: pid_t) -> After {
+        if self.0.load(Ordering::SeqCst) {
+            After::GoOn
+        } else {
+            After::Hold
+        }
+    }
+
+    fn abandoned(&mut self, _: &Origin, _: &Entry, (): ()) {}
+
+    fn finish(self, status: ExitStatus, _: &StackTable) -> Result<ExitStatus> {
+        Ok(status)
+    }
+}
+
+#[test]
+fn a_thread_that_is_held_after_its_call_has_made_it_and_does_nothing_else() {
+    let folder = folder();
+    let may = Arc::<AtomicBool>::default();
+    let script = format!(
+        "cd {}; {{ mkdir a; mkdir c; }} & mkdir b; wait",
+        folder.path().display()
+    );
+    let observer = HoldsAfter(Arc::clone(&may));
+    let traced = trace_by(bash(&script), observer).expect("started");
+    let is_there = |name: &str| folder.path().join(name).is_dir();
+    wait_for("it is made", || is_there("a") && is_there("b"));
+    traced.ask_again();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!is_there("c") && !traced.has_ended());
+    may.store(true, Ordering::SeqCst);
+    traced.ask_again();
+    assert!(traced.wait().expect("traced").success() && is_there("c"));
+}

@@ -5,8 +5,8 @@ use std::process::{Command, Output, Stdio};
 
 use end_to_end::{elects_cluster, printed, program, require_root, said};
 
-/// Each mistake that a partition shows, and the plan that shows it.
-const SHOWN: [(&str, &str); 8] = [
+/// Each mistake, and the plan that shows it.
+const SHOWN: [(&str, &str); 9] = [
     ("deposed-reads", "leader"),
     ("minority-writes", "leader"),
     ("last-writer-wins", "leader"),
@@ -15,9 +15,18 @@ const SHOWN: [(&str, &str); 8] = [
     ("deleted-returns", "follower"),
     ("early-reads", "follower"),
     ("runs-twice", "short"),
+    ("ignored-fsync", "fsync"),
 ];
 
-const PLANS: [&str; 5] = ["leader", "brief", "follower", "short", "kill"];
+const PLANS: [&str; 7] = [
+    "leader",
+    "brief",
+    "follower",
+    "short",
+    "kill",
+    "fsync",
+    "held-fsync",
+];
 
 /// Which processor is free, and when, is a matter of chance.
 const RUNS_MAX: u32 = 10;
@@ -33,7 +42,9 @@ fn inject(mistake: &str, plan: &str, runs: u32) -> Output {
     let plan = format!("{fixture}/{plan}.toml");
     let runs = runs.to_string();
     let arguments = ["--plan", &plan, "--repeat", &runs, "--stop-after", "1"];
-    crashpoint(&["inject"], &elects_cluster(mistake), &arguments, &[])
+    // Power losses are for nodes with disks.
+    let cluster = format!("disk = \"ext4\"\n{}", elects_cluster(mistake));
+    crashpoint(&["inject"], &cluster, &arguments, &[])
 }
 
 fn crashpoint(words: &[&str], text: &str, arguments: &[&str], files: &[(&str, &str)]) -> Output {
@@ -90,6 +101,37 @@ fn a_lock_that_both_sides_of_a_partition_grant_is_found() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let words = "is held twice, by ";
     assert!(printed(&output).contains(words), "{}", printed(&output));
+}
+
+/// Both are needed: an error that only an injected fault brings about, and a loss of power.
+#[test]
+fn an_fsync_whose_error_is_ignored_is_found_and_one_that_is_heeded_is_not() {
+    let output = inject("ignored-fsync", "fsync", RUNS_MAX);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let told = printed(&output);
+    let hit = "fsync log: fails with EIO (fault 2)";
+    assert!(
+        told.contains(hit) && told.contains("acknowledged"),
+        "{told}"
+    );
+    let output = inject("", "fsync", 1);
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    assert!(printed(&output).contains(hit), "{}", printed(&output));
+}
+
+#[test]
+fn others_go_on_while_an_fsync_is_held_and_its_error_ends_the_node() {
+    let output = inject("", "held-fsync", 1);
+    let told = printed(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let at = |words: &str| {
+        told.find(words)
+            .unwrap_or_else(|| panic!("{words}: {told}"))
+    };
+    let held = at("fsync log: is held (fault 1)");
+    let ended = at("fault 1 has ended");
+    // The node that is held is the one that ends, and not before.
+    assert!(held < ended && ended < at("ended by itself"), "{told}");
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(super) enum Undo {
     Start(Vec<usize>),
     /// They go on.
     Resume(Vec<usize>),
+    /// Calls are left alone by the fault with this index.
+    Calls(usize),
     /// These links are healed.
     Heal(Vec<(Member, Member)>),
     /// Nothing is left to be done.
@@ -62,6 +64,14 @@ impl Runner<'_> {
                     on: Vec::new(),
                     words: "heal".into(),
                     undo: Undo::Nothing,
+                })
+            }
+            What::Call(call) => {
+                self.calls.hit(&on, fault, call);
+                Ok(Hit {
+                    words: format!("{} {}", self.names(&on), call.words()),
+                    undo: Undo::Calls(fault),
+                    on,
                 })
             }
             What::Partition { from, flow } => {
@@ -110,8 +120,8 @@ impl Runner<'_> {
         })
     }
 
+    /// A machine whose program has ended is on: what its kernel has not written is lost as well.
     fn power_loss(&mut self, on: Vec<usize>, keeps: Keeps) -> Said<Hit> {
-        self.refuse_stopped(&on)?;
         let names: Vec<_> = on.iter().map(|node| self.names(&[*node])).collect();
         let chances = names.iter().map(|name| Chance::new(self.plan.seed, name));
         let mut chances: BTreeMap<_, _> = on.iter().copied().zip(chances).collect();
@@ -200,6 +210,10 @@ impl Runner<'_> {
                     return Ok(());
                 }
                 said(self.ground.restart(*node))
+            }),
+            Undo::Calls(fault) => self.calls.spare(*fault).map_err(|node| {
+                let name = self.names(&[node]);
+                format!("{name} has a call that is still held")
             }),
             Undo::Heal(cuts) => {
                 // What another fault cuts too stays cut.

@@ -1,10 +1,13 @@
 //! Where a run is made.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
-use cluster::{ClusterFile, Ending, Member, Result, Verdict};
+use cluster::{ClusterFile, Ending, Error, Member, Result, Verdict};
 use pace_rules::disk::{Log, Relaxation};
+
+use super::calls::Calls;
 
 /// A command that was started in the place of a client.
 pub type ProgramId = usize;
@@ -28,6 +31,20 @@ pub trait Ground {
     /// # Errors
     /// If the ground does not go on.
     fn pass(&mut self) -> Result<()>;
+
+    /// Has system calls of nodes be decided about there, from the first start on.
+    ///
+    /// # Errors
+    /// If this ground cannot.
+    fn follow_calls(&mut self, _calls: &Rc<Calls>) -> Result<()> {
+        Err(Error::Command {
+            whose: "the plan".into(),
+            what:
+                "has triggers or faults at system calls, for which nodes have to be traced: that \
+                   is done in namespaces only"
+                    .into(),
+        })
+    }
 
     /// Starts the nodes, makes so many places for clients, and prepares the cluster. What is there
     /// then is durable.

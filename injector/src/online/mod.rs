@@ -4,14 +4,17 @@
 //! hits, and when it ends. [`run`] does one run of it, and [`Ran`] says what happened.
 
 mod act;
+mod calls;
 mod campaign;
 mod clients;
 mod directory;
+mod errno;
 mod ground;
 mod logs;
 mod minimize;
 mod namespaces;
 mod parse;
+mod parse_calls;
 mod plan;
 mod print;
 mod ran;
@@ -24,15 +27,20 @@ mod strategy;
 mod text;
 mod triggers;
 
+pub use calls::Calls;
 pub use campaign::{Selection, Summary, campaign};
 pub use directory::{
     InjectDirectory, InjectManifest, InjectResult, RUNS, manifest, merge, results, summary,
 };
+pub use errno::Errno;
 pub use ground::{Ground, Loses, ProgramId};
 pub use minimize::{Minimized, minimize};
 pub use namespaces::Namespaces;
 pub use parse::PlanError;
-pub use plan::{Awaited, FaultPlan, Flow, PlannedFault, Selector, Trigger, What};
+pub use plan::{
+    Awaited, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger,
+    What,
+};
 pub use ran::{FaultCame, Happening, Ran, RunEvent, State};
 pub use run::{HISTORY, Place, run};
 pub use sometimes::conditions;

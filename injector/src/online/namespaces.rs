@@ -1,14 +1,15 @@
 //! A run in namespaces of the running kernel: real time, and any program.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use cluster::{
-    Background, Cluster, ClusterFile, Ending, Error, Member, NodeEnd, Result, Settings, Spawn,
-    Verdict,
+    Background, Cluster, ClusterFile, Ending, Error, Member, NodeEnd, Result, Settings, Verdict,
 };
 
+use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
 
 /// How often it is looked what has happened.
@@ -22,6 +23,7 @@ pub struct Namespaces<'a> {
     began: Instant,
     ends: Option<Receiver<NodeEnd>>,
     programs: Vec<Option<Background>>,
+    calls: Rc<Calls>,
     cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -38,6 +40,7 @@ impl<'a> Namespaces<'a> {
             began: Instant::now(),
             ends: None,
             programs: Vec::new(),
+            calls: Rc::default(),
             cancelled,
         }
     }
@@ -61,6 +64,11 @@ impl Ground for Namespaces<'_> {
         Ok(())
     }
 
+    fn follow_calls(&mut self, calls: &Rc<Calls>) -> Result<()> {
+        self.calls = Rc::clone(calls);
+        Ok(())
+    }
+
     fn start(&mut self, places: usize) -> Result<()> {
         for _ in 1..places {
             self.cluster.add_client()?;
@@ -70,7 +78,7 @@ impl Ground for Namespaces<'_> {
             directories: self.directories,
             first: true,
             turns: None,
-            starter: &mut Spawn,
+            starter: &mut &*self.calls,
             cancelled: self.cancelled,
         })?;
         self.cluster.prepare(self.cancelled)?;
@@ -141,14 +149,22 @@ impl Ground for Namespaces<'_> {
     }
 
     fn pause(&mut self, nodes: &[usize]) -> Result<()> {
-        let mut nodes = nodes.iter();
-        nodes.try_for_each(|node| self.cluster.node(*node).pause())
+        for node in nodes {
+            // Nobody who is held goes on meanwhile.
+            self.calls.pause(*node, true);
+            if let Err(error) = self.cluster.node(*node).pause() {
+                self.calls.pause(*node, false);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {
-        for node in nodes {
-            let node = self.cluster.node(*node);
+        for place in nodes {
+            let node = self.cluster.node(*place);
             node.resume()?;
+            self.calls.pause(*place, false);
             if node.is_paused() {
                 return Err(Error::Command {
                     whose: node.config().name.clone(),
@@ -160,7 +176,7 @@ impl Ground for Namespaces<'_> {
     }
 
     fn restart(&mut self, node: usize) -> Result<()> {
-        self.cluster.node(node).restart(&mut Spawn)
+        self.cluster.node(node).restart(&mut &*self.calls)
     }
 
     fn cut(&mut self, directions: &[(Member, Member)]) -> Result<()> {

@@ -10,7 +10,8 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use super::plan::{Awaited, FaultPlan, Flow, PlannedFault, Selector, Trigger, What};
+use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
+use super::plan::{Awaited, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What};
 use crate::disks::Keeps;
 
 /// What is wrong with a plan, and where.
@@ -40,25 +41,34 @@ struct RawPlan {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawFault {
+pub(super) struct RawFault {
     at: Spanned<RawTrigger>,
-    fault: Spanned<Name>,
+    pub(super) fault: Spanned<Name>,
     on: Option<Spanned<Names>>,
     from: Option<Spanned<Names>>,
     flow: Option<Spanned<Flow>>,
     keeps: Option<Spanned<String>>,
+    pub(super) call: Option<Spanned<String>>,
+    pub(super) path: Option<Spanned<String>>,
+    pub(super) nth: Option<Spanned<u64>>,
+    pub(super) once: Option<Spanned<bool>>,
+    pub(super) fails: Option<Spanned<String>>,
+    pub(super) short: Option<Spanned<u64>>,
+    pub(super) slow_s: Option<Spanned<f64>>,
+    pub(super) hold: Option<Spanned<bool>>,
     until: Option<Spanned<RawTrigger>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Name {
+pub(super) enum Name {
     Kill,
     PowerLoss,
     Pause,
     Resume,
     Restart,
     Partition,
+    Call,
     Heal,
 }
 
@@ -76,6 +86,10 @@ struct RawTrigger {
     role: Option<Spanned<String>>,
     changed: Option<Spanned<String>>,
     ended: Option<bool>,
+    call: Option<Spanned<String>>,
+    path: Option<Spanned<String>>,
+    nth: Option<Spanned<u64>>,
+    when: Option<Spanned<Moment>>,
     client: Option<Spanned<String>>,
     node: Option<Spanned<String>>,
     delay_s: Option<f64>,
@@ -112,9 +126,9 @@ impl<'de> Deserialize<'de> for Names {
 }
 
 /// What is wrong, and where in the text.
-struct Wrong(Range<usize>, String);
+pub(super) struct Wrong(pub(super) Range<usize>, pub(super) String);
 
-type Checked<T> = Result<T, Wrong>;
+pub(super) type Checked<T> = Result<T, Wrong>;
 
 pub(super) fn parse(text: &str, path: &Path, file: &ClusterFile) -> Result<FaultPlan, PlanError> {
     let raw: Result<RawPlan, toml::de::Error> = toml::from_str(text);
@@ -226,10 +240,12 @@ fn settle_fault(
     if kind != Name::PowerLoss {
         refuse(raw.keeps.as_ref().map(Spanned::span), "keeps", "power-loss")?;
     }
+    refuse_keys_of_calls(&raw)?;
     if matches!(kind, Name::Heal | Name::Resume | Name::Restart) {
         let of = "a fault that lasts";
         refuse(raw.until.as_ref().map(Spanned::span), "until", of)?;
     }
+    let call = (kind == Name::Call).then(|| call_fault(&raw)).transpose()?;
     let on = match raw.on {
         Some(names) if kind == Name::Heal => {
             refuse(
@@ -252,6 +268,7 @@ fn settle_fault(
         Name::Resume => What::Resume,
         Name::Restart => What::Restart,
         Name::Heal => What::Heal,
+        Name::Call => What::Call(call.expect("it is one")),
         Name::Partition => What::Partition {
             from: match raw.from {
                 Some(names) => selectors(names, known, true)?,
@@ -329,8 +346,9 @@ fn settle_trigger(raw: Spanned<RawTrigger>, is_first: bool, known: &Known) -> Ch
     let wrong = |what: &str| Wrong(place.clone(), what.to_owned());
     let client = raw.client.as_ref().map(|name| named_client(name, known));
     let client = client.transpose()?;
-    let node = raw.node.as_ref().map(|name| named_node(name, known));
-    let node = node.transpose()?;
+    let is_call = raw.call.is_some();
+    let node = raw.node.as_ref().filter(|_| !is_call);
+    let node = node.map(|name| named_node(name, known)).transpose()?;
     let seconds = |given: f64| duration(place.clone(), given);
     let positive = |given: u64| match given {
         0 => Err(wrong("it is counted from 1 on: 0 is never reached")),
@@ -353,7 +371,7 @@ fn settle_trigger(raw: Spanned<RawTrigger>, is_first: bool, known: &Known) -> Ch
             all.push(make(client.clone(), positive(given)?));
         }
     }
-    if let Some(text) = raw.log {
+    if let Some(text) = raw.log.clone() {
         all.push(Awaited::Log(node.clone(), text));
     }
     if let Some(role) = &raw.role {
@@ -365,8 +383,9 @@ fn settle_trigger(raw: Spanned<RawTrigger>, is_first: bool, known: &Known) -> Ch
     if raw.ended == Some(true) {
         all.push(Awaited::Ended);
     }
+    all.extend(awaited_call(&raw, known)?);
     let one_of = "time_s, after_s, lines, invoked, acknowledged, acknowledged_more, log, role, \
-                  changed, ended";
+                  changed, call, ended";
     let awaited = match <[Awaited; 1]>::try_from(all) {
         Ok([awaited]) => awaited,
         Err(none) if none.is_empty() => {
@@ -389,11 +408,13 @@ fn settle_trigger(raw: Spanned<RawTrigger>, is_first: bool, known: &Known) -> Ch
         let what = "`client` is only for lines, invoked, acknowledged and acknowledged_more";
         return Err(Wrong(client.span(), what.into()));
     }
-    if let Some(node) = raw
-        .node
-        .filter(|_| !matches!(awaited, Awaited::Log(..) | Awaited::Role(..)))
-    {
-        return Err(Wrong(node.span(), "`node` is only for log and role".into()));
+    let has_node = matches!(
+        awaited,
+        Awaited::Log(..) | Awaited::Role(..) | Awaited::Call { .. }
+    );
+    if let Some(node) = raw.node.filter(|_| !has_node) {
+        let what = "`node` is only for log, role and call";
+        return Err(Wrong(node.span(), what.into()));
     }
     if is_first && matches!(awaited, Awaited::After(_) | Awaited::Ended) {
         return Err(wrong("there is no fault before the first one: say time_s"));
@@ -402,6 +423,37 @@ fn settle_trigger(raw: Spanned<RawTrigger>, is_first: bool, known: &Known) -> Ch
         awaited,
         delay: raw.delay_s.map_or(Ok(Duration::ZERO), seconds)?,
     })
+}
+
+/// A call that is waited for, if one is.
+fn awaited_call(raw: &RawTrigger, known: &Known) -> Checked<Option<Awaited>> {
+    let Some(call) = &raw.call else {
+        let places = [
+            (raw.path.as_ref().map(Spanned::span), "path"),
+            (raw.nth.as_ref().map(Spanned::span), "nth"),
+            (raw.when.as_ref().map(Spanned::span), "when"),
+        ];
+        let given = places
+            .into_iter()
+            .find_map(|(place, key)| Some((place?, key)));
+        return match given {
+            Some((place, key)) => Err(Wrong(place, format!("`{key}` is only for call"))),
+            None => Ok(None),
+        };
+    };
+    let on = raw.node.as_ref().map(|name| {
+        let names = Names(vec![name.get_ref().clone()]);
+        selectors(Spanned::new(name.span(), names), known, false)
+    });
+    Ok(Some(Awaited::Call {
+        of: call_of(call, raw.path.as_ref(), raw.nth.as_ref())?,
+        on: on.transpose()?.and_then(|mut on| on.pop()),
+        when: raw
+            .when
+            .as_ref()
+            .map(|when| *when.get_ref())
+            .unwrap_or_default(),
+    }))
 }
 
 fn named_client(name: &Spanned<String>, known: &Known) -> Checked<String> {
@@ -444,7 +496,7 @@ fn named_role(name: &Spanned<String>, known: &Known) -> Checked<String> {
     Err(Wrong(name.span(), what))
 }
 
-fn duration(place: Range<usize>, seconds: f64) -> Checked<Duration> {
+pub(super) fn duration(place: Range<usize>, seconds: f64) -> Checked<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| Wrong(place, format!("{seconds} is no number of seconds")))
 }
@@ -490,12 +542,41 @@ at = { ended = true }
 fault = \"pause\"
 on = \"any\"
 [[faults]]
+at = { call = \"fsync\", path = \"*.wal\", nth = 3, node = \"leader\", when = \"after\" }
+fault = \"call\"
+on = \"a\"
+call = \"write\"
+path = \"log\"
+nth = 2
+once = true
+fails = \"ENOSPC\"
+until = { call = \"rename\" }
+[[faults]]
+at = { time_s = 9 }
+fault = \"call\"
+on = \"all\"
+call = \"sync\"
+hold = true
+fails = \"EIO\"
+[[faults]]
+at = { time_s = 9 }
+fault = \"call\"
+on = \"all\"
+call = \"read\"
+short = 7
+[[faults]]
+at = { time_s = 9 }
+fault = \"call\"
+on = \"all\"
+call = \"open\"
+slow_s = 0.5
+[[faults]]
 at = { time_s = 10 }
 fault = \"heal\"
 ";
         let plan = parsed(text).expect("a plan");
-        assert_eq!(plan.faults.len(), 4);
-        assert!(plan.needs_roles());
+        assert_eq!(plan.faults.len(), 8);
+        assert!(plan.needs_roles() && plan.needs_calls());
         let again = parsed(&plan.to_string()).expect("a plan");
         assert_eq!(again, plan, "{plan}");
     }

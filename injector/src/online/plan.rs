@@ -6,6 +6,7 @@ use std::time::Duration;
 use cluster::ClusterFile;
 use serde::Deserialize;
 
+use super::errno::Errno;
 use super::parse::{self, PlanError};
 use crate::disks::Keeps;
 
@@ -57,8 +58,56 @@ pub enum What {
         /// Which of the messages between them are lost.
         flow: Flow,
     },
+    /// Some of their system calls come to something else. Its end leaves calls alone.
+    Call(CallFault),
     /// All faults that are in place end.
     Heal,
+}
+
+/// Which system calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallOf {
+    /// What a plan calls them.
+    pub call: String,
+    /// Of which files; without it all of the node's data.
+    pub path: Option<String>,
+    /// Which of them, from 1 on, since it was first waited for.
+    pub nth: u64,
+}
+
+/// A fault of system calls.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallFault {
+    /// Which calls, from which on.
+    pub of: CallOf,
+    /// Whether only one is hit on each node.
+    pub once: bool,
+    /// What comes of them.
+    pub comes: Comes,
+}
+
+/// What comes of a system call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Comes {
+    /// It is not made, and fails.
+    Fails(Errno),
+    /// Of its bytes at most so many are used.
+    Short(u64),
+    /// It takes so much longer.
+    Slow(Duration),
+    /// It waits until the fault ends, and is made then, or fails.
+    Held(Option<Errno>),
+}
+
+/// When, at a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Moment {
+    /// Right before it is made.
+    #[default]
+    Before,
+    /// When it has been made, before the program knows.
+    After,
 }
 
 impl What {
@@ -71,6 +120,7 @@ impl What {
             Self::Resume => "resume",
             Self::Restart => "restart",
             Self::Partition { .. } => "partition",
+            Self::Call(_) => "call",
             Self::Heal => "heal",
         }
     }
@@ -142,6 +192,15 @@ pub enum Awaited {
     Role(Option<String>, String),
     /// A node has a role that did not have it when this was first waited for.
     Changed(String),
+    /// A node, or one of these, makes a system call.
+    Call {
+        /// Which.
+        of: CallOf,
+        /// Who.
+        on: Option<Selector>,
+        /// Before or after it. The call is held there until the fault is in place.
+        when: Moment,
+    },
     /// The last fault has ended.
     Ended,
 }
@@ -149,7 +208,11 @@ pub enum Awaited {
 impl Awaited {
     /// Whether the probe has to say it.
     pub fn needs_roles(&self) -> bool {
-        matches!(self, Self::Role(..) | Self::Changed(_))
+        match self {
+            Self::Role(..) | Self::Changed(_) => true,
+            Self::Call { on, .. } => on.as_ref().is_some_and(Selector::needs_roles),
+            _ => false,
+        }
     }
 }
 
@@ -195,6 +258,11 @@ impl FaultPlan {
     /// With line and column, if it does not follow the syntax, or names what there is not.
     pub fn parse(text: &str, path: &Path, file: &ClusterFile) -> Result<Self, PlanError> {
         parse::parse(text, path, file)
+    }
+
+    /// Whether it has to do with system calls.
+    pub fn needs_calls(&self) -> bool {
+        self.calls().next().is_some()
     }
 
     /// Whether somebody has to say which roles nodes have.

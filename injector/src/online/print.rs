@@ -3,7 +3,10 @@
 use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
-use super::plan::{Awaited, FaultPlan, Flow, PlannedFault, Selector, Trigger, What};
+use super::plan::{
+    Awaited, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger,
+    What,
+};
 
 impl Display for FaultPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,6 +49,7 @@ impl Display for PlannedFault {
                     Flow::In => writeln!(f, "flow = \"in\"")?,
                 }
             }
+            What::Call(call) => write!(f, "{call}")?,
             _ => {}
         }
         match &self.until {
@@ -76,6 +80,7 @@ impl Display for Trigger {
             Awaited::Log(node, text) => (node.as_ref(), ("log", quoted(text))),
             Awaited::Role(node, role) => (node.as_ref(), ("role", quoted(role))),
             Awaited::Changed(role) => (None, ("changed", quoted(role))),
+            Awaited::Call { of, .. } => (None, ("call", quoted(&of.call))),
             Awaited::Ended => (None, ("ended", "true".into())),
         };
         put(whose.0, whose.1);
@@ -83,10 +88,52 @@ impl Display for Trigger {
             let is_of_node = matches!(self.awaited, Awaited::Log(..) | Awaited::Role(..));
             put(if is_of_node { "node" } else { "client" }, quoted(who));
         }
+        if let Awaited::Call { of, on, when } = &self.awaited {
+            for (key, value) in of.keys() {
+                put(key, value);
+            }
+            if let Some(on) = on {
+                put("node", quoted(&on.to_string()));
+            }
+            if *when == Moment::After {
+                put("when", quoted("after"));
+            }
+        }
         if !self.delay.is_zero() {
             put("delay_s", seconds(self.delay));
         }
         write!(f, "{{ {text} }}")
+    }
+}
+
+impl CallOf {
+    /// What there is to say of it beside its name.
+    fn keys(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let path = self.path.as_ref().map(|path| ("path", quoted(path)));
+        let nth = (self.nth != 1).then(|| ("nth", self.nth.to_string()));
+        path.into_iter().chain(nth)
+    }
+}
+
+impl Display for CallFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "call = {}", quoted(&self.of.call))?;
+        for (key, value) in self.of.keys() {
+            writeln!(f, "{key} = {value}")?;
+        }
+        if self.once {
+            writeln!(f, "once = true")?;
+        }
+        match &self.comes {
+            Comes::Fails(error) => writeln!(f, "fails = {}", quoted(error.name())),
+            Comes::Short(bytes) => writeln!(f, "short = {bytes}"),
+            Comes::Slow(time) => writeln!(f, "slow_s = {}", seconds(*time)),
+            Comes::Held(error) => {
+                writeln!(f, "hold = true")?;
+                let mut errors = error.iter();
+                errors.try_for_each(|error| writeln!(f, "fails = {}", quoted(error.name())))
+            }
+        }
     }
 }
 

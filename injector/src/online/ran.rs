@@ -63,6 +63,13 @@ pub enum Happening {
         /// Its number.
         fault: usize,
     },
+    /// A node makes a system call that was waited for, or that a fault hits for the first time.
+    Call {
+        /// The node's name.
+        node: String,
+        /// The call, and what comes of it.
+        words: String,
+    },
     /// A node has another role than before.
     Role {
         /// The node's name.
@@ -124,6 +131,9 @@ pub struct FaultCame {
     pub undone_ns: Option<u64>,
     /// Whom it hit, by name.
     pub on: Vec<String>,
+    /// How many system calls it has hit, if it is a fault of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
     /// What is not as it was to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -151,13 +161,14 @@ impl FaultCame {
             placed_ns: None,
             undone_ns: None,
             on: Vec::new(),
+            calls: None,
             why: None,
         }
     }
 
-    /// Whether it was in place at some time.
+    /// Whether it was in place at some time, and hit something.
     pub fn happened(&self) -> bool {
-        matches!(self.state, State::InPlace | State::Undone)
+        matches!(self.state, State::InPlace | State::Undone) && self.calls != Some(0)
     }
 }
 

@@ -2,11 +2,13 @@
 //! and the check is asked.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::{Error as ClusterError, Verdict};
 
 use super::act::Undo;
+use super::calls::Calls;
 use super::clients::Clients;
 use super::ground::Ground;
 use super::logs::LogTail;
@@ -43,6 +45,7 @@ pub(super) struct Runner<'a> {
     pub(super) ground: &'a mut dyn Ground,
     pub(super) plan: &'a FaultPlan,
     pub(super) clients: Clients,
+    pub(super) calls: Rc<Calls>,
     pub(super) roles: Option<Roles>,
     /// The faults that are in place.
     pub(super) active: Vec<Active>,
@@ -92,6 +95,10 @@ pub fn run(
     let config = ground.file().probe.clone();
     let config = config.filter(|_| !plan.faults.is_empty());
     let mut probe = config.map(|config| Probe::new(&config, clients));
+    let calls = Rc::new(Calls::new(plan, ground.file()));
+    if plan.needs_calls() {
+        ground.follow_calls(&calls)?;
+    }
     ground.start(clients + usize::from(probe.is_some()))?;
     let logs = (0..ground.file().nodes.len()).map(|node| LogTail::new(ground.log(node)));
     let logs = logs.collect();
@@ -103,6 +110,7 @@ pub fn run(
         clients: Clients::start(ground, plan, &place.acknowledgements, &place.history)?,
         ground,
         plan,
+        calls,
         roles,
         active: Vec::new(),
         probe,
@@ -247,6 +255,8 @@ impl Runner<'_> {
         Seen {
             now: self.ground.now(),
             file: self.ground.file(),
+            seed: self.plan.seed,
+            calls: &self.calls,
             clients: &self.clients,
             roles: self.roles.as_ref(),
             logged: &self.logged,
@@ -260,6 +270,10 @@ impl Runner<'_> {
         let Some(waiting) = next else { return };
         if waiting.fired.is_none() && waiting.trigger.fires(&self.seen()) {
             waiting.fired = Some(self.ground.now());
+            if let Some((node, words)) = waiting.trigger.call() {
+                let node = self.name(node);
+                self.happened(Happening::Call { node, words });
+            }
         }
         let Some(fired) = waiting.fired else { return };
         if !self.knows_roles(waiting.fault, fired) {
@@ -268,6 +282,7 @@ impl Runner<'_> {
         let fault = waiting.fault;
         self.came[fault].fired_ns = Some(self.since_begin(fired));
         self.inject(fault);
+        // A call that this one has waited for goes on only when the next one is waited for.
         *next = self.arm(fault + 1);
     }
 
@@ -545,6 +560,10 @@ impl Runner<'_> {
             self.logged
                 .extend(lines.into_iter().map(|line| (node, line)));
         }
+        for (node, words) in self.calls.tick() {
+            let node = self.name(node);
+            self.happened(Happening::Call { node, words });
+        }
         self.hear_probe();
         self.look_for_sometimes();
         Ok(())
@@ -628,6 +647,15 @@ impl Runner<'_> {
         for (place, came) in self.came.iter_mut().enumerate() {
             let number = place + 1;
             let planned = &self.plan.faults[place];
+            if let super::What::Call(call) = &planned.what {
+                came.calls = Some(self.calls.hits(place));
+                if came.state != State::NeverFired && !came.happened() {
+                    let what = call.words();
+                    self.problems.push(format!(
+                        "fault {number} hit nothing: there was no such call: {what}"
+                    ));
+                }
+            }
             match came.state {
                 State::NeverFired => {
                     self.problems

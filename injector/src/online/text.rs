@@ -6,6 +6,7 @@ use brief::counted;
 
 use super::campaign::Summary;
 use super::directory::{InjectManifest, InjectResult};
+use super::plan::{CallFault, CallOf, Comes};
 use super::ran::{Happening, Ran};
 use crate::laboratory::Judged;
 use crate::text::without_numbers;
@@ -118,6 +119,29 @@ pub fn timeline(ran: &Ran) -> String {
     text
 }
 
+impl CallFault {
+    /// What it does, as a timeline has it behind the names of nodes.
+    pub(super) fn words(&self) -> String {
+        let CallOf { call, path, nth } = &self.of;
+        let path = path
+            .as_deref()
+            .map_or_else(String::new, |path| format!(" of {path}"));
+        let comes = match &self.comes {
+            Comes::Fails(error) => format!("fails with {}", error.name()),
+            Comes::Short(bytes) => format!("does at most {}", counted(*bytes, "byte")),
+            Comes::Slow(time) => format!("takes {} s more", time.as_secs_f64()),
+            Comes::Held(None) => "is held".into(),
+            Comes::Held(Some(error)) => format!("is held, then fails with {}", error.name()),
+        };
+        match (nth, self.once) {
+            (1, false) => format!("{call}{path} {comes}"),
+            (1, true) => format!("the next {call}{path} {comes}"),
+            (nth, true) => format!("{call} number {nth}{path} {comes}"),
+            (nth, false) => format!("{call}{path} {comes}, from number {nth} on"),
+        }
+    }
+}
+
 /// What happened, for people; nothing of what they need not know.
 fn words(what: &Happening) -> Option<String> {
     Some(match what {
@@ -126,6 +150,7 @@ fn words(what: &Happening) -> Option<String> {
             format!("fault {fault} could not be put in place: {why}")
         }
         Happening::Undone { fault } => format!("fault {fault} has ended"),
+        Happening::Call { node, words } => format!("{node} {words}"),
         Happening::Role { node, role, more } if more.is_empty() => format!("{node} is {role}"),
         Happening::Role { node, role, more } => format!("{node} is {role} ({more})"),
         Happening::NodeEnded { node, how } => format!("{node} {how} by itself"),

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use cluster::ClusterFile;
 
+use super::calls::{CallWatch, Calls};
 use super::clients::Clients;
-use super::plan::{Awaited, Trigger};
+use super::plan::{Awaited, CallOf, Moment, Selector, Trigger};
 use super::roles::Roles;
+use super::select::Known;
 
 /// A trigger that is waited for.
 pub(super) struct Waiting {
@@ -17,6 +19,8 @@ pub(super) struct Waiting {
     acknowledged: u64,
     /// Who had the role then that is to change; nobody knows before the probe has answered.
     had: Option<BTreeSet<usize>>,
+    /// The call that is waited for, once it is known of whom.
+    call: Option<CallWatch>,
     /// When it was reached; its delay goes on from then.
     reached: Option<Duration>,
 }
@@ -26,6 +30,9 @@ pub(super) struct Seen<'a> {
     /// The time of the ground, as all others.
     pub(super) now: Duration,
     pub(super) file: &'a ClusterFile,
+    /// What is drawn is drawn with it.
+    pub(super) seed: u64,
+    pub(super) calls: &'a Calls,
     pub(super) clients: &'a Clients,
     pub(super) roles: Option<&'a Roles>,
     /// Lines that nodes have logged since it was last looked, by the node.
@@ -49,13 +56,32 @@ impl Waiting {
             (Awaited::Changed(role), Some(roles)) => Some(roles.having(role).into_iter().collect()),
             _ => None,
         };
-        Self {
+        let mut waiting = Self {
             trigger: trigger.clone(),
             armed: seen.now,
             acknowledged,
             had,
+            call: None,
             reached: None,
+        };
+        waiting.look_for_call(seen);
+        waiting
+    }
+
+    /// Waits for the call from now on, if it is known of whom.
+    fn look_for_call(&mut self, seen: &Seen) {
+        if let Awaited::Call { of, on, when } = &self.trigger.awaited
+            && self.call.is_none()
+        {
+            // A call is not held while other time passes.
+            let holds = self.trigger.delay.is_zero();
+            self.call = watch(seen, of, on.as_ref(), *when, holds);
         }
+    }
+
+    /// The node that made the call, and the call in words, if one was waited for and came.
+    pub(super) fn call(&self) -> Option<(usize, String)> {
+        self.call.as_ref()?.fired()
     }
 
     /// Whether it fires now.
@@ -127,6 +153,10 @@ impl Waiting {
                     }
                 }
             }
+            Awaited::Call { .. } => {
+                self.look_for_call(seen);
+                self.call().is_some()
+            }
             Awaited::Ended => seen.last_ended,
         }
     }
@@ -136,6 +166,24 @@ impl Waiting {
         let armed = self.armed;
         seen.roles.filter(|roles| roles.asked >= armed)
     }
+}
+
+/// Waits for a call of those that are meant, if it is known who that is.
+fn watch(
+    seen: &Seen,
+    of: &CallOf,
+    on: Option<&Selector>,
+    when: Moment,
+    holds: bool,
+) -> Option<CallWatch> {
+    let known = Known {
+        file: seen.file,
+        roles: seen.roles,
+        seed: seen.seed,
+    };
+    let on = on.unwrap_or(&Selector::All);
+    let nodes = known.all(std::slice::from_ref(on), &[]).ok()?;
+    Some(seen.calls.watch(&nodes, of, when, holds))
 }
 
 /// How long a role is believed that the probe has told.

@@ -1,0 +1,439 @@
+//! What shall become of the calls of one node: triggers and faults leave word here, and the node's
+//! tracer asks.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use cluster::NodeConfig;
+use libc::pid_t;
+use tracer::{After, Change, Decision, Entry, Observer, Origin, StackTable};
+
+use super::kinds::{LENGTH, has_length, is_one, paths};
+use super::pattern::matches;
+use crate::online::plan::{CallFault, CallOf, Comes, Moment};
+
+const NO_PANIC: &str = "no holder panics";
+
+/// A node that is traced.
+pub(super) type Traced = tracer::Traced<ExitStatus, tracer::Error>;
+
+/// The desk of a node. It outlives the node's processes.
+pub(super) struct Desk {
+    /// The node's index.
+    pub(super) node: usize,
+    /// Its name.
+    pub(super) name: String,
+    /// Its directory of data, as it sees it.
+    data: Option<PathBuf>,
+    state: Mutex<State>,
+    traced: Mutex<Option<Arc<Traced>>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The process that enters the node and waits there: it is not of the node.
+    enters: pid_t,
+    has_ended: bool,
+    is_paused: bool,
+    watches: BTreeMap<u64, Watch>,
+    /// By the fault's index.
+    rules: BTreeMap<usize, Rule>,
+    held: HashMap<pid_t, Held>,
+    /// What rules did first, and has not been told yet.
+    news: Vec<String>,
+}
+
+/// A trigger that is waited for.
+struct Watch {
+    of: CallOf,
+    when: Moment,
+    /// Whether the call stays where it is until this is gone.
+    holds: bool,
+    seen: u64,
+    fired: Option<String>,
+}
+
+/// A fault that is in place.
+struct Rule {
+    fault: CallFault,
+    seen: u64,
+    hits: u64,
+}
+
+/// Why a thread is held.
+#[derive(Clone, Copy)]
+enum Held {
+    /// By a trigger that has fired.
+    Watch(u64),
+    /// By a fault, since then; the call fails with this when it ends.
+    Rule(usize, Instant, Option<i32>),
+}
+
+/// A call that is about to be made, or was.
+struct Made<'a> {
+    origin: &'a Origin,
+    entry: &'a Entry,
+    paths: Vec<PathBuf>,
+    data: Option<&'a Path>,
+}
+
+impl Made<'_> {
+    fn is(&self, of: &CallOf) -> bool {
+        let path = of.path.as_deref();
+        is_one(self.origin.row.name, &of.call)
+            && self.paths.iter().any(|one| matches(path, one, self.data))
+    }
+
+    fn words(&self) -> String {
+        let inside = |path: &PathBuf| {
+            let data = self.data.unwrap_or(Path::new("/"));
+            path.strip_prefix(data)
+                .unwrap_or(path)
+                .display()
+                .to_string()
+        };
+        let paths: Vec<_> = self.paths.iter().map(inside).collect();
+        format!("{} {}", self.origin.row.name, paths.join(" "))
+    }
+}
+
+impl Watch {
+    /// Counts a call. Whether it is the one that is waited for.
+    fn counts(&mut self) -> bool {
+        self.seen += 1;
+        self.seen == self.of.nth
+    }
+}
+
+impl Desk {
+    pub(super) fn new(node: usize, config: &NodeConfig) -> Self {
+        Self {
+            node,
+            name: config.name.clone(),
+            data: config.has_data.then(|| config.directory()),
+            state: Mutex::default(),
+            traced: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect(NO_PANIC)
+    }
+
+    /// The node runs.
+    pub(super) fn follow(&self, traced: &Arc<Traced>) {
+        *self.traced.lock().expect(NO_PANIC) = Some(Arc::clone(traced));
+    }
+
+    /// The node runs no more.
+    pub(super) fn forget(&self) {
+        *self.traced.lock().expect(NO_PANIC) = None;
+    }
+
+    /// Whether the node's command has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state().has_ended
+    }
+
+    /// Has threads that are held be decided about again.
+    fn ask_again(&self) {
+        let traced = self.traced.lock().expect(NO_PANIC).clone();
+        if let Some(traced) = traced {
+            traced.ask_again();
+        }
+    }
+
+    /// From now on this call is waited for.
+    pub(super) fn watch(&self, id: u64, of: &CallOf, when: Moment, holds: bool) {
+        let watch = Watch {
+            of: of.clone(),
+            when,
+            holds,
+            seen: 0,
+            fired: None,
+        };
+        self.state().watches.insert(id, watch);
+    }
+
+    /// What the call was that was waited for, if it came.
+    pub(super) fn fired(&self, id: u64) -> Option<String> {
+        self.state().watches.get(&id)?.fired.clone()
+    }
+
+    /// It is not waited for any more, and goes on if it was held.
+    pub(super) fn unwatch(&self, id: u64) {
+        let watch = self.state().watches.remove(&id);
+        if watch.is_some_and(|watch| watch.fired.is_some() && watch.holds) {
+            self.ask_again();
+        }
+    }
+
+    /// From now on calls are hit by a fault.
+    pub(super) fn hit(&self, id: usize, fault: &CallFault) {
+        let fault = fault.clone();
+        let rule = Rule {
+            fault,
+            seen: 0,
+            hits: 0,
+        };
+        self.state().rules.insert(id, rule);
+    }
+
+    /// Calls are not hit any more, and those that are held go on. Returns how many were hit, and
+    /// whether none is held.
+    pub(super) fn spare(&self, id: usize) -> (u64, bool) {
+        let rule = self.state().rules.remove(&id);
+        self.ask_again();
+        let state = self.state();
+        let of_it = |held: &Held| matches!(held, Held::Rule(of, ..) if *of == id);
+        let is_free = state.is_paused || !state.held.values().any(of_it);
+        (rule.map_or(0, |rule| rule.hits), is_free)
+    }
+
+    /// From now on every call waits, or not any more.
+    pub(super) fn pause(&self, is_paused: bool) {
+        self.state().is_paused = is_paused;
+        if !is_paused {
+            self.ask_again();
+        }
+    }
+
+    /// Lets those go on whose time is over, and returns what there is to tell.
+    pub(super) fn tick(&self) -> Vec<String> {
+        let mut state = self.state();
+        let news = std::mem::take(&mut state.news);
+        let is_due = |held: &Held| match held {
+            Held::Rule(id, since, _) => {
+                state
+                    .rules
+                    .get(id)
+                    .is_some_and(|rule| match rule.fault.comes {
+                        Comes::Slow(time) => since.elapsed() >= time,
+                        _ => false,
+                    })
+            }
+            Held::Watch(_) => false,
+        };
+        let is_due = state.held.values().any(is_due);
+        drop(state);
+        if is_due {
+            self.ask_again();
+        }
+        news
+    }
+}
+
+/// What a thread keeps in a call whose return a trigger waits for.
+type Kept = Option<u64>;
+
+impl State {
+    fn decide(&mut self, call: &Made) -> Decision<Kept> {
+        let thread = call.origin.thread;
+        match self.held.get(&thread).copied() {
+            Some(Held::Watch(id)) if self.watches.contains_key(&id) => return Decision::Hold,
+            Some(Held::Rule(id, since, error)) => return self.goes_on(thread, id, since, error),
+            // It was counted already.
+            Some(Held::Watch(_)) => {
+                self.held.remove(&thread);
+                return self.ruled(call, None);
+            }
+            None => {}
+        }
+        let (mut is_held, mut after) = (false, None);
+        for (id, watch) in &mut self.watches {
+            if watch.fired.is_some() || !call.is(&watch.of) {
+                continue;
+            }
+            if watch.when == Moment::After {
+                // It is counted when it has been made.
+                after = Some(*id);
+            } else if watch.counts() {
+                watch.fired = Some(format!("is about to {}", call.words()));
+                if watch.holds {
+                    self.held.insert(thread, Held::Watch(*id));
+                    is_held = true;
+                }
+            }
+        }
+        if is_held {
+            return Decision::Hold;
+        }
+        self.ruled(call, after)
+    }
+
+    /// Whether a thread that a fault holds may go on.
+    fn goes_on(
+        &mut self,
+        thread: pid_t,
+        id: usize,
+        since: Instant,
+        error: Option<i32>,
+    ) -> Decision<Kept> {
+        let stays = self
+            .rules
+            .get(&id)
+            .is_some_and(|rule| match rule.fault.comes {
+                Comes::Slow(time) => since.elapsed() < time,
+                _ => true,
+            });
+        if stays {
+            return Decision::Hold;
+        }
+        self.held.remove(&thread);
+        error.map_or(Decision::GoOn, Decision::Fail)
+    }
+
+    /// What faults make of a call.
+    fn ruled(&mut self, call: &Made, after: Kept) -> Decision<Kept> {
+        let is_hit = |(_, rule): &(&usize, &mut Rule)| call.is(&rule.fault.of);
+        for (id, rule) in self.rules.iter_mut().filter(is_hit) {
+            rule.seen += 1;
+            let is_its_turn = rule.seen >= rule.fault.of.nth && !(rule.fault.once && rule.hits > 0);
+            let Some((decision, words)) = rule.fault.decide(call, after).filter(|_| is_its_turn)
+            else {
+                continue;
+            };
+            rule.hits += 1;
+            if rule.hits == 1 {
+                self.news
+                    .push(format!("{}: {words} (fault {})", call.words(), id + 1));
+            }
+            if matches!(decision, Decision::Hold) {
+                let held = Held::Rule(*id, Instant::now(), rule.fault.error_in_the_end());
+                self.held.insert(call.origin.thread, held);
+            }
+            return decision;
+        }
+        after.map_or(Decision::GoOn, |after| Decision::ToExit(Some(after)))
+    }
+}
+
+impl CallFault {
+    /// What a call comes to that it hits, and that in words. None if there is nothing to hit.
+    fn decide(&self, call: &Made, after: Kept) -> Option<(Decision<Kept>, String)> {
+        Some(match &self.comes {
+            Comes::Fails(error) => (
+                Decision::Fail(error.number()),
+                format!("fails with {}", error.name()),
+            ),
+            Comes::Short(bytes) => {
+                let asked = call.entry.arguments[LENGTH];
+                if !has_length(&call.origin.row) || asked <= *bytes {
+                    return None;
+                }
+                let (argument, value) = (LENGTH, *bytes);
+                let decision = Decision::Change(Change { argument, value }, after);
+                (decision, format!("{bytes} of {asked} bytes"))
+            }
+            Comes::Slow(time) => (
+                Decision::Hold,
+                format!("takes {} s more", time.as_secs_f64()),
+            ),
+            Comes::Held(_) => (Decision::Hold, "is held".into()),
+        })
+    }
+
+    fn error_in_the_end(&self) -> Option<i32> {
+        match &self.comes {
+            Comes::Held(Some(error)) => Some(error.number()),
+            _ => None,
+        }
+    }
+}
+
+/// Asks the desk for a node's tracer.
+pub(super) struct Clerk(pub(super) Arc<Desk>);
+
+impl Observer for Clerk {
+    type Kept = Kept;
+    type Output = ExitStatus;
+    type Error = tracer::Error;
+
+    fn begun(&mut self, first: &Origin) {
+        let mut state = self.0.state();
+        state.enters = first.process;
+        state.has_ended = false;
+        state.is_paused = false;
+        state.held.clear();
+    }
+
+    fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Kept> {
+        let mut state = self.0.state();
+        if origin.process == state.enters || state.is_idle() {
+            return Decision::GoOn;
+        }
+        if state.is_paused {
+            return Decision::Hold;
+        }
+        let call = Made {
+            origin,
+            entry,
+            paths: paths(origin, entry),
+            data: self.0.data.as_deref(),
+        };
+        state.decide(&call)
+    }
+
+    fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Kept, result: i64) -> After {
+        let mut state = self.0.state();
+        let Some((id, watch)) = kept.and_then(|id| Some((id, state.watches.get_mut(&id)?))) else {
+            return After::GoOn;
+        };
+        // What has failed has changed nothing.
+        if result < 0 || !watch.counts() {
+            return After::GoOn;
+        }
+        let call = Made {
+            origin,
+            entry,
+            paths: paths(origin, entry),
+            data: self.0.data.as_deref(),
+        };
+        watch.fired = Some(format!("has made {}", call.words()));
+        if !watch.holds {
+            return After::GoOn;
+        }
+        state.held.insert(origin.thread, Held::Watch(id));
+        After::Hold
+    }
+
+    fn leave(&mut self, thread: pid_t) -> After {
+        let mut state = self.0.state();
+        let is_held = match state.held.get(&thread) {
+            Some(Held::Watch(id)) => state.watches.contains_key(id),
+            _ => false,
+        };
+        if is_held || state.is_paused {
+            return After::Hold;
+        }
+        state.held.remove(&thread);
+        After::GoOn
+    }
+
+    fn abandoned(&mut self, _: &Origin, _: &Entry, _: Kept) {}
+
+    fn gave_up(&mut self, thread: pid_t) {
+        self.0.state().held.remove(&thread);
+    }
+
+    fn ended(&mut self, origin: &Origin) {
+        let mut state = self.0.state();
+        if origin.process == state.enters {
+            state.has_ended = true;
+        }
+    }
+
+    fn finish(self, status: ExitStatus, _: &StackTable) -> tracer::Result<ExitStatus> {
+        Ok(status)
+    }
+}
+
+impl State {
+    /// Whether nobody wants anything of calls.
+    fn is_idle(&self) -> bool {
+        self.watches.is_empty() && self.rules.is_empty() && self.held.is_empty() && !self.is_paused
+    }
+}

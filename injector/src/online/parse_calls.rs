@@ -1,0 +1,114 @@
+//! What a plan says of system calls, taken apart.
+
+use std::ops::Range;
+
+use toml::Spanned;
+
+use super::calls::{PARTIAL, names};
+use super::errno::Errno;
+use super::parse::{Checked, Name, RawFault, Wrong, duration};
+use super::plan::{CallFault, CallOf, Comes};
+
+/// What may become of a call: one of these.
+const ONE_OF: &str = "say what comes of the call: fails, short, slow_s or hold (hold and fails: it \
+                      fails when the fault ends)";
+
+/// Which calls are meant.
+pub(super) fn call_of(
+    call: &Spanned<String>,
+    path: Option<&Spanned<String>>,
+    nth: Option<&Spanned<u64>>,
+) -> Checked<CallOf> {
+    let name = call.get_ref();
+    if !names().any(|known| known == name) {
+        let known: Vec<_> = names().collect();
+        let what = format!("there is no call `{name}`: there are {}", known.join(", "));
+        return Err(Wrong(call.span(), what));
+    }
+    if let Some(path) = path.filter(|path| path.get_ref().is_empty()) {
+        return Err(Wrong(path.span(), "no file has an empty path".into()));
+    }
+    if let Some(nth) = nth.filter(|nth| *nth.get_ref() == 0) {
+        return Err(Wrong(nth.span(), "it is counted from 1 on".into()));
+    }
+    Ok(CallOf {
+        call: name.clone(),
+        path: path.map(|path| path.get_ref().clone()),
+        nth: nth.map_or(1, |nth| *nth.get_ref()),
+    })
+}
+
+/// The keys that only faults of calls have, as far as they are given.
+fn keys(raw: &RawFault) -> impl Iterator<Item = (Range<usize>, &'static str)> {
+    fn place<T>(of: Option<&Spanned<T>>) -> Option<Range<usize>> {
+        of.map(Spanned::span)
+    }
+    let all = [
+        (place(raw.call.as_ref()), "call"),
+        (place(raw.path.as_ref()), "path"),
+        (place(raw.nth.as_ref()), "nth"),
+        (place(raw.once.as_ref()), "once"),
+        (place(raw.fails.as_ref()), "fails"),
+        (place(raw.short.as_ref()), "short"),
+        (place(raw.slow_s.as_ref()), "slow_s"),
+        (place(raw.hold.as_ref()), "hold"),
+    ];
+    all.into_iter()
+        .filter_map(|(place, key)| Some((place?, key)))
+}
+
+/// Fails if another fault has them.
+pub(super) fn refuse_keys_of_calls(raw: &RawFault) -> Checked<()> {
+    match keys(raw).next() {
+        Some((place, key)) if *raw.fault.get_ref() != Name::Call => {
+            let what = format!("`{key}` is only for fault = \"call\"");
+            Err(Wrong(place, what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A fault of calls.
+pub(super) fn call_fault(raw: &RawFault) -> Checked<CallFault> {
+    let Some(call) = &raw.call else {
+        let what = "it needs `call`: which system calls are hit, such as call = \"fsync\"";
+        return Err(Wrong(raw.fault.span(), what.into()));
+    };
+    let of = call_of(call, raw.path.as_ref(), raw.nth.as_ref())?;
+    let comes = comes(raw)?;
+    if let (Some(short), Comes::Short(bytes)) = (&raw.short, &comes) {
+        let wrong = |what: String| Err(Wrong(short.span(), what));
+        if !PARTIAL.contains(&of.call.as_str()) {
+            return wrong(format!("`short` is only for {}", PARTIAL.join(" and ")));
+        }
+        if *bytes == 0 {
+            return wrong("a call that does nothing is no short one: say fails".into());
+        }
+    }
+    Ok(CallFault {
+        of,
+        once: raw.once.as_ref().is_some_and(|once| *once.get_ref()),
+        comes,
+    })
+}
+
+fn comes(raw: &RawFault) -> Checked<Comes> {
+    let fails = raw.fails.as_ref().map(|name| {
+        let what = || {
+            format!(
+                "there is no error `{}`: there are {}",
+                name.get_ref(),
+                Errno::names()
+            )
+        };
+        Errno::named(name.get_ref()).ok_or_else(|| Wrong(name.span(), what()))
+    });
+    let hold = raw.hold.as_ref().is_some_and(|hold| *hold.get_ref());
+    Ok(match (fails.transpose()?, &raw.short, &raw.slow_s) {
+        (error, None, None) if hold => Comes::Held(error),
+        (Some(error), None, None) => Comes::Fails(error),
+        (None, Some(short), None) if !hold => Comes::Short(*short.get_ref()),
+        (None, None, Some(slow)) if !hold => Comes::Slow(duration(slow.span(), *slow.get_ref())?),
+        _ => return Err(Wrong(raw.fault.span(), ONE_OF.into())),
+    })
+}

@@ -1,0 +1,304 @@
+//! Triggers and faults at system calls: exactly there, in clusters of small programs. Needs root and
+//! Python.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use end_to_end::{crashpoint, printed, require_root, said};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Writes a draft again and again, and gives it the name of the value.
+const RENAMES: &str = r"
+import os, sys, time
+os.chdir(sys.argv[1])
+print('found a draft' if os.path.exists('draft') else 'found no draft')
+print('ready', flush=True)
+while True:
+    with open('draft', 'w') as draft:
+        draft.write('x')
+    os.rename('draft', 'value')
+    time.sleep(0.01)
+";
+
+/// Writes five bytes, and syncs, again and again: a line says what came of it when that is new.
+const WRITES: &str = r"
+import os, sys, threading, time
+os.chdir(sys.argv[1])
+print('ready', flush=True)
+def beat():
+    while True:
+        time.sleep(0.1)
+        print('beat', flush=True)
+threading.Thread(target=beat, daemon=True).start()
+file = os.open('log', os.O_CREAT | os.O_RDWR)
+def tell(what, do):
+    begun = time.monotonic()
+    try:
+        came = do()
+    except OSError as error:
+        came = error.strerror
+    slow = ', slowly' if time.monotonic() - begun > 0.25 else ''
+    print(f'{what}: {came}{slow}', flush=True)
+while True:
+    tell('write', lambda: os.pwrite(file, b'hello', 0))
+    tell('read', lambda: os.pread(file, 5, 0))
+    tell('fsync', lambda: os.fsync(file))
+    time.sleep(0.02)
+";
+
+/// A node that runs a program, a client that waits, and results.
+struct Laid {
+    folder: TempDir,
+    temporary: TempDir,
+}
+
+impl Laid {
+    fn new(program: &str, cluster: &str) -> Self {
+        require_root();
+        let folder = tempfile::tempdir().expect("a directory");
+        let temporary = tempfile::tempdir().expect("a directory");
+        let node = r#"
+[[nodes]]
+name = "a"
+command = "python3 {here}/node.py {dir}"
+ready = { log = "ready" }
+stop = "SIGKILL"
+[check]
+command = "echo ok"
+"#;
+        fs::write(folder.path().join("node.py"), program).expect("written");
+        let text = format!("{cluster}{node}");
+        fs::write(folder.path().join("cluster.toml"), text).expect("written");
+        Self { folder, temporary }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn inject(&self, plan: &str, arguments: &[&str]) -> Output {
+        fs::write(self.path("plan.toml"), plan).expect("written");
+        let mut command = crashpoint();
+        command.arg("inject").arg(self.path("cluster.toml"));
+        command.arg("--plan").arg(self.path("plan.toml"));
+        command.args(["--format", "json"]).args(arguments);
+        let output = command.env("TMPDIR", self.temporary.path()).output();
+        let left = fs::read_dir(self.temporary.path()).expect("read").count();
+        assert_eq!(left, 0);
+        output.expect("it runs")
+    }
+
+    /// Results of runs, the exit status, and what the node said in each.
+    fn runs(&self, plan: &str, times: usize) -> (i32, Vec<(Value, String)>) {
+        let out = TempDir::new_in(self.folder.path()).expect("a directory");
+        let out = out.path().join("out");
+        let arguments = ["--repeat", &times.to_string(), "--out"];
+        let text = out.to_str().expect("text");
+        let output = self.inject(plan, &[&arguments[..], &[text]].concat());
+        let status = output.status.code().expect("it ends by itself");
+        assert_ne!(status, 2, "{}", said(&output));
+        let lines = printed(&output);
+        let lines = lines.lines().zip(1..);
+        let run = |(line, number): (&str, usize)| {
+            let result = serde_json::from_str(line).expect("an object");
+            (result, log_of(&out, number))
+        };
+        (status, lines.map(run).collect())
+    }
+}
+
+fn log_of(out: &Path, run: usize) -> String {
+    fs::read_to_string(out.join(format!("runs/{run}/logs/a.log"))).expect("kept")
+}
+
+fn client(seconds: f64) -> String {
+    format!("[client]\ncommand = \"sleep {seconds}\"\n")
+}
+
+/// A power loss keeps what was synced only: so the kill is what is told apart here.
+#[test]
+fn a_kill_before_a_rename_leaves_the_old_name_and_one_after_it_the_new_one() {
+    const TIMES: usize = 10;
+    let laid = Laid::new(RENAMES, &client(0.3));
+    for (when, found) in [("before", "found a draft"), ("after", "found no draft")] {
+        let plan = format!(
+            "[[faults]]\nat = {{ call = \"rename\", path = \"value\", nth = 5, when = \"{when}\" }}
+fault = \"kill\"\non = \"a\"\nuntil = {{ after_s = 0.05 }}\n"
+        );
+        let (status, runs) = laid.runs(&plan, TIMES);
+        assert_eq!((status, runs.len()), (0, TIMES), "{runs:?}");
+        for (result, said) in runs {
+            let at_starts: Vec<_> = said
+                .lines()
+                .filter(|line| line.starts_with("found"))
+                .collect();
+            assert_eq!(at_starts, ["found no draft", found], "{when} {result}");
+            assert_eq!(result["faults"][0]["state"], "undone", "{result}");
+        }
+    }
+}
+
+#[test]
+fn calls_fail_or_are_short_or_slow_as_long_as_the_fault_lasts() {
+    let laid = Laid::new(WRITES, &client(2.5));
+    let fault = |keys: &str, at: f64| {
+        format!(
+            "[[faults]]\nat = {{ time_s = {at:?} }}\nfault = \"call\"\non = \"a\"\n{keys}
+until = {{ after_s = 0.3 }}\n"
+        )
+    };
+    let plan = [
+        fault("call = \"write\"\npath = \"log\"\nfails = \"ENOSPC\"", 0.1),
+        fault("call = \"write\"\nshort = 2", 0.5),
+        fault("call = \"read\"\nfails = \"EIO\"\nonce = true", 0.9),
+        fault("call = \"sync\"\nslow_s = 0.3\nonce = true", 1.3),
+    ];
+    let (status, runs) = laid.runs(&plan.concat(), 1);
+    let (result, said) = &runs[0];
+    assert_eq!(status, 0, "{result}");
+    let count = |line: &str| said.lines().filter(|said| *said == line).count();
+    assert!(count("write: No space left on device") > 1, "{said}");
+    assert!(count("write: 2") > 1, "{said}");
+    assert_eq!(count("read: Input/output error"), 1, "{said}");
+    assert_eq!(count("fsync: None, slowly"), 1, "{said}");
+    // The bytes beyond those that were written are what they were.
+    assert_eq!(
+        count("read: b'hello'") + 1,
+        said.matches("read: ").count(),
+        "{said}"
+    );
+    let last: Vec<_> = said.lines().filter(|line| *line != "beat").collect();
+    let last = last.rchunks(3).nth(1).expect("it went on");
+    assert_eq!(last.len(), 3, "{said}");
+    assert!(!last.join(" ").contains("error"), "{last:?}");
+    let hits = |fault: usize| result["faults"][fault]["calls"].as_u64();
+    assert_eq!((hits(2), hits(3)), (Some(1), Some(1)), "{result}");
+}
+
+/// The thread that is held is the one that writes; the other one goes on.
+#[test]
+fn a_held_call_stops_one_thread_and_a_power_loss_or_pause_of_its_node_ends_well() {
+    let laid = Laid::new(WRITES, &format!("disk = \"ext4\"\n{}", client(1.5)));
+    let hold = "[[faults]]\nat = { time_s = 0.2 }\nfault = \"call\"\non = \"a\"\ncall = \"fsync\"
+hold = true\n";
+    let (status, runs) = laid.runs(&format!("{hold}until = {{ after_s = 0.8 }}\n"), 1);
+    let (result, said) = &runs[0];
+    assert_eq!(status, 0, "{result}");
+    let held = said.split("fsync: None, slowly").next().expect("a part");
+    let beats = held
+        .lines()
+        .rev()
+        .take_while(|line| *line == "beat")
+        .count();
+    assert!(beats >= 4, "{beats} of {said}");
+    for fault in ["power-loss", "pause", "kill"] {
+        let plan = format!(
+            "{hold}[[faults]]\nat = {{ after_s = 0.2 }}\nfault = \"{fault}\"\non = \"a\"
+until = {{ after_s = 0.2 }}\n"
+        );
+        let (status, runs) = laid.runs(&plan, 1);
+        assert_eq!(status, 0, "{fault}: {}", runs[0].0);
+        assert_eq!(runs[0].0["faults"][1]["state"], "undone", "{}", runs[0].0);
+    }
+}
+
+#[test]
+fn a_call_that_never_comes_and_a_fault_that_hits_nothing_are_no_pass() {
+    let laid = Laid::new(RENAMES, &client(0.3));
+    let plan = "within_s = 0.1\n[[faults]]\nat = { call = \"rename\", path = \"other\" }
+fault = \"kill\"\non = \"a\"\n";
+    let (status, runs) = laid.runs(plan, 1);
+    let why = runs[0].0["why"].as_str().expect("words");
+    let expected = "fault 1 never happened: at { call = \"rename\", path = \"other\" }";
+    assert_eq!((status, why), (3, expected));
+    let plan = "[[faults]]\nat = { time_s = 0 }\nfault = \"call\"\non = \"a\"\ncall = \"fsync\"
+fails = \"EIO\"\n";
+    let (status, runs) = laid.runs(plan, 1);
+    let why = runs[0].0["why"].as_str().expect("words");
+    let expected = "fault 1 hit nothing: there was no such call: fsync fails with EIO";
+    assert_eq!((status, why), (3, expected));
+    assert_eq!(runs[0].0["faults"][0]["calls"], 0);
+}
+
+#[test]
+fn what_cannot_be_said_of_calls_is_refused_with_line_and_column() {
+    let laid = Laid::new(RENAMES, &client(0.3));
+    let refused = |plan: &str, place: &str, expected: &str| {
+        let output = laid.inject(plan, &[]);
+        assert_eq!(output.status.code(), Some(2), "{plan}");
+        let start = format!("error: {}:{place}: ", laid.path("plan.toml").display());
+        let words = said(&output);
+        let rest = words.strip_prefix(&start);
+        let rest = rest.unwrap_or_else(|| panic!("{words}")).trim_end();
+        assert!(
+            rest.starts_with(expected) && !rest.contains('\n'),
+            "{words}"
+        );
+    };
+    let at = |trigger: &str, place: &str, expected: &str| {
+        let plan = format!("[[faults]]\nat = {{ {trigger} }}\nfault = \"kill\"\non = \"a\"\n");
+        refused(&plan, place, expected);
+    };
+    let fault = |keys: &str, place: &str, expected: &str| {
+        let plan = format!("[[faults]]\nat = {{ time_s = 0 }}\non = \"a\"\n{keys}\n");
+        refused(&plan, place, expected);
+    };
+    at(
+        "call = \"fsnc\"",
+        "2:15",
+        "there is no call `fsnc`: there are fsync, ",
+    );
+    at(
+        "call = \"fsync\", node = \"z\"",
+        "2:31",
+        "there is no node or role `z`",
+    );
+    at(
+        "call = \"fsync\", nth = 0",
+        "2:30",
+        "it is counted from 1 on",
+    );
+    at(
+        "call = \"fsync\", path = \"\"",
+        "2:31",
+        "no file has an empty path",
+    );
+    at(
+        "call = \"fsync\", when = \"late\"",
+        "2:31",
+        "unknown variant `late`",
+    );
+    at(
+        "time_s = 1, path = \"x\"",
+        "2:27",
+        "`path` is only for call",
+    );
+    at(
+        "call = \"fsync\", time_s = 1",
+        "2:6",
+        "one thing is waited for",
+    );
+    fault(
+        "fault = \"call\"\nfails = \"EIO\"",
+        "4:9",
+        "it needs `call`",
+    );
+    fault(
+        "fault = \"call\"\ncall = \"fsync\"",
+        "4:9",
+        "say what comes of the call",
+    );
+    let both = "fault = \"call\"\ncall = \"fsync\"\nfails = \"EIO\"\nslow_s = 1";
+    fault(both, "4:9", "say what comes of the call");
+    let unknown = "fault = \"call\"\ncall = \"fsync\"\nfails = \"EWHAT\"";
+    fault(unknown, "6:9", "there is no error `EWHAT`: there are EIO, ");
+    let short = "fault = \"call\"\ncall = \"fsync\"\nshort = 3";
+    fault(short, "6:9", "`short` is only for write and read");
+    fault(
+        "fault = \"kill\"\nhold = true",
+        "5:8",
+        "`hold` is only for fault = \"call\"",
+    );
+}

@@ -5,8 +5,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use ace_gen::{Format, Generator, GeneratorArgs, OutputError, SelectionArgs};
-use anyhow::Context;
+use ace_gen::{BoundsError, Format, Generator, GeneratorArgs, OutputError, SelectionArgs};
 use clap::Parser;
 use clap::error::ErrorKind;
 
@@ -32,6 +31,17 @@ struct Cli {
 /// Could not run: usage.
 const COULD_NOT_RUN: u8 = 2;
 
+/// Why no workloads are printed.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("failed to use the bounds: {0}")]
+    Bounds(#[from] BoundsError),
+    #[error("there is no workload {index}; the last is {last}")]
+    NoWorkload { index: u64, last: u64 },
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -39,21 +49,19 @@ fn main() -> ExitCode {
     };
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("{error:#}")),
+        Err(error) => fail(&error.to_string()),
     }
 }
 
-fn run(cli: &Cli) -> anyhow::Result<()> {
-    let generator = cli.bounds.generator().context("failed to use the bounds")?;
+fn run(cli: &Cli) -> Result<(), Error> {
+    let generator = cli.bounds.generator()?;
     if let Some(index) = cli
         .selection
         .index
         .filter(|index| *index >= generator.len())
     {
-        anyhow::bail!(
-            "there is no workload {index}; the last is {}",
-            generator.len() - 1
-        );
+        let last = generator.len() - 1;
+        return Err(Error::NoWorkload { index, last });
     }
     if let Some(count) = cli.selection.sample {
         eprintln!("sampling {count} with --seed {}", cli.selection.seed);

@@ -1,11 +1,13 @@
 //! Exit statuses, and errors in one line.
 
+use std::error::Error;
 use std::fmt::Write;
 use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
+use crate::error::Cause;
 use crate::output::say;
 
 /// How a command went; the exit status says it.
@@ -48,15 +50,15 @@ pub(crate) const INCOMPLETE: u8 = 3;
 const TOO_MANY_FILES: &str = "Too many open files (";
 
 /// The exit status of a command, with its error printed in one line.
-pub fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
-    match result {
+pub fn exit(result: Result<Outcome, impl Into<Cause>>) -> ExitCode {
+    match result.map_err(Into::into) {
         Ok(Outcome::Clean | Outcome::OutputClosed) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(FINDINGS),
         Ok(Outcome::Incomplete) => ExitCode::from(INCOMPLETE),
         Ok(Outcome::Command(status)) => ExitCode::from(status),
         Ok(Outcome::CouldNotRun) => ExitCode::from(COULD_NOT_RUN),
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => fail(&one_line(&error)),
+        Err(error) if is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
+        Err(error) => fail(&one_line(error.as_ref())),
     }
 }
 
@@ -81,17 +83,21 @@ fn fail(message: &str) -> ExitCode {
     ExitCode::from(COULD_NOT_RUN)
 }
 
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    causes(error)
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// An error with its causes, each of which is left out where the one before says it already.
-fn one_line(error: &anyhow::Error) -> String {
+/// An error with its causes on one line, each of which is left out where the one before says it
+/// already.
+pub fn one_line(error: &(dyn Error + 'static)) -> String {
     let mut line = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in causes(error).map(ToString::to_string) {
         if line.is_empty() {
             line = cause;
         } else if !line.contains(&cause) {
@@ -129,9 +135,12 @@ fn usage_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use anyhow::{Context, anyhow};
-
     use super::*;
+
+    /// Words with the error that they are about.
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Said(&'static str, #[source] Cause);
 
     #[test]
     fn a_usage_error_is_one_line_without_the_usage() {
@@ -154,19 +163,15 @@ mod tests {
 
     #[test]
     fn who_may_open_no_more_files_is_told_what_to_raise() {
-        let error = anyhow::Error::from(io::Error::from_raw_os_error(24)).context("open x");
+        let error = Said("open x", io::Error::from_raw_os_error(24).into());
         let expected = "open x: Too many open files (os error 24); raise the limit on open files (`ulimit -n`)";
         assert_eq!(one_line(&error), expected);
     }
 
     #[test]
     fn a_cause_is_not_said_twice() {
-        let error = Err::<(), _>(anyhow!("no such file"))
-            .context("open x: no such file")
-            .context("sweep");
-        assert_eq!(
-            one_line(&error.expect_err("it is one")),
-            "sweep: open x: no such file"
-        );
+        let cause = Said("open x: no such file", "no such file".into());
+        let error = Said("sweep", cause.into());
+        assert_eq!(one_line(&error), "sweep: open x: no such file");
     }
 }

@@ -26,7 +26,7 @@ pub use columns::columns;
 pub use ddmin::ddmin;
 pub use directory::{Directory, LOCK, MANIFEST, RESULTS, SUMMARY, TABLE, TIMES, command_line};
 pub use error::{Cause, Error, NoShard, Result};
-pub use exit::{Outcome, exit, exit_usage};
+pub use exit::{Outcome, exit, exit_usage, one_line};
 pub use interrupt::Interrupt;
 pub use lines::{Lines, read_lines, write_whole};
 pub use output::{OutputFormat, is_closed, say};

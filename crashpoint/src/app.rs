@@ -232,15 +232,17 @@ pub(crate) fn subjects<'a>(
     scratch: &'a Path,
     place: &'a Place,
     check: &'a Check,
-) -> impl FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject>>> + 'a {
+) -> impl FnMut(usize) -> node_sweep::Result<Vec<Box<dyn Subject>>> + 'a {
     let mut made = 0;
     move |count| {
         let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
         for _ in 0..count {
             made += 1;
             let directory = scratch.join(format!("worker-{made}"));
-            fs::create_dir(&directory)
-                .with_context(|| format!("create {}", directory.display()))?;
+            fs::create_dir(&directory).map_err(|error| node_sweep::Error::System {
+                doing: format!("create {}", directory.display()),
+                error,
+            })?;
             subjects.push(Box::new(Program::new(
                 directory,
                 place.seen_at().map(Path::to_owned),

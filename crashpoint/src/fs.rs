@@ -145,7 +145,7 @@ fn resume(
             directory.display(),
             results.count()
         ));
-        return results.print(format);
+        return Ok(results.print(format)?);
     }
     let mut arguments = recorded_arguments(command, results.manifest())
         .with_context(|| format!("read the manifest in {}", directory.display()))?;
@@ -230,20 +230,20 @@ impl FsArgs {
                 if let Some(removed) = chosen.removed().filter(|removed| removed.count() > 0) {
                     campaign::say(&removed.to_string());
                 }
-                command.run(&|| chosen.iter(), chosen.count(), results, interrupt)
+                Ok(command.run(&|| chosen.iter(), chosen.count(), results, interrupt)?)
             }
             Source::Read { workloads, .. } => {
                 let source = || -> NumberedWorkloads<'_> {
                     Box::new(sharded(shard, workloads.iter().cloned()).map(Ok))
                 };
                 let total = sharded(shard, workloads.iter()).count() as u64;
-                command.run(&source, total, results, interrupt)
+                Ok(command.run(&source, total, results, interrupt)?)
             }
             Source::Stream(stream) => {
                 let numbered = sharded(shard, stream);
                 let numbered =
                     numbered.map(|(number, workload)| workload.map(|workload| (number, workload)));
-                command.run_stream(Box::new(numbered), interrupt)
+                Ok(command.run_stream(Box::new(numbered), interrupt)?)
             }
         }
     }

@@ -79,7 +79,7 @@ pub(crate) fn run(mut arguments: ImportArgs, interrupt: &Interrupt) -> anyhow::R
     let mut command = SweepCommand::new(&arguments.file_system, machine, arguments.format);
     command.import = Some((import, command_line));
     let source = || -> NumberedWorkloads<'_> { Box::new([Ok((0, workload.clone()))].into_iter()) };
-    command.run(&source, 1, None, interrupt)
+    Ok(command.run(&source, 1, None, interrupt)?)
 }
 
 /// The workload that was run, or one without operations that stands for whatever was done.

@@ -51,10 +51,10 @@ pub(crate) fn run(arguments: &MergeArgs, interrupt: &Interrupt) -> anyhow::Resul
             arguments.format,
         );
     }
-    replayer::merge(
+    Ok(replayer::merge(
         &arguments.parts,
         &arguments.out,
         arguments.incomplete,
         arguments.format,
-    )
+    )?)
 }

@@ -242,23 +242,28 @@ impl Recover<'_> {
         } else {
             first_crashes
         };
-        crashes(trace, self.request, most, &mut |crash| {
-            self.tell(*counts);
-            let tried = self.of_crash(crash, who)?;
-            if self.interrupt.requested() {
-                return Ok(false);
-            }
-            match tried {
-                Tried::Recorded(recovery) => {
-                    counts.recorded += 1;
-                    found.push(*recovery);
+        crashes(
+            trace,
+            self.request,
+            most,
+            &mut |crash| -> anyhow::Result<bool> {
+                self.tell(*counts);
+                let tried = self.of_crash(crash, who)?;
+                if self.interrupt.requested() {
+                    return Ok(false);
                 }
-                Tried::Unchanged => counts.unchanged += 1,
-                Tried::NotOk => counts.not_ok += 1,
-                Tried::NotFollowed => counts.not_followed += 1,
-            }
-            Ok((found.len() as u64) < wanted)
-        })?;
+                match tried {
+                    Tried::Recorded(recovery) => {
+                        counts.recorded += 1;
+                        found.push(*recovery);
+                    }
+                    Tried::Unchanged => counts.unchanged += 1,
+                    Tried::NotOk => counts.not_ok += 1,
+                    Tried::NotFollowed => counts.not_followed += 1,
+                }
+                Ok((found.len() as u64) < wanted)
+            },
+        )?;
         Ok(found)
     }
 
@@ -321,7 +326,7 @@ impl Recoverer for OfProgram<'_> {
         let mut tried = Tried::NotFollowed;
         let held = self.program.hold(state, |_, data, acks| {
             tried = of_directory(command, check, request, data, acks)?;
-            Ok(())
+            anyhow::Ok(())
         })?;
         held.map_err(anyhow::Error::msg)?;
         Ok(tried)

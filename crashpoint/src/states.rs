@@ -291,7 +291,9 @@ impl VisitArgs {
         };
         let mut results = self.out.as_ref().map(begin).transpose()?;
         let concluded = what.run(results.as_mut(), subjects, control);
-        let told = concluded.and_then(|concluded| self.conclude(concluded, what, results.as_ref()));
+        let told = concluded
+            .map_err(Into::into)
+            .and_then(|concluded| self.conclude(concluded, what, results.as_ref()));
         if let Some(results) = results.filter(|_| told.is_err()) {
             results.remove_if_empty();
         }
@@ -335,7 +337,7 @@ impl VisitArgs {
             ));
         }
         printed?;
-        failure.map_or_else(|| Ok(summary.outcome()), Err)
+        failure.map_or_else(|| Ok(summary.outcome()), |failure| Err(failure.into()))
     }
 
     /// Opens the sweep that is to be continued. If there is nothing left to do, what came of it is

@@ -8,8 +8,8 @@ use serde_json::Value;
 /// What only tests are made of.
 const OF_TESTS: [&str; 5] = ["amx-host", "elects", "end-to-end", "store", "toy-fs"];
 
-/// The crates of the workspace, each with those of them that it depends on.
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+/// The crates of the workspace as cargo describes them.
+fn packages() -> Vec<Value> {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
     let arguments = [
         "metadata",
@@ -25,21 +25,32 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .output()
         .expect("cargo runs");
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("an object");
-    let text = |value: &Value| value.as_str().expect("text").to_owned();
-    let packages = metadata["packages"].as_array().expect("packages");
+    metadata["packages"].as_array().expect("packages").clone()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("text").to_owned()
+}
+
+/// What a crate depends on, but for its tests.
+fn needed(package: &Value) -> impl Iterator<Item = String> {
+    let all = package["dependencies"].as_array().expect("dependencies");
+    all.iter()
+        .filter(|dependency| dependency["kind"].is_null())
+        .map(|dependency| text(&dependency["name"]))
+}
+
+/// The crates of the workspace, each with those of them that it depends on.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let packages = packages();
     let names: BTreeSet<_> = packages
         .iter()
         .map(|package| text(&package["name"]))
         .collect();
     let of = |package: &Value| {
-        let all = package["dependencies"]
-            .as_array()
-            .expect("dependencies")
-            .iter();
-        let all = all
-            .filter(|dependency| dependency["kind"].is_null())
-            .map(|dependency| text(&dependency["name"]));
-        all.filter(|name| names.contains(name)).collect()
+        needed(package)
+            .filter(|name| names.contains(name))
+            .collect()
     };
     let all = packages
         .iter()
@@ -87,4 +98,31 @@ fn the_figure_is_what_cargo_says() {
         shown == figure,
         "put this into the block ```dependencies of ARCHITECTURE.md:\n{figure}"
     );
+}
+
+#[test]
+fn no_library_depends_on_anyhow() {
+    let is_library = |package: &&Value| {
+        let targets = package["targets"].as_array().expect("targets");
+        let is_one = |target: &Value| {
+            target["kind"]
+                .as_array()
+                .is_some_and(|kinds| kinds.contains(&"lib".into()))
+        };
+        targets.iter().any(is_one)
+    };
+    let packages = packages();
+    let libraries: Vec<_> = packages.iter().filter(is_library).collect();
+    assert!(
+        libraries.len() > 20,
+        "cargo names {} libraries",
+        libraries.len()
+    );
+    for library in libraries {
+        assert!(
+            needed(library).all(|name| name != "anyhow"),
+            "{} is a library: its errors are types that say what was done to what",
+            library["name"]
+        );
+    }
 }

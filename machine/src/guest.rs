@@ -7,7 +7,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, bail};
 use nix::fcntl::OFlag;
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::Signal;
@@ -16,6 +15,7 @@ use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Context as _, Error, Result};
 use crate::held;
 use crate::modules::Modules;
 use crate::system;
@@ -92,16 +92,16 @@ pub struct GuestCommand {
 
 impl Spec {
     /// Writes it where the guest looks for it.
-    pub(crate) fn write(&self, directory: &Path) -> anyhow::Result<()> {
-        let text = serde_json::to_vec(self)?;
+    pub(crate) fn write(&self, directory: &Path) -> Result<()> {
+        let text = serde_json::to_vec(self).map_err(Error::Orders)?;
         std::fs::write(directory.join(SPEC), text)
-            .with_context(|| format!("write {}", directory.display()))
+            .doing(|| format!("write {}", directory.display()))
     }
 
-    fn read(directory: &Path) -> anyhow::Result<Self> {
+    fn read(directory: &Path) -> Result<Self> {
         let path = directory.join(SPEC);
-        let text = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
-        Ok(serde_json::from_slice(&text)?)
+        let text = std::fs::read(&path).doing(|| format!("read {}", path.display()))?;
+        serde_json::from_slice(&text).map_err(Error::Orders)
     }
 }
 
@@ -109,9 +109,9 @@ impl Spec {
 /// in `directory` says, and switches the guest off.
 pub(crate) fn run_guest(directory: &Path) -> ! {
     if let Err(error) = work(directory) {
-        eprintln!("crashpoint: {error:#}");
+        eprintln!("crashpoint: {error}");
         // Before there is a way to the host, the console is all there is.
-        let _ = std::fs::write(Path::new(GUEST_SHARED).join(FAILURE), format!("{error:#}"));
+        let _ = std::fs::write(Path::new(GUEST_SHARED).join(FAILURE), error.to_string());
     }
     // That it is switched off is no news.
     let _ = std::fs::write("/proc/sys/kernel/printk", "0");
@@ -121,7 +121,7 @@ pub(crate) fn run_guest(directory: &Path) -> ! {
     }
 }
 
-fn work(directory: &Path) -> anyhow::Result<()> {
+fn work(directory: &Path) -> Result<()> {
     system::mount_system(directory)?;
     let spec = Spec::read(Path::new(GUEST_SHARED))?;
     spec.files.iter().try_for_each(|file| system::show(file))?;
@@ -135,8 +135,10 @@ fn work(directory: &Path) -> anyhow::Result<()> {
     // To the same stream as the kernel's words, so that it stands after those of the start.
     std::io::stderr()
         .write_all(STARTED)
-        .context("write to the console")?;
-    channel.write_all(READY).context("write to the channel")?;
+        .doing(|| "write to the console".into())?;
+    channel
+        .write_all(READY)
+        .doing(|| "write to the channel".into())?;
     match &spec.task {
         Task::Program {
             arguments,
@@ -144,16 +146,16 @@ fn work(directory: &Path) -> anyhow::Result<()> {
         } => {
             let input = if *input_in_file {
                 File::open(Path::new(GUEST_SHARED).join(INPUT))
-                    .context("open the program's input")?
+                    .doing(|| "open the program's input".into())?
             } else {
-                channel.try_clone()?
+                channel.try_clone().doing(|| "share the channel".into())?
             };
             let mut command = Command::new("/proc/self/exe");
             command.args(arguments).stdin(input).stdout(channel);
             run(command, &spec.path)?.success()
         }
         Task::Command(wanted) => {
-            let (program, arguments) = wanted.words.split_first().context("there is no command")?;
+            let (program, arguments) = wanted.words.split_first().ok_or(Error::NoCommand)?;
             system::prepare_for_command(wanted)?;
             let mut command = Command::new(program);
             command.args(arguments).current_dir(&wanted.directory);
@@ -164,7 +166,7 @@ fn work(directory: &Path) -> anyhow::Result<()> {
             let ended = run(command, &spec.path)?;
             let status = Path::new(GUEST_SHARED).join(STATUS);
             std::fs::write(status, ended.exit_status().to_string())
-                .context("write how the command ended")
+                .doing(|| "write how the command ended".into())
         }
     }
 }
@@ -176,15 +178,16 @@ enum Ended {
 }
 
 impl Ended {
-    fn success(&self) -> anyhow::Result<()> {
-        match self {
-            Self::Exited(0) => Ok(()),
-            Self::Exited(code) => bail!("the program in the guest ended with status {code}"),
+    fn success(&self) -> Result<()> {
+        let how = match self {
+            Self::Exited(0) => return Ok(()),
+            Self::Exited(code) => format!("ended with status {code}"),
             Self::Signaled(signal @ Signal::SIGKILL) => {
-                bail!("the program in the guest got {signal} (is its memory too small?)")
+                format!("got {signal} (is its memory too small?)")
             }
-            Self::Signaled(signal) => bail!("the program in the guest got {signal}"),
-        }
+            Self::Signaled(signal) => format!("got {signal}"),
+        };
+        Err(Error::GuestProgram(how))
     }
 
     /// As a shell gives it.
@@ -197,7 +200,7 @@ impl Ended {
 }
 
 /// Runs a program, and waits for everything that ends, as an init must, until it does.
-fn run(mut command: Command, path: &str) -> anyhow::Result<Ended> {
+fn run(mut command: Command, path: &str) -> Result<Ended> {
     let name = command.get_program().to_owned();
     command.env_clear().envs([
         ("PATH", path),
@@ -207,10 +210,10 @@ fn run(mut command: Command, path: &str) -> anyhow::Result<Ended> {
     ]);
     let child = command
         .spawn()
-        .with_context(|| format!("start {} in the guest", name.display()))?;
+        .doing(|| format!("start {} in the guest", name.display()))?;
     let child = Pid::from_raw(child.id() as i32);
     loop {
-        match wait().context("wait for the program in the guest")? {
+        match wait().doing(|| "wait for the program in the guest".into())? {
             WaitStatus::Exited(pid, code) if pid == child => return Ok(Ended::Exited(code)),
             WaitStatus::Signaled(pid, signal, _) if pid == child => {
                 return Ok(Ended::Signaled(signal));
@@ -233,24 +236,23 @@ pub(crate) fn failure(directory: &Path) -> Option<String> {
     std::fs::read_to_string(directory.join(FAILURE)).ok()
 }
 
-fn load_modules(directory: &Path, wanted: &[String]) -> anyhow::Result<()> {
+fn load_modules(directory: &Path, wanted: &[String]) -> Result<()> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
-        .context("read the kernel's release")?;
+        .doing(|| "read the kernel's release".into())?;
     let modules = Modules::find(directory, release.trim())?;
     wanted.iter().try_for_each(|name| modules.load(name))
 }
 
 /// Opens a terminal so that it carries bytes as they are.
-fn open_raw(path: &str) -> anyhow::Result<File> {
+fn open_raw(path: &str) -> Result<File> {
     let line = OpenOptions::new()
         .read(true)
         .write(true)
         .custom_flags(OFlag::O_NOCTTY.bits())
         .open(path);
-    let line = line.with_context(|| format!("open {path}"))?;
-    let mut attributes =
-        tcgetattr(&line).with_context(|| format!("ask for the attributes of {path}"))?;
+    let line = line.doing(|| format!("open {path}"))?;
+    let mut attributes = tcgetattr(&line).doing(|| format!("ask for the attributes of {path}"))?;
     cfmakeraw(&mut attributes);
-    tcsetattr(&line, SetArg::TCSANOW, &attributes).with_context(|| format!("make {path} raw"))?;
+    tcsetattr(&line, SetArg::TCSANOW, &attributes).doing(|| format!("make {path} raw"))?;
     Ok(line)
 }

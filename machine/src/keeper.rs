@@ -13,7 +13,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
 use nix::sys::resource::{Resource, setrlimit};
@@ -23,6 +22,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
 
 use crate::capabilities::{self, drop_from_bounding_set};
+use crate::error::{Context as _, Error, Result};
 use crate::processor::stay_on_one_processor;
 
 /// The argument by which the program is told to be a keeper. Its parent's process id follows, the
@@ -64,12 +64,12 @@ pub(crate) fn signal(status: i32) -> Option<Signal> {
 }
 
 /// Keeps a guest until it ends, we are asked to end it, or our parent has ended.
-pub(crate) fn keep(mut arguments: impl Iterator<Item = OsString>) -> anyhow::Result<ExitCode> {
+pub(crate) fn keep(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let parent = arguments
         .next()
         .and_then(|text| text.to_str()?.parse().ok())
-        .context("no parent is named")?;
-    let directory = PathBuf::from(arguments.next().context("no directory is named")?);
+        .ok_or(Error::NotNamed("parent"))?;
+    let directory = PathBuf::from(arguments.next().ok_or(Error::NotNamed("directory"))?);
     let parent = Pid::from_raw(parent);
     let (kernel, signals) = start(arguments)?;
     let status = watch(&kernel, &signals, parent);
@@ -81,8 +81,8 @@ pub(crate) fn keep(mut arguments: impl Iterator<Item = OsString>) -> anyhow::Res
     status
 }
 
-fn start(command_line: impl Iterator<Item = OsString>) -> anyhow::Result<(Child, SignalFd)> {
-    set_child_subreaper(true).context("become a reaper")?;
+fn start(command_line: impl Iterator<Item = OsString>) -> Result<(Child, SignalFd)> {
+    set_child_subreaper(true).doing(|| "become a reaper".into())?;
     let mut wanted = SigSet::empty();
     wanted.extend([
         Signal::SIGCHLD,
@@ -90,7 +90,7 @@ fn start(command_line: impl Iterator<Item = OsString>) -> anyhow::Result<(Child,
         Signal::SIGINT,
         Signal::SIGHUP,
     ]);
-    wanted.thread_block().context("block signals")?;
+    wanted.thread_block().doing(|| "block signals".into())?;
     let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
     let kernel = Command::new("/proc/self/exe")
         .arg(KEPT_COMMAND)
@@ -98,17 +98,17 @@ fn start(command_line: impl Iterator<Item = OsString>) -> anyhow::Result<(Child,
         .process_group(0)
         .spawn();
     Ok((
-        kernel.context("start the guest's kernel")?,
-        signals.context("wait for signals")?,
+        kernel.doing(|| "start the guest's kernel".into())?,
+        signals.doing(|| "wait for signals".into())?,
     ))
 }
 
-fn watch(kernel: &Child, signals: &SignalFd, parent: Pid) -> anyhow::Result<ExitCode> {
+fn watch(kernel: &Child, signals: &SignalFd, parent: Pid) -> Result<ExitCode> {
     let kernel = Pid::from_raw(kernel.id() as i32);
     while getppid() == parent {
         let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         let _ = poll(&mut fds, PollTimeout::from(LOOK_EVERY_MS));
-        while let Some(signal) = signals.read_signal().context("read a signal")? {
+        while let Some(signal) = signals.read_signal().doing(|| "read a signal".into())? {
             if signal.ssi_signo != Signal::SIGCHLD as u32 {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -160,22 +160,20 @@ fn give_up_rights() {
 }
 
 /// Becomes a guest's kernel, which ends with its keeper, and leaves no core file.
-pub(crate) fn become_kept(
-    mut command_line: impl Iterator<Item = OsString>,
-) -> anyhow::Result<Infallible> {
-    setrlimit(Resource::RLIMIT_CORE, 0, 0).context("forbid core files")?;
-    set_pdeathsig(Signal::SIGKILL).context("tie the guest to its keeper")?;
+pub(crate) fn become_kept(mut command_line: impl Iterator<Item = OsString>) -> Result<Infallible> {
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).doing(|| "forbid core files".into())?;
+    set_pdeathsig(Signal::SIGKILL).doing(|| "tie the guest to its keeper".into())?;
     SigSet::empty()
         .thread_set_mask()
-        .context("unblock signals")?;
+        .doing(|| "unblock signals".into())?;
     give_up_rights();
     let number = command_line
         .next()
         .and_then(|text| text.to_str()?.parse().ok())
-        .context("no number is given")?;
-    let kernel = command_line.next().context("no kernel is named")?;
+        .ok_or(Error::NotNamed("number"))?;
+    let kernel = command_line.next().ok_or(Error::NotNamed("kernel"))?;
     // It works on any processor, only slower.
     let _ = stay_on_one_processor(number);
     let error = Command::new(&kernel).args(command_line).exec();
-    Err(error).with_context(|| format!("start {}", kernel.display()))
+    Err(error).doing(|| format!("start {}", kernel.display()))
 }

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use anyhow::{Context, bail};
 use memchr::memmem;
 use object::elf::{EM_386, EM_X86_64, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 
+use crate::error::{Context as _, Error, Result};
 use crate::xstate;
 
 /// What scripts/uml/6-whole-xstate.patch leaves in a kernel.
@@ -30,9 +30,8 @@ impl KernelFile {
     ///
     /// # Errors
     /// If it cannot be read, or was built for another architecture than User-Mode Linux has.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        let file =
-            File::open(path).with_context(|| format!("open the kernel {}", path.display()))?;
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>> {
+        let file = File::open(path).doing(|| format!("open the kernel {}", path.display()))?;
         let cache = ReadCache::new(file);
         let Ok(header) = FileHeader64::<Endianness>::parse(&cache) else {
             return Ok(None);
@@ -42,10 +41,10 @@ impl KernelFile {
         };
         let machine = header.e_machine(endian);
         if ![EM_X86_64, EM_386].contains(&machine) {
-            bail!(
-                "{} is built for another architecture (ELF machine {machine}): User-Mode Linux takes x86-64",
-                path.display()
-            );
+            return Err(Error::Architecture {
+                path: path.into(),
+                machine: machine.0,
+            });
         }
         let segments = header.program_headers(endian, &cache).unwrap_or_default();
         Ok(Some(Self {
@@ -60,21 +59,18 @@ impl KernelFile {
     ///
     /// # Errors
     /// If it must, and cannot, as it is linked statically; says what to do.
-    pub(crate) fn needs_shim(self, path: &Path, release: &str) -> anyhow::Result<bool> {
+    pub(crate) fn needs_shim(self, path: &Path, release: &str) -> Result<bool> {
         if !xstate::is_beyond_guests() || is_sized_by_host(release) {
             return Ok(false);
         }
         if self.dynamic || has_text(path, PATCH_MARK)? {
             return Ok(self.dynamic);
         }
-        bail!(
-            "{} cannot run a program on this processor, whose state has {} bytes where that kernel knows of {} (AMX), \
-             and as it is linked statically no library can help it: build it without CONFIG_STATIC_LINK, or with \
-             scripts/uml/6-whole-xstate.patch",
-            path.display(),
-            xstate::host_state_bytes().unwrap_or_default(),
-            xstate::GUEST_STATE_BYTES,
-        );
+        Err(Error::TooMuchState {
+            path: path.into(),
+            host_bytes: xstate::host_state_bytes().unwrap_or_default(),
+            known_bytes: xstate::GUEST_STATE_BYTES,
+        })
     }
 }
 
@@ -93,8 +89,8 @@ fn is_sized_by_host(release: &str) -> bool {
 ///
 /// # Errors
 /// If the kernel cannot be read.
-pub(crate) fn has_text(path: &Path, text: &[u8]) -> anyhow::Result<bool> {
-    let open = File::open(path).with_context(|| format!("open the kernel {}", path.display()))?;
+pub(crate) fn has_text(path: &Path, text: &[u8]) -> Result<bool> {
+    let open = File::open(path).doing(|| format!("open the kernel {}", path.display()))?;
     let mut file = BufReader::new(open);
     let mut window = Vec::new();
     // The mark may lie across the end of a piece: its length is kept of each.
@@ -102,7 +98,7 @@ pub(crate) fn has_text(path: &Path, text: &[u8]) -> anyhow::Result<bool> {
         .by_ref()
         .take(1 << 20)
         .read_to_end(&mut window)
-        .context("read the kernel")?
+        .doing(|| "read the kernel".into())?
         > 0
     {
         if memmem::find(&window, text).is_some() {

@@ -10,6 +10,7 @@ mod activity;
 mod capabilities;
 mod causes;
 mod console;
+mod error;
 mod guest;
 mod held;
 mod keeper;
@@ -33,6 +34,7 @@ use std::process::ExitCode;
 
 pub use activity::{Activity, waited_for_processor};
 pub use causes::of_host as host_cause;
+pub use error::{Error, Result};
 pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
 pub use logged::{LOG_FILTER, Logged, have_workers_log, log_end, words_of};
 pub use mounts::{have_no_mounts, have_other_boot_id, have_own_mounts};
@@ -68,7 +70,7 @@ impl Machine {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start(&self, arguments: &[&str], input: &[u8]) -> anyhow::Result<Running> {
+    pub fn start(&self, arguments: &[&str], input: &[u8]) -> Result<Running> {
         match self {
             Self::Host => Running::process(arguments),
             Self::Uml(uml) => uml.start_program(arguments, uml.virtual_time.map(|_| input)),
@@ -137,7 +139,7 @@ pub fn run_hidden() -> Option<ExitCode> {
     };
     Some(outcome.unwrap_or_else(|error| {
         // The console is all there is.
-        eprintln!("crashpoint: {error:#}");
+        eprintln!("crashpoint: {error}");
         ExitCode::from(2)
     }))
 }

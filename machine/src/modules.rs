@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use nix::errno::Errno;
 use nix::kmod::{ModuleInitFlags, finit_module};
+
+use crate::error::{Context as _, Error, Result};
 
 /// The modules of a directory with a `modules.dep`.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ impl Modules {
     ///
     /// # Errors
     /// If there are no modules for it.
-    pub(crate) fn find(directory: &Path, release: &str) -> anyhow::Result<Self> {
+    pub(crate) fn find(directory: &Path, release: &str) -> Result<Self> {
         let candidates = [
             directory.join("lib/modules").join(release),
             directory.join(release),
@@ -32,11 +33,9 @@ impl Modules {
             let text = std::fs::read_to_string(candidate.join("modules.dep")).ok()?;
             Some((candidate.clone(), text))
         });
-        let (directory, text) = list.with_context(|| {
-            format!(
-                "no modules of Linux {release} in {} (it has no modules.dep: run depmod)",
-                directory.display()
-            )
+        let (directory, text) = list.ok_or_else(|| Error::NoModules {
+            release: release.into(),
+            directory: directory.into(),
         })?;
         Ok(Self {
             directory,
@@ -49,15 +48,15 @@ impl Modules {
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub(crate) fn load(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) fn load(&self, name: &str) -> Result<()> {
         // The last one is needed by those before it.
         for file in self.files.get(name).into_iter().flatten().rev() {
             let path = self.directory.join(file);
-            let module = File::open(&path).with_context(|| format!("open {}", path.display()))?;
+            let module = File::open(&path).doing(|| format!("open {}", path.display()))?;
             match finit_module(&module, c"", ModuleInitFlags::empty()) {
                 Ok(()) | Err(Errno::EEXIST) => {}
                 Err(errno) => {
-                    return Err(errno).with_context(|| format!("load {}", path.display()));
+                    return Err(errno).doing(|| format!("load {}", path.display()));
                 }
             }
         }

@@ -12,13 +12,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use anyhow::Context;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{chdir, chroot, fchdir};
 
+use crate::error::{Context as _, Error, Result};
 use crate::logged::Logged;
 use crate::mounts::{follow_mounts, have_other_boot_id, let_others_follow};
 
@@ -154,18 +154,21 @@ impl Drop for OtherBoot {
 
 /// Is the first process of another boot: makes what is its own, says so, and takes the place of
 /// parents that end, until whoever started it ends.
-pub(crate) fn be_first(mut arguments: impl Iterator<Item = OsString>) -> anyhow::Result<ExitCode> {
-    let directory = PathBuf::from(arguments.next().context("no directory is named")?);
+pub(crate) fn be_first(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let directory = PathBuf::from(arguments.next().ok_or(Error::NotNamed("directory"))?);
     let last_pid = arguments
         .next()
         .and_then(|number| number.into_string().ok());
     let last_pid = last_pid.and_then(|number| number.parse().ok());
-    let made = make(&directory, last_pid.context("no process id is named")?);
+    let made = make(&directory, last_pid.ok_or(Error::NotNamed("process id"))?);
     let said = made.map_or_else(|error| error.to_string(), |()| IS_MADE.to_owned());
-    writeln!(io::stdout(), "{said}")?;
+    writeln!(io::stdout(), "{said}").doing(|| "say what was made".into())?;
     // SAFETY: no handler runs. The kernel then waits for those that are left to us.
-    unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn)? };
-    io::stdin().read_to_end(&mut Vec::new())?;
+    unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }
+        .doing(|| "leave those that end to the kernel".into())?;
+    io::stdin()
+        .read_to_end(&mut Vec::new())
+        .doing(|| "wait for the end".into())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,10 +6,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use anyhow::Context;
 use tempfile::TempDir;
 
 use crate::NAME_PREFIX;
+use crate::error::{Context as _, Error, Result};
 
 /// The argument by which the program is told to be a remover; the directory follows.
 pub(crate) const REMOVER_COMMAND: &str = "__remover";
@@ -73,16 +73,14 @@ impl Drop for Remover {
 }
 
 /// Waits for the end of whoever started this, and removes the directory.
-pub(crate) fn remove_later(
-    mut arguments: impl Iterator<Item = OsString>,
-) -> anyhow::Result<ExitCode> {
-    let directory = PathBuf::from(arguments.next().context("no directory is named")?);
+pub(crate) fn remove_later(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let directory = PathBuf::from(arguments.next().ok_or(Error::NotNamed("directory"))?);
     io::stdin()
         .read_to_end(&mut Vec::new())
-        .context("wait for the end")?;
+        .doing(|| "wait for the end".into())?;
     match std::fs::remove_dir_all(&directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove {}", directory.display()))
+            Err(error).doing(|| format!("remove {}", directory.display()))
         }
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
@@ -16,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::causes::{self, Given};
 use crate::console::Console;
+use crate::error::{Context as _, Result};
 use crate::thread::ThreadBody;
 use crate::{guest, held, keeper, logged};
 
@@ -74,7 +74,7 @@ pub(crate) struct Guest {
 
 impl Running {
     /// A process under this kernel.
-    pub(crate) fn process(arguments: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) fn process(arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(crate::own_program());
         logged::hand_on(&mut command);
         let mut process = command
@@ -84,7 +84,7 @@ impl Running {
             // Ctrl-C reaches a whole process group; what becomes of the workers we decide.
             .process_group(0)
             .spawn()
-            .context("start a worker process")?;
+            .doing(|| "start a worker process".into())?;
         tracing::info!(pid = process.id(), "started a worker");
         let input = process
             .stdin
@@ -94,8 +94,9 @@ impl Running {
     }
 
     /// A thread of this process.
-    pub(crate) fn thread(body: &ThreadBody) -> anyhow::Result<Self> {
-        let ((its_input, input), (output, its_output)) = (std::io::pipe()?, std::io::pipe()?);
+    pub(crate) fn thread(body: &ThreadBody) -> Result<Self> {
+        let pipe = || std::io::pipe().doing(|| "make a pipe to a worker".into());
+        let ((its_input, input), (output, its_output)) = (pipe()?, pipe()?);
         let (its_input, its_output) = (OwnedFd::from(its_input), OwnedFd::from(its_output));
         let body = Arc::clone(&body.0);
         let thread = std::thread::spawn(move || body(its_input.into(), its_output.into()));

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
 use nix::mount::{MsFlags, mount};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
 
+use crate::error::{Context as _, Error, Result};
 use crate::guest::{GUEST_SHARED, GuestCommand};
 
 /// A directory that is the guest's own.
@@ -15,7 +15,7 @@ const TEMPORARY: &str = "/tmp";
 
 /// What a program expects of a running system. The root is the host's, read-only; `directory` is
 /// where the guest may write there.
-pub(crate) fn mount_system(directory: &Path) -> anyhow::Result<()> {
+pub(crate) fn mount_system(directory: &Path) -> Result<()> {
     mount_guest_system(Path::new("/dev/ttyS0"))?;
     host(directory, Path::new(GUEST_SHARED), MsFlags::empty())
 }
@@ -25,7 +25,7 @@ pub(crate) fn mount_system(directory: &Path) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the guest's kernel cannot do it.
-pub fn mount_guest_system(device: &Path) -> anyhow::Result<()> {
+pub fn mount_guest_system(device: &Path) -> Result<()> {
     place("proc", "/proc", "")?;
     place("sysfs", "/sys", "")?;
     if !Path::new("/dev/kmsg").exists() || !device.exists() {
@@ -46,8 +46,8 @@ pub fn mount_guest_system(device: &Path) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the guest's kernel cannot do it.
-pub fn cover_guest_temporary(visible: &[&Path]) -> anyhow::Result<()> {
-    std::fs::create_dir_all("/dev/shm").context("create /dev/shm")?;
+pub fn cover_guest_temporary(visible: &[&Path]) -> Result<()> {
+    std::fs::create_dir_all("/dev/shm").doing(|| "create /dev/shm".into())?;
     for directory in [TEMPORARY, "/var/tmp", "/dev/shm"] {
         place("tmpfs", directory, "mode=1777")?;
         for path in visible {
@@ -59,7 +59,7 @@ pub fn cover_guest_temporary(visible: &[&Path]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn place(kind: &str, path: &str, options: &str) -> anyhow::Result<()> {
+fn place(kind: &str, path: &str, options: &str) -> Result<()> {
     mount(
         Some(kind),
         path,
@@ -67,34 +67,34 @@ fn place(kind: &str, path: &str, options: &str) -> anyhow::Result<()> {
         MsFlags::MS_NOSUID,
         Some(options),
     )
-    .with_context(|| format!("mount {kind} on {path}"))
+    .doing(|| format!("mount {kind} on {path}"))
 }
 
 /// Shows a directory of the host's.
-fn host(directory: &Path, at: &Path, flags: MsFlags) -> anyhow::Result<()> {
-    std::fs::create_dir_all(at).with_context(|| format!("create {}", at.display()))?;
+fn host(directory: &Path, at: &Path, flags: MsFlags) -> Result<()> {
+    std::fs::create_dir_all(at).doing(|| format!("create {}", at.display()))?;
     mount(Some("host"), at, Some("hostfs"), flags, Some(directory))
-        .with_context(|| format!("mount {} of the host", directory.display()))
+        .doing(|| format!("mount {} of the host", directory.display()))
 }
 
 /// Has a file of the host's be seen where a directory of our own hides it.
-pub(crate) fn show(file: &Path) -> anyhow::Result<()> {
+pub(crate) fn show(file: &Path) -> Result<()> {
     let Some(directory) = file.parent().filter(|_| !file.exists()) else {
         return Ok(());
     };
-    ensure!(
-        !directory.exists(),
-        "it has a {0} of its own and does not see {1}: move that to a directory in {0}, or elsewhere",
-        directory.display(),
-        file.display()
-    );
+    if directory.exists() {
+        return Err(Error::Hidden {
+            directory: directory.into(),
+            file: file.into(),
+        });
+    }
     host(directory, directory, MsFlags::MS_RDONLY)
 }
 
 /// What any command expects beyond that: directories to write to, and a network of its own.
-pub(crate) fn prepare_for_command(command: &GuestCommand) -> anyhow::Result<()> {
+pub(crate) fn prepare_for_command(command: &GuestCommand) -> Result<()> {
     place("tmpfs", TEMPORARY, "mode=1777")?;
-    std::fs::create_dir_all("/dev/shm").context("create /dev/shm")?;
+    std::fs::create_dir_all("/dev/shm").doing(|| "create /dev/shm".into())?;
     place("tmpfs", "/dev/shm", "mode=1777")?;
     let program = command.words.first().map(PathBuf::from);
     let program = program
@@ -118,7 +118,7 @@ pub(crate) fn prepare_for_command(command: &GuestCommand) -> anyhow::Result<()> 
 
 /// Switches the first network device on, which is the loopback device, where there is a network
 /// (rtnetlink(7): `RTM_NEWLINK` with `IFF_UP`).
-fn loopback_up() -> anyhow::Result<()> {
+fn loopback_up() -> Result<()> {
     const RTM_NEWLINK: u16 = 16;
     const REQUEST_WITH_ANSWER: u16 = 5;
     const LENGTH: u32 = 32;
@@ -143,14 +143,14 @@ fn loopback_up() -> anyhow::Result<()> {
     request.extend(IFF_UP.to_ne_bytes());
     request.extend(IFF_UP.to_ne_bytes());
     let socket = std::os::fd::AsRawFd::as_raw_fd(&socket);
-    send(socket, &request, MsgFlags::empty()).context("switch the loopback device on")?;
+    send(socket, &request, MsgFlags::empty()).doing(|| "switch the loopback device on".into())?;
     let mut answer = [0; 256];
-    let length =
-        recv(socket, &mut answer, MsgFlags::empty()).context("switch the loopback device on")?;
+    let length = recv(socket, &mut answer, MsgFlags::empty())
+        .doing(|| "switch the loopback device on".into())?;
     // After the header of the answer: the error, or 0.
-    ensure!(
-        length >= 20 && answer[16..20] == [0; 4],
-        "the loopback device cannot be switched on"
-    );
-    Ok(())
+    if length >= 20 && answer[16..20] == [0; 4] {
+        Ok(())
+    } else {
+        Err(Error::NoLoopback)
+    }
 }

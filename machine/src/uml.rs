@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use nix::sys::statvfs::{FsFlags, Statvfs, statvfs};
 use nix::unistd::{AccessFlags, access};
 
@@ -17,6 +16,7 @@ use crate::NAME_PREFIX;
 use crate::activity::Activity;
 use crate::causes::Given;
 use crate::console::Console;
+use crate::error::{Context as _, Error, Result};
 use crate::guest::{GUEST_COMMAND, GuestCommand, INPUT, READY, Spec, Task};
 use crate::keeper::{KEEPER_COMMAND, KEPT_COMMAND};
 use crate::kernel_file::{self, KernelFile};
@@ -39,10 +39,6 @@ const PACKAGE_KERNEL: &str = "usr/bin/linux.uml";
 
 /// Where the modules of that kernel are, below its `usr`.
 const PACKAGE_MODULES: &str = "lib/uml/modules";
-
-/// What is said where there is no such kernel.
-const NO_GUESTS: &str =
-    "User-Mode Linux runs on x86-64 only: do without --kernel uml on this processor";
 
 /// What stands after the process id in the name of a guest's directory.
 const DIRECTORY_MARK: &str = "-guest-";
@@ -127,10 +123,10 @@ impl Uml {
     ///
     /// # Errors
     /// If there is none, or it cannot be run.
-    pub fn find(path: Option<&Path>, modules: Option<&Path>) -> anyhow::Result<Self> {
+    pub fn find(path: Option<&Path>, modules: Option<&Path>) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             // There is no package to install.
-            bail!("{NO_GUESTS}");
+            return Err(Error::NoGuests);
         }
         if let Some(path) = path {
             return Self::at(path, modules);
@@ -139,12 +135,10 @@ impl Uml {
             .ok()
             .map(|cache| cache.join("crashpoint").join(PACKAGE));
         let roots = [Some(PathBuf::from("/")), unpacked].into_iter().flatten();
-        let kernel = roots.map(|root| root.join(PACKAGE_KERNEL)).find(|kernel| kernel.exists()).with_context(|| {
-            format!(
-                "there is no User-Mode Linux kernel: `apt-get install {PACKAGE}`, or build one with \
-                 scripts/build-uml.sh and name it with --kernel uml:PATH"
-            )
-        })?;
+        let kernel = roots
+            .map(|root| root.join(PACKAGE_KERNEL))
+            .find(|kernel| kernel.exists());
+        let kernel = kernel.ok_or(Error::NoKernel { package: PACKAGE })?;
         Self::at(&kernel, modules)
     }
 
@@ -152,22 +146,17 @@ impl Uml {
     ///
     /// # Errors
     /// If there is none, or it has no virtual time.
-    pub fn find_virtual(
-        path: Option<&Path>,
-        modules: Option<&Path>,
-        seed: u64,
-    ) -> anyhow::Result<Self> {
+    pub fn find_virtual(path: Option<&Path>, modules: Option<&Path>, seed: u64) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
-            bail!("{NO_GUESTS}");
+            return Err(Error::NoGuests);
         }
-        let built = || -> anyhow::Result<PathBuf> {
+        let built = || -> Result<PathBuf> {
             let path = cache()?.join("crashpoint/uml/current/linux");
-            if !path.exists() {
-                bail!(
-                    "--virtual-time takes a kernel of our own: build it with scripts/build-uml.sh (some minutes, once)"
-                );
+            if path.exists() {
+                Ok(path)
+            } else {
+                Err(Error::NoVirtualKernel)
             }
-            Ok(path)
         };
         let mut this = Self::at(
             &path.map_or_else(built, |path| Ok(path.to_owned()))?,
@@ -175,11 +164,10 @@ impl Uml {
         )?;
         let lacking = lacking(&this.told("--help")?, &VIRTUAL_TIME);
         if !lacking.is_empty() {
-            bail!(
-                "{} has no {}: build one that has with scripts/build-uml.sh",
-                this.kernel.display(),
-                lacking.join(" and no ")
-            );
+            return Err(Error::Lacks {
+                path: this.kernel,
+                what: lacking.join(" and no "),
+            });
         }
         this.virtual_time = Some(seed);
         Ok(this)
@@ -189,16 +177,14 @@ impl Uml {
     ///
     /// # Errors
     /// If there is none. Says what a kernel lacks.
-    pub fn find_simulated(path: Option<&Path>, seed: u64) -> anyhow::Result<Self> {
+    pub fn find_simulated(path: Option<&Path>, seed: u64) -> Result<Self> {
         let this = Self::find_virtual(path, None, seed)?;
         let lacking = lacking(&this.told("--showconfig")?, &MACHINE);
         if !lacking.is_empty() {
-            bail!(
-                "{} cannot be the kernel of a simulated machine, since it was built without {}: build one \
-                 with scripts/build-uml.sh",
-                this.kernel.display(),
-                lacking.join(", ")
-            );
+            return Err(Error::NotForMachines {
+                path: this.kernel,
+                what: lacking.join(", "),
+            });
         }
         Ok(this)
     }
@@ -207,23 +193,23 @@ impl Uml {
     ///
     /// # Errors
     /// Says how to build one that can.
-    pub fn refuse_without_chaos(&self) -> anyhow::Result<()> {
+    pub fn refuse_without_chaos(&self) -> Result<()> {
         if self.told("--help")?.contains("chaos=") {
             return Ok(());
         }
-        bail!(
-            "{} has no chaos (scripts/uml/7-chaos.patch): build one that has with scripts/build-uml.sh",
-            self.kernel.display()
-        );
+        Err(Error::Lacks {
+            path: self.kernel.clone(),
+            what: "chaos (scripts/uml/7-chaos.patch)".into(),
+        })
     }
 
     /// What the kernel says of itself.
-    fn told(&self, option: &str) -> anyhow::Result<String> {
+    fn told(&self, option: &str) -> Result<String> {
         let said = Command::new(&self.kernel)
             .arg(option)
             .stdin(Stdio::null())
             .output();
-        let said = said.with_context(|| format!("run {}", self.kernel.display()))?;
+        let said = said.doing(|| format!("run {}", self.kernel.display()))?;
         Ok(String::from_utf8_lossy(&said.stdout).into_owned())
     }
 
@@ -231,37 +217,31 @@ impl Uml {
     ///
     /// # Errors
     /// Says how to build one that can.
-    pub fn refuse_unforkable(&self) -> anyhow::Result<()> {
+    pub fn refuse_unforkable(&self) -> Result<()> {
         if kernel_file::has_text(&self.kernel, FORKS_MARK)? {
             return Ok(());
         }
-        bail!(
-            "{} cannot be forked: build a kernel that can with scripts/build-uml.sh",
-            self.kernel.display()
-        );
+        Err(Error::Unforkable(self.kernel.clone()))
     }
 
-    fn at(kernel: &Path, modules: Option<&Path>) -> anyhow::Result<Self> {
+    fn at(kernel: &Path, modules: Option<&Path>) -> Result<Self> {
         let data = kernel
             .metadata()
-            .with_context(|| format!("find the kernel {}", kernel.display()))?;
+            .doing(|| format!("find the kernel {}", kernel.display()))?;
         if !data.is_file() || data.permissions().mode() & 0o111 == 0 {
-            bail!(
-                "{} is not a program: --kernel uml:PATH takes the `linux` that `make ARCH=um` built",
-                kernel.display()
-            );
+            return Err(Error::NotAProgram(kernel.into()));
         }
-        let kernel = std::path::absolute(kernel).context("find the working directory")?;
+        let absolute =
+            |path: &Path| std::path::absolute(path).doing(|| "find the working directory".into());
+        let kernel = absolute(kernel)?;
         let usr = kernel.ancestors().find(|path| path.ends_with("usr"));
         let packaged = || {
             usr.map(|usr| usr.join(PACKAGE_MODULES))
                 .filter(|path| path.exists())
         };
         let modules = match modules {
-            Some(path) if !path.is_dir() => {
-                bail!("{} is not a directory: --modules takes one", path.display())
-            }
-            Some(path) => Some(std::path::absolute(path).context("find the working directory")?),
+            Some(path) if !path.is_dir() => return Err(Error::NotADirectory(path.into())),
+            Some(path) => Some(absolute(path)?),
             None => packaged(),
         };
         let file = KernelFile::read(&kernel)?;
@@ -292,7 +272,7 @@ impl Uml {
         &self,
         arguments: &[&str],
         input: Option<&[u8]>,
-    ) -> anyhow::Result<Running> {
+    ) -> Result<Running> {
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
         let task = Task::Program {
             arguments,
@@ -306,16 +286,15 @@ impl Uml {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start_command(&self, command: GuestCommand) -> anyhow::Result<Running> {
+    pub fn start_command(&self, command: GuestCommand) -> Result<Running> {
         self.start(Task::Command(command), &[])
     }
 
-    fn start(&self, task: Task, input: &[u8]) -> anyhow::Result<Running> {
+    fn start(&self, task: Task, input: &[u8]) -> Result<Running> {
         let prefix = format!("{NAME_PREFIX}{}{DIRECTORY_MARK}", std::process::id());
         let memory = memory_room(self.memory_in_effect_mib()).0;
         let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(&memory);
-        let directory =
-            directory.with_context(|| format!("make a directory in {}", memory.display()))?;
+        let directory = directory.doing(|| format!("make a directory in {}", memory.display()))?;
         let spec = Spec {
             task,
             path: std::env::var("PATH").unwrap_or_default(),
@@ -326,12 +305,13 @@ impl Uml {
         };
         spec.write(directory.path())?;
         std::fs::write(directory.path().join(INPUT), input)
-            .context("write the input of a guest")?;
+            .doing(|| "write the input of a guest".into())?;
         let (console, console_end) =
-            std::io::pipe().context("make a pipe for the guest's console")?;
-        let (input, input_end) = UnixStream::pair().context("make a channel to the guest")?;
-        let console =
-            Console::collect(console).context("start a thread (is `ulimit -u` too low?)")?;
+            std::io::pipe().doing(|| "make a pipe for the guest's console".into())?;
+        let (input, input_end) =
+            UnixStream::pair().doing(|| "make a channel to the guest".into())?;
+        let console = Console::collect(console)
+            .doing(|| "start a thread (is `ulimit -u` too low?)".into())?;
         let process = Command::new(crate::own_program())
             .arg(KEEPER_COMMAND)
             .arg(std::process::id().to_string())
@@ -348,7 +328,7 @@ impl Uml {
             .current_dir("/")
             .process_group(0)
             .spawn()
-            .with_context(|| format!("start {}", self.kernel.display()))?;
+            .doing(|| format!("start {}", self.kernel.display()))?;
         let (kernel, memory_mib) = (self.kernel.display(), self.memory_mib);
         tracing::info!(pid = process.id(), %kernel, memory_mib, "started a guest");
         let given = Given {
@@ -368,7 +348,7 @@ impl Uml {
 
     /// The libraries that are loaded into the kernel's process: the [shim](xstate), where it is
     /// needed, and what [`PRELOAD`] names.
-    fn preload(&self, directory: &Path) -> anyhow::Result<OsString> {
+    fn preload(&self, directory: &Path) -> Result<OsString> {
         let shim = self
             .needs_shim
             .then(|| xstate::write_shim(directory))
@@ -377,9 +357,7 @@ impl Uml {
             .as_ref()
             .is_some_and(|shim| shim.as_os_str().as_encoded_bytes().contains(&b':'))
         {
-            bail!(
-                "a guest on this processor cannot be started from a TMPDIR with a colon in its path"
-            );
+            return Err(Error::PathWithColon);
         }
         let named = std::env::var_os(PRELOAD).filter(|names| !names.is_empty());
         Ok([shim.map(OsString::from), named]
@@ -389,16 +367,13 @@ impl Uml {
             .join(OsStr::new(":")))
     }
 
-    fn command_line(&self, directory: &Path) -> anyhow::Result<Vec<String>> {
+    fn command_line(&self, directory: &Path) -> Result<Vec<String>> {
         let program = crate::own_program();
         let (Some(program), Some(directory)) = (program.to_str(), directory.to_str()) else {
-            bail!(
-                "the path of this program is not text: {}",
-                program.display()
-            );
+            return Err(Error::PathNotText(program));
         };
         if program.contains(char::is_whitespace) || directory.contains(char::is_whitespace) {
-            bail!("a guest cannot be started from a path with spaces: {program}");
+            return Err(Error::PathWithSpaces(Some(program.into())));
         }
         let mut line = own_parameters(program);
         line.extend([
@@ -437,12 +412,12 @@ impl Uml {
         directory: &Path,
         parameters: &[String],
         init: &[String],
-    ) -> anyhow::Result<Command> {
+    ) -> Result<Command> {
         let program = crate::own_program();
         let program = program
             .to_str()
             .filter(|path| !path.contains(char::is_whitespace));
-        let program = program.context("a guest cannot be started from a path with spaces")?;
+        let program = program.ok_or(Error::PathWithSpaces(None))?;
         let mut command = Command::new(program);
         command
             .arg(KEPT_COMMAND)
@@ -471,7 +446,7 @@ impl Uml {
         parameter.and_then(memory_mib).unwrap_or(self.memory_mib)
     }
 
-    fn wait_until_ready(&self, running: &mut Running) -> anyhow::Result<()> {
+    fn wait_until_ready(&self, running: &mut Running) -> Result<()> {
         let mut activity = Activity::default();
         let mut said = Vec::new();
         let why = loop {
@@ -490,11 +465,10 @@ impl Uml {
                 break Some(format!("it is not ready, and {how}"));
             }
         };
-        bail!(
-            "the guest {} does not start: {}",
-            self.kernel.display(),
-            running.why_not_started(why)
-        );
+        Err(Error::NotStarted {
+            kernel: self.kernel.clone(),
+            why: running.why_not_started(why),
+        })
     }
 }
 
@@ -545,34 +519,32 @@ pub fn memory_room(memory_mib: u64) -> (PathBuf, u64) {
 }
 
 /// What a kernel says of its release.
-fn release(kernel: &Path) -> anyhow::Result<String> {
+fn release(kernel: &Path) -> Result<String> {
     let output = Command::new(kernel)
         .arg("--version")
         .stdin(Stdio::null())
         .output();
-    let not_one = || format!("{} is not a User-Mode Linux kernel", kernel.display());
-    let output = output.map_err(|error| {
-        let is_no_program = error.raw_os_error() == Some(nix::libc::ENOEXEC);
-        let what = if is_no_program {
-            not_one()
-        } else {
-            format!("run {}", kernel.display())
-        };
-        anyhow::Error::from(error).context(what)
-    })?;
+    let not_one = |why: String| Error::NotAKernel {
+        path: kernel.into(),
+        why,
+    };
+    let output = match output {
+        Err(error) if error.raw_os_error() == Some(nix::libc::ENOEXEC) => {
+            return Err(not_one(error.to_string()));
+        }
+        output => output.doing(|| format!("run {}", kernel.display()))?,
+    };
     let text = String::from_utf8_lossy(&output.stdout);
     let release = text
         .split_whitespace()
         .next()
         .filter(|word| word.starts_with(|first: char| first.is_ascii_digit()));
-    release
-        .map(str::to_owned)
-        .context("it does not say its version")
-        .with_context(not_one)
+    let release = release.map(str::to_owned);
+    release.ok_or_else(|| not_one("it does not say its version".into()))
 }
 
 /// Where a user's caches are (XDG Base Directory Specification).
-fn cache() -> anyhow::Result<PathBuf> {
+fn cache() -> Result<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
             .filter(|path| !path.is_empty())
@@ -580,5 +552,5 @@ fn cache() -> anyhow::Result<PathBuf> {
     };
     set("XDG_CACHE_HOME")
         .or_else(|| set("HOME").map(|home| home.join(".cache")))
-        .context("neither XDG_CACHE_HOME nor HOME says where kernels are kept: name one with --kernel uml:PATH")
+        .ok_or(Error::NoCache)
 }

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::OnceLock;
 
-use anyhow::{Context, bail};
 use nix::sys::ptrace;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
+
+use crate::error::{Context as _, Error, Result};
 
 /// What a User-Mode Linux kernel up to 6.12 has room for, in bytes: what AVX-512 and protection
 /// keys take (`HOST_FP_SIZE` in arch/x86/um/user-offsets.c).
@@ -40,32 +41,32 @@ pub(crate) const STATE_COMMAND: &str = "__state";
 pub fn host_state_bytes() -> Result<usize, String> {
     static BYTES: OnceLock<Result<usize, String>> = OnceLock::new();
     BYTES
-        .get_or_init(|| ask_another().map_err(|error| format!("{error:#}")))
+        .get_or_init(|| ask_another().map_err(|error| error.to_string()))
         .clone()
 }
 
-fn ask_another() -> anyhow::Result<usize> {
+fn ask_another() -> Result<usize> {
     let mut command = Command::new(crate::own_program());
     let output = command
         .arg(STATE_COMMAND)
         .stdin(Stdio::null())
         .output()
-        .context("start a process that traces")?;
+        .doing(|| "start a process that traces".into())?;
     if let Some(signal) = output.status.signal() {
-        bail!("a process that traced another was killed by signal {signal}");
+        let what = format!("a process that traced another was killed by signal {signal}");
+        return Err(Error::NotTraced(what));
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let printed = String::from_utf8_lossy(&output.stdout);
     printed
         .trim()
         .parse()
-        .ok()
-        .with_context(|| said.trim().trim_start_matches("crashpoint: ").to_owned())
+        .map_err(|_| Error::NotTraced(said.trim().trim_start_matches("crashpoint: ").to_owned()))
 }
 
 /// Asks, and prints the answer.
-pub(crate) fn print_host_state() -> anyhow::Result<ExitCode> {
-    println!("{}", ask().context("trace a process")?);
+pub(crate) fn print_host_state() -> Result<ExitCode> {
+    println!("{}", ask().doing(|| "trace a process".into())?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -81,10 +82,10 @@ pub(crate) fn is_beyond_guests() -> bool {
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_shim(directory: &Path) -> anyhow::Result<PathBuf> {
+pub fn write_shim(directory: &Path) -> Result<PathBuf> {
     let path = directory.join(SHIM_FILE);
     if !std::fs::read(&path).is_ok_and(|content| content == SHIM) {
-        std::fs::write(&path, SHIM).with_context(|| format!("write {}", path.display()))?;
+        std::fs::write(&path, SHIM).doing(|| format!("write {}", path.display()))?;
     }
     Ok(path)
 }

@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
 use machine::Logged;
 use pace_rules::nodes::Spaces;
 use trace_store::Trace;
 
 use crate::check::Complaint;
+use crate::error::{Context as _, Error, Result};
 use crate::findings::{Finding, Findings};
 use crate::mount_slot::MountSlot;
 use crate::program::scratch;
@@ -30,12 +30,12 @@ pub struct Address {
 }
 
 impl Address {
-    pub(crate) fn refuse(self, len: u64) -> anyhow::Result<()> {
+    pub(crate) fn refuse(self, len: u64) -> Result<()> {
         if self.state >= len {
-            bail!(
-                "the results name state {}, and the sweep has {len}: its files do not belong together",
-                self.state
-            );
+            return Err(Error::StateBeyond {
+                state: self.state,
+                len,
+            });
         }
         Ok(())
     }
@@ -45,11 +45,7 @@ impl Address {
 ///
 /// # Errors
 /// If the sweep has no such state.
-pub fn make_again(
-    trace: &Trace,
-    request: &Request,
-    address: Address,
-) -> anyhow::Result<CrashState> {
+pub fn make_again(trace: &Trace, request: &Request, address: Address) -> Result<CrashState> {
     if address.level.is_of_disks() {
         let recordings = recordings(trace, request, address)?;
         let made = recordings.source()?.make(address.state);
@@ -62,8 +58,7 @@ pub fn make_again(
     }
     let spaces = spaces(trace, request, address)?;
     let made = Trees::new(trace, &spaces).make(address.state);
-    made.state
-        .map_err(|_| anyhow::anyhow!("no file system would show state {}", address.state))
+    made.state.map_err(|_| Error::NotShown(address.state))
 }
 
 /// What there is to tell of a state, if this was said of it. Nothing is mounted for that.
@@ -75,7 +70,7 @@ pub(crate) fn story(
     request: &Request,
     address: Address,
     complaint: Complaint,
-) -> anyhow::Result<Finding> {
+) -> Result<Finding> {
     if address.level == Level::Recovery {
         let recoveries = recoveries(trace, request, address)?;
         let (recovery, state) = recoveries.find(address.state);
@@ -105,7 +100,7 @@ pub(crate) fn story(
     Ok(told.pop().expect("one broken state is a finding"))
 }
 
-fn spaces(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<Spaces> {
+fn spaces(trace: &Trace, request: &Request, address: Address) -> Result<Spaces> {
     let spaces = request.spaces(request.explore_of(trace)?, trace)?;
     address.refuse(spaces.len())?;
     Ok(spaces)
@@ -120,17 +115,13 @@ fn recoveries<'a>(
     trace: &'a Trace,
     request: &'a Request,
     address: Address,
-) -> anyhow::Result<Recoveries<'a>> {
+) -> Result<Recoveries<'a>> {
     let recoveries = Recoveries::new(trace, request)?;
     address.refuse(recoveries.len())?;
     Ok(recoveries)
 }
 
-fn recordings<'a>(
-    trace: &'a Trace,
-    request: &Request,
-    address: Address,
-) -> anyhow::Result<Recordings<'a>> {
+fn recordings<'a>(trace: &'a Trace, request: &Request, address: Address) -> Result<Recordings<'a>> {
     let recordings = request.disks_at(address.level, request.explore_of(trace)?, trace)?;
     address.refuse(recordings.len())?;
     Ok(recordings)
@@ -140,18 +131,15 @@ fn recordings<'a>(
 ///
 /// # Errors
 /// If it would.
-pub fn refuse_to_keep(directory: &Path) -> anyhow::Result<()> {
+pub fn refuse_to_keep(directory: &Path) -> Result<()> {
     if !directory.exists() {
         return Ok(());
     }
     let mut entries = directory
         .read_dir()
-        .with_context(|| format!("read {}", directory.display()))?;
+        .doing(|| format!("read {}", directory.display()))?;
     if entries.next().is_some() {
-        bail!(
-            "{} is not empty: name a new directory for --keep",
-            directory.display()
-        );
+        return Err(Error::NotEmpty(directory.into()));
     }
     Ok(())
 }
@@ -161,8 +149,8 @@ pub fn refuse_to_keep(directory: &Path) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If there is something in it, or it cannot be written.
-pub fn keep(trace: &Trace, state: &CrashState, directory: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+pub fn keep(trace: &Trace, state: &CrashState, directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory).doing(|| format!("create {}", directory.display()))?;
     refuse_to_keep(directory)?;
     let nodes = trace
         .run
@@ -173,30 +161,38 @@ pub fn keep(trace: &Trace, state: &CrashState, directory: &Path) -> anyhow::Resu
         let kept = directory.join(&node.name);
         if let crate::DiskState::Tree(tree) = disk {
             tree.write_to(&kept)
-                .with_context(|| format!("write {}", kept.display()))?;
+                .doing(|| format!("write {}", kept.display()))?;
             continue;
         }
         let (scratch, mut slot) = (scratch()?, MountSlot::default());
         match slot.put(disk, &scratch.path().join("disk"))? {
             Ok(data) => copy(&data, &kept)?,
-            Err(why) => bail!("node {}: {why}", node.name),
+            Err(why) => {
+                return Err(Error::NotMounted {
+                    node: node.name.clone(),
+                    why,
+                });
+            }
         }
     }
     let path = directory.join("acknowledged");
     let written = File::create_new(&path).and_then(|mut file| file.write_all(&state.acknowledged));
-    written.with_context(|| format!("write {}", path.display()))
+    written.doing(|| format!("write {}", path.display()))
 }
 
-fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+fn copy(from: &Path, to: &Path) -> Result<()> {
     let status = Command::new("cp")
         .arg("-a")
         .arg("--")
         .arg(from)
         .arg(to)
         .status_logged()
-        .context("run cp")?;
+        .doing(|| "run cp".into())?;
     if !status.success() {
-        bail!("{} cannot be copied to {}", from.display(), to.display());
+        return Err(Error::NotCopied {
+            from: from.into(),
+            to: to.into(),
+        });
     }
     Ok(())
 }

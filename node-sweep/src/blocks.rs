@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use anyhow::Context;
 use block_dev::{FrontEnd, Image, ImageHash, Kind as Request, MemfdDisk};
 use brief::counted;
 use crash_images::{rebuild, requests};
@@ -19,6 +18,7 @@ use trace_store::{Disk, Trace};
 use crate::check::Complaint;
 use crate::damage::Damage;
 use crate::disks::Disks;
+use crate::error::{Context as _, Result};
 use crate::findings::{DiskStory, Finding, Findings, plain};
 use crate::mount_slot::{DiskImage, DiskState, MountSlot};
 use crate::program::scratch;
@@ -84,7 +84,7 @@ impl<'a> Blocks<'a> {
     ///
     /// # Errors
     /// If a file system of a disk is not known here.
-    pub fn new(trace: &'a Trace, space: &'a BlockSpace) -> anyhow::Result<Self> {
+    pub fn new(trace: &'a Trace, space: &'a BlockSpace) -> Result<Self> {
         let mut disks = Vec::new();
         for (place, node) in trace.run.nodes.iter().enumerate() {
             let Some(recorded) = trace.disks.get(&node.name) else {
@@ -335,7 +335,7 @@ impl BlockFindings<'_> {
         broken: &Broken,
         kind: Kind,
         blocks: &mut Blocks<'_>,
-    ) -> anyhow::Result<Finding> {
+    ) -> Result<Finding> {
         let crash_state = blocks.crash_state(state);
         let mut finding = Findings::told(self.trace, &state.cut);
         let turns = crash_state.turns.clone();
@@ -519,7 +519,7 @@ impl BlockFindings<'_> {
         node: usize,
         position: usize,
         places: &[(u64, u64)],
-    ) -> anyhow::Result<Vec<Option<String>>> {
+    ) -> Result<Vec<Option<String>>> {
         let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
         let variant = Variant::for_programs(&recorded.file_system)?;
         if variant.file_system.debugger.is_none() || !self.mounts {
@@ -545,7 +545,7 @@ impl BlockFindings<'_> {
 
     /// Where what a disk shows, once its file system has recovered, is not what the node's
     /// processes saw before the crash.
-    fn differs(&self, node: usize, cut: usize, disk: &DiskState) -> anyhow::Result<Vec<Damage>> {
+    fn differs(&self, node: usize, cut: usize, disk: &DiskState) -> Result<Vec<Damage>> {
         let of_node = &self.trace.run.nodes[node];
         let model = Model::named("posix").expect("there is one");
         let mut micros = micros(of_node, model);
@@ -557,7 +557,7 @@ impl BlockFindings<'_> {
         let told = match slot.put(disk, &scratch.path().join("disk"))? {
             Ok(data) => seen
                 .differences(&data)
-                .with_context(|| format!("look at {}", data.display())),
+                .doing(|| format!("look at {}", data.display())),
             Err(why) => Ok(vec![Damage {
                 path: "the disk".into(),
                 words: why,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use trace_store::Trace;
 
 use crate::again::{Address, story};
+use crate::error::Result;
 use crate::findings::Finding;
 use crate::operations::without_numbers;
 use crate::request::Request;
@@ -72,7 +73,7 @@ impl Inconclusive {
     ///
     /// # Errors
     /// If the sweep has no such state.
-    pub fn story(&self, trace: &Trace, request: &Request) -> anyhow::Result<Finding> {
+    pub fn story(&self, trace: &Trace, request: &Request) -> Result<Finding> {
         let words = vec![self.why.clone()];
         Ok(Finding {
             number: self.number,

@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
 
-use anyhow::bail;
 use campaign::spread;
 use pace_rules::sample_of_kinds;
+
+use crate::error::{Error, Result};
 
 /// At least and at most so many neighbours are visited together: what is the same in them is made
 /// once, and to go elsewhere takes as long as to make some dozens of them.
@@ -35,7 +36,7 @@ impl Indices {
         kinds: impl IntoIterator<Item = u64>,
         sample: Option<u64>,
         seed: u64,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let kinds: Vec<_> = kinds.into_iter().collect();
         if let Some(size) = sample {
             let drawn = sample_of_kinds(&kinds, size, seed);
@@ -54,9 +55,7 @@ impl Indices {
         let ranges = ranges(kinds);
         let count = ranges.last().map_or(0, |range| range.end);
         if count == u64::MAX {
-            bail!(
-                "there are more states than can be counted: draw some with --sample, or lose less with --lost"
-            )
+            return Err(Error::TooMany);
         }
         Ok(Self {
             count,

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use anyhow::bail;
-
 use crate::again::Address;
 use crate::check::Verdict;
+use crate::error::{Error, Result};
 use crate::lines::Line;
 use crate::request::Level;
 use crate::tree::Fingerprint;
@@ -29,9 +28,9 @@ impl Judged {
     ///
     /// # Errors
     /// If it says nothing of a state, or something is known of that already.
-    pub(crate) fn add(&mut self, line: Line) -> anyhow::Result<()> {
+    pub(crate) fn add(&mut self, line: Line) -> Result<()> {
         let Line::State(line) = line else {
-            bail!("a line that is not of a state")
+            return Err(Error::Line("a line that is not of a state"));
         };
         let (level, state, key) = (line.level, line.state, line.key()?);
         let verdict = line.verdict();
@@ -47,7 +46,9 @@ impl Judged {
             .insert(key, verdict)
             .is_some()
         {
-            bail!("a state that is there a second time: remove one of the two lines");
+            return Err(Error::Line(
+                "a state that is there a second time: remove one of the two lines",
+            ));
         }
         Ok(())
     }

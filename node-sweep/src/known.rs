@@ -7,6 +7,7 @@ use campaign::Interrupt;
 use pace_rules::nodes::Explore;
 use trace_store::Trace;
 
+use crate::error::Result;
 use crate::findings::{Finding, Findings};
 use crate::indices::Indices;
 use crate::judged::Judged;
@@ -30,7 +31,7 @@ pub(crate) fn known(
     manifest: &Manifest,
     judged: &Judged,
     seconds: &HashMap<Level, f64>,
-) -> anyhow::Result<(Vec<Finding>, Summary)> {
+) -> Result<(Vec<Finding>, Summary)> {
     let request = &manifest.request;
     let known = Known {
         trace,
@@ -49,7 +50,7 @@ pub(crate) fn known(
     };
     let levels = request.levels(trace);
     let levels = levels.iter().map(of_level);
-    let levels = levels.collect::<anyhow::Result<Vec<_>>>()?;
+    let levels = levels.collect::<Result<Vec<_>>>()?;
     Ok(together(
         levels,
         request,
@@ -66,7 +67,7 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    fn of_calls(&self, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
+    fn of_calls(&self, seconds: f64) -> Result<(Vec<Finding>, Summary)> {
         let spaces = self.request.spaces(self.explore, self.trace)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
         let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
@@ -81,7 +82,7 @@ impl Known<'_> {
         Ok((findings, summary))
     }
 
-    fn of_disks(&self, level: Level, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
+    fn of_disks(&self, level: Level, seconds: f64) -> Result<(Vec<Finding>, Summary)> {
         let space = self.request.disks_at(level, self.explore, self.trace)?;
         let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
         let kinds = space.counts().into_iter().map(|count| count.states);
@@ -94,7 +95,7 @@ impl Known<'_> {
         Ok((findings, summary.of_disks(self.trace, &space)))
     }
 
-    fn of_recoveries(&self, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
+    fn of_recoveries(&self, seconds: f64) -> Result<(Vec<Finding>, Summary)> {
         let recoveries = Recoveries::new(self.trace, self.request)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
         let kinds = recoveries.counts().into_iter().map(|count| count.states);
@@ -109,7 +110,7 @@ impl Known<'_> {
 
     /// The sweep of a level, at least up to the last of the states that have a verdict. They are not
     /// in the order of their indices.
-    fn swept(&self, level: Level, source: impl Source, indices: Indices) -> anyhow::Result<Swept> {
+    fn swept(&self, level: Level, source: impl Source, indices: Indices) -> Result<Swept> {
         let mut left = self.judged.indices.get(&level).cloned().unwrap_or_default();
         let is_due = |(place, index): &(u64, u64)| {
             let is_due = *place < EQUAL_MAX || !left.is_empty();

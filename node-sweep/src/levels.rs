@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use brief::counted;
 use campaign::{Interrupt, Shard};
 use local_fs::enter_mount_namespace;
@@ -15,6 +14,7 @@ use trace_store::Trace;
 
 use crate::acks::untested;
 use crate::causes::Patience;
+use crate::error::{During as _, Error, Result};
 use crate::findings::{Finding, Findings, relaxation_words};
 use crate::indices::Indices;
 use crate::judged::Verdicts;
@@ -57,8 +57,7 @@ pub struct Control<'a> {
 }
 
 /// Makes so many of those that look at states.
-pub type MakeSubjects<'m, 's> =
-    &'m mut dyn FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject + 's>>>;
+pub type MakeSubjects<'m, 's> = &'m mut dyn FnMut(usize) -> Result<Vec<Box<dyn Subject + 's>>>;
 
 /// What a sweep came to.
 #[derive(Debug)]
@@ -68,7 +67,7 @@ pub struct Concluded {
     /// All of it in numbers.
     pub summary: Summary,
     /// Why a level could not be visited, where there is something to tell of another one.
-    pub failure: Option<anyhow::Error>,
+    pub failure: Option<Error>,
 }
 
 /// What a level came to.
@@ -89,7 +88,7 @@ impl<'a> Requested<'a> {
     ///
     /// # Errors
     /// If its manifest was changed.
-    pub fn of(results: &Results, trace: &'a Trace, explore: Explore) -> anyhow::Result<Self> {
+    pub fn of(results: &Results, trace: &'a Trace, explore: Explore) -> Result<Self> {
         let manifest = results.manifest();
         Ok(Self {
             trace,
@@ -104,7 +103,7 @@ impl<'a> Requested<'a> {
     ///
     /// # Errors
     /// If there is something in it already, or it cannot be written.
-    pub fn begin(&self, directory: &Path, jobs: usize) -> anyhow::Result<Results> {
+    pub fn begin(&self, directory: &Path, jobs: usize) -> Result<Results> {
         let (name, request) = (self.name.clone(), self.request.clone());
         let manifest = Manifest::new(name, self.model_words(), request, self.shard, jobs);
         Results::create(directory, manifest, self.trace)
@@ -136,7 +135,7 @@ impl<'a> Requested<'a> {
         mut results: Option<&mut Results>,
         subjects: MakeSubjects<'_, '_>,
         control: &Control<'_>,
-    ) -> anyhow::Result<Concluded> {
+    ) -> Result<Concluded> {
         let levels = self.request.levels(self.trace);
         let has_disks = levels.contains(&Level::Block);
         let of_disks = |level| self.request.disks_at(level, self.explore, self.trace);
@@ -209,11 +208,7 @@ impl<'a> Requested<'a> {
     }
 
     /// Asks the check of what the other recordings left, as of that of the first one.
-    fn ask_of_others(
-        &self,
-        subjects: MakeSubjects<'_, '_>,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<()> {
+    fn ask_of_others(&self, subjects: MakeSubjects<'_, '_>, interrupt: &Interrupt) -> Result<()> {
         for other in &self.trace.others {
             let undamaged = Undamaged::of(other, &self.request.model)?;
             if undamaged.is_partial() {
@@ -223,7 +218,7 @@ impl<'a> Requested<'a> {
                 return Ok(());
             };
             let asked = ask(&undamaged, subject, interrupt);
-            asked.with_context(|| {
+            asked.during(|| {
                 format!(
                     "recorded once more, under the schedule {}",
                     other.schedule()
@@ -234,11 +229,7 @@ impl<'a> Requested<'a> {
     }
 
     /// Visits what a model allows.
-    fn visit_calls(
-        &self,
-        subjects: MakeSubjects<'_, '_>,
-        visit: Visit<'_>,
-    ) -> anyhow::Result<Visited> {
+    fn visit_calls(&self, subjects: MakeSubjects<'_, '_>, visit: Visit<'_>) -> Result<Visited> {
         let requests = self.request.of_calls(self.explore)?;
         let spaces = self.request.spaces(self.explore, self.trace)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
@@ -277,7 +268,7 @@ impl<'a> Requested<'a> {
         &self,
         subjects: MakeSubjects<'_, '_>,
         visit: Visit<'_>,
-    ) -> anyhow::Result<Visited> {
+    ) -> Result<Visited> {
         let recoveries = Recoveries::new(self.trace, &self.request)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
         let kinds = recoveries.counts().into_iter().map(|count| count.states);
@@ -338,7 +329,7 @@ impl<'a> Requested<'a> {
         recordings: &Recordings<'_>,
         subjects: MakeSubjects<'_, '_>,
         visit: Visit<'_>,
-    ) -> anyhow::Result<Visited> {
+    ) -> Result<Visited> {
         // What is mounted to tell of findings is nobody else's, and goes with us.
         enter_mount_namespace()?;
         let trace = self.trace;
@@ -369,11 +360,7 @@ impl<'a> Requested<'a> {
 }
 
 /// Asks the check of what the run left, before the sweep. A cluster is started for that.
-fn ask(
-    undamaged: &Undamaged,
-    subject: Box<dyn Subject + '_>,
-    interrupt: &Interrupt,
-) -> anyhow::Result<()> {
+fn ask(undamaged: &Undamaged, subject: Box<dyn Subject + '_>, interrupt: &Interrupt) -> Result<()> {
     let bar = Mutex::new(campaign::Progress::of_activity("without a crash"));
     let tell = |asked: Asked| {
         let mut bar = bar.lock().expect("nobody panics with it");
@@ -425,7 +412,7 @@ impl Merged {
     ///
     /// # Errors
     /// If the cluster file of the trace cannot be read, or the results cannot be written.
-    pub fn sum_up(self, interrupt: &Interrupt) -> anyhow::Result<Concluded> {
+    pub fn sum_up(self, interrupt: &Interrupt) -> Result<Concluded> {
         let Self {
             mut results, trace, ..
         } = self;

@@ -20,6 +20,7 @@ mod damage;
 mod differences;
 mod directory;
 mod disks;
+mod error;
 mod findings;
 mod inconclusive;
 mod indices;
@@ -58,6 +59,7 @@ pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};
 pub use coverage::{Coverage, Tried};
 pub use damage::Damage;
 pub use disks::Disks;
+pub use error::{Error, Result};
 pub use findings::{
     DiskStory, Fate, Finding, Findings, Kinds, Line, Lost, Moment, NodeStory, Sync,
     relaxation_words,

@@ -1,9 +1,9 @@
 //! The lines of the files in a directory of results, as JSON objects.
 
-use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::check::{Complaint, Verdict};
+use crate::error::{Error, Result};
 use crate::findings::Finding;
 use crate::request::Level;
 use crate::summary::Summary;
@@ -93,10 +93,10 @@ impl StateLine {
         }
     }
 
-    pub(crate) fn key(&self) -> anyhow::Result<Fingerprint> {
-        Ok(*blake3::Hash::from_hex(&self.key)
-            .context("a key that is none")?
-            .as_bytes())
+    pub(crate) fn key(&self) -> Result<Fingerprint> {
+        let key = blake3::Hash::from_hex(&self.key);
+        let key = key.map_err(|_| Error::Line("a key that is none"))?;
+        Ok(*key.as_bytes())
     }
 
     pub(crate) fn verdict(self) -> Verdict {

@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
 use campaign::{MANIFEST, Shard, VERSION, check_version, command_line};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::request::{Judge, Request};
 
 /// The version of the directory. A change that older versions of this program would misread makes
@@ -105,7 +105,7 @@ impl Manifest {
     ///
     /// # Errors
     /// If it cannot be read, or is of another version.
-    pub fn read(directory: &Path) -> anyhow::Result<Option<Self>> {
+    pub fn read(directory: &Path) -> Result<Option<Self>> {
         let path = directory.join(MANIFEST);
         let Ok(text) = fs::read_to_string(&path) else {
             return Ok(None);
@@ -116,9 +116,9 @@ impl Manifest {
         }
         check_version(&path, &read, FORMAT.into())?;
         let manifest = serde_json::from_value(read);
-        Ok(Some(manifest.with_context(|| {
-            format!("{} is not a manifest of this version", path.display())
-        })?))
+        Ok(Some(
+            manifest.map_err(|why| Error::NoManifest { path, why })?,
+        ))
     }
 
     /// The same sweep, whole.

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use campaign::{Part, Parts, Shard};
 use trace_store::Trace;
 
+use crate::error::{Error, Result};
 use crate::results::Results;
 
 impl Part for Results {
@@ -42,16 +42,16 @@ pub struct Merged {
 ///
 /// # Errors
 /// If they are not the shards of one sweep, or something cannot be read or written.
-pub fn merge(parts: &[impl AsRef<Path>], out: &Path, incomplete: bool) -> anyhow::Result<Merged> {
+pub fn merge(parts: &[impl AsRef<Path>], out: &Path, incomplete: bool) -> Result<Merged> {
     let mut kept = None;
     let shards = Parts::open(parts, incomplete, |directory| {
         let (part, trace) = Results::open(directory)?;
         // That of the others is the same.
         kept.get_or_insert(trace);
-        anyhow::Ok(part)
+        Ok::<_, Error>(part)
     })?;
     let first = shards.first()?;
-    let trace = kept.context("no part to merge")?;
+    let trace = kept.ok_or(Error::NoParts)?;
     let mut results = Results::create(out, first.manifest().whole(), &trace)?;
     let shards_of_it: Vec<_> = shards.iter().collect();
     results.append_all(&shards_of_it)?;

@@ -12,6 +12,7 @@ use trace_store::Trace;
 
 use crate::again::Address;
 use crate::check::{Complaint, Verdict};
+use crate::error::{Error, Result};
 use crate::findings::{Finding, Findings, Kinds};
 use crate::judged::Verdicts;
 use crate::recoveries::Recoveries;
@@ -103,7 +104,7 @@ trait Lessen {
         state: &Self::State,
         complaint: Complaint,
         crash_state: &CrashState,
-    ) -> anyhow::Result<Finding>;
+    ) -> Result<Finding>;
 }
 
 /// Something that is missing in a state.
@@ -125,7 +126,7 @@ pub fn minimize(
     of: &Minimization<'_>,
     subject: &mut dyn Subject,
     tell: &mut dyn FnMut(Shape),
-) -> anyhow::Result<Option<Minimized>> {
+) -> Result<Option<Minimized>> {
     let (trace, state) = (of.trace, of.finding.state);
     if of.finding.level().is_of_disks() {
         let explore = of.request.explore_of(trace)?;
@@ -154,7 +155,7 @@ fn minimize_calls(
     state: u64,
     subject: &mut dyn Subject,
     tell: &mut dyn FnMut(Shape),
-) -> anyhow::Result<Option<Minimized>> {
+) -> Result<Option<Minimized>> {
     let explore = of.request.explore_of(of.trace)?;
     let requests = of.request.of_calls(explore)?;
     let spaces = of.request.spaces(explore, of.trace)?;
@@ -172,7 +173,7 @@ fn run<L: Lessen>(
     state: L::State,
     subject: &mut dyn Subject,
     tell: &mut dyn FnMut(Shape),
-) -> anyhow::Result<Option<Minimized>> {
+) -> Result<Option<Minimized>> {
     let kinds = Kinds::new(of.trace);
     let mut judge = Judge {
         words: kinds.of(&of.finding.complaint),
@@ -181,7 +182,7 @@ fn run<L: Lessen>(
         checked: 0,
     };
     let Ok(crash_state) = level.make(&state) else {
-        anyhow::bail!("no file system would show state {}", of.finding.state)
+        return Err(Error::NotShown(of.finding.state));
     };
     let before = shape(&level, &state);
     // One that was not broken each time needs more than one chance.
@@ -258,7 +259,7 @@ impl Judge<'_> {
     }
 
     /// What the check says of a state that is broken twice, in the words of the finding.
-    fn look(&mut self, crash_state: &CrashState) -> anyhow::Result<Option<Complaint>> {
+    fn look(&mut self, crash_state: &CrashState) -> Result<Option<Complaint>> {
         self.checked += 1;
         let first = self.subject.judge(crash_state, false)?;
         if !self.is_alike(&first) {
@@ -295,7 +296,7 @@ struct Laboratory<'a, L: Lessen> {
 }
 
 impl<L: Lessen> Laboratory<'_, L> {
-    fn lessen(&mut self) -> anyhow::Result<()> {
+    fn lessen(&mut self) -> Result<()> {
         loop {
             let before = self.shape();
             self.spare_nodes()?;
@@ -313,7 +314,7 @@ impl<L: Lessen> Laboratory<'_, L> {
     }
 
     /// Takes all away at once that a node has lost.
-    fn spare_nodes(&mut self) -> anyhow::Result<()> {
+    fn spare_nodes(&mut self) -> Result<()> {
         for node in 0.. {
             let missing = self.level.missing(&self.best.state);
             let others: Vec<_> = missing
@@ -333,7 +334,7 @@ impl<L: Lessen> Laboratory<'_, L> {
     }
 
     /// Takes away what is missing, in pieces and then one by one.
-    fn lose_less(&mut self) -> anyhow::Result<()> {
+    fn lose_less(&mut self) -> Result<()> {
         let whole = self.best.state.clone();
         let missing = self.level.missing(&whole);
         let test = |missing: &[Missing]| {
@@ -344,7 +345,7 @@ impl<L: Lessen> Laboratory<'_, L> {
     }
 
     /// Has the power fail earlier: first by halves, then step by step.
-    fn come_earlier(&mut self) -> anyhow::Result<()> {
+    fn come_earlier(&mut self) -> Result<()> {
         let whole = self.best.state.clone();
         let (mut first, mut last) = (0, self.level.moments(&whole));
         while first < last {
@@ -364,7 +365,7 @@ impl<L: Lessen> Laboratory<'_, L> {
     }
 
     /// Has the power fail within an operation, as long as that will do.
-    fn put_in_flight(&mut self) -> anyhow::Result<()> {
+    fn put_in_flight(&mut self) -> Result<()> {
         loop {
             let mut found = false;
             for state in self.level.in_flight(&self.best.state) {
@@ -380,7 +381,7 @@ impl<L: Lessen> Laboratory<'_, L> {
     }
 
     /// Whether a state is broken as the finding is; then it is the best so far.
-    fn is_enough(&mut self, state: Option<L::State>) -> anyhow::Result<bool> {
+    fn is_enough(&mut self, state: Option<L::State>) -> Result<bool> {
         let Some(state) = state.filter(|_| !self.of.interrupt.requested()) else {
             return Ok(false);
         };
@@ -411,7 +412,7 @@ impl<L: Lessen> Laboratory<'_, L> {
 
     /// Whether the cluster survives this order if nothing is lost. The sweep has asked that of the
     /// order of the finding.
-    fn survives(&mut self, turns: Option<&Turns>) -> anyhow::Result<bool> {
+    fn survives(&mut self, turns: Option<&Turns>) -> Result<bool> {
         let Some(turns) = turns.filter(|turns| self.turns.as_ref() != Some(turns)) else {
             return Ok(true);
         };
@@ -425,7 +426,7 @@ impl<L: Lessen> Laboratory<'_, L> {
         survives
     }
 
-    fn look(&mut self, crash_state: &CrashState) -> anyhow::Result<Option<Complaint>> {
+    fn look(&mut self, crash_state: &CrashState) -> Result<Option<Complaint>> {
         let is_known = |verdict| !self.judge.is_alike(verdict);
         if self.failed.contains(&crash_state.key)
             || self.of.known.get(&crash_state.key).is_some_and(is_known)

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use block_dev::{FrontEnd, Image, MemfdDisk, is_unmounted};
 use local_fs::{Mounted, Variant};
 
+use crate::error::{Context as _, Result};
 use crate::tree::Tree;
 
 /// How long a disk may stay in use after the end of a state: whoever saw it mounted is being
@@ -61,17 +61,17 @@ impl MountSlot {
         &mut self,
         state: &DiskState,
         path: &Path,
-    ) -> anyhow::Result<Result<PathBuf, String>> {
+    ) -> Result<Result<PathBuf, String>> {
         let image = match state {
             DiskState::Tree(tree) => {
                 tree.write_to(path)
-                    .with_context(|| format!("make a crash state in {}", path.display()))?;
+                    .doing(|| format!("make a crash state in {}", path.display()))?;
                 return Ok(Ok(path.to_owned()));
             }
             DiskState::Disk(image) => image,
         };
         self.put_away();
-        fs::create_dir(path).with_context(|| format!("create {}", path.display()))?;
+        fs::create_dir(path).doing(|| format!("create {}", path.display()))?;
         if self.disk.is_none() {
             self.disk = Some(MemfdDisk::new(image.content.base())?);
         }

@@ -3,15 +3,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
 use campaign::Interrupt;
-use cluster::{Cluster, ClusterFile, Error, Settings, Spawn};
+use cluster::{Cluster, ClusterFile, Settings, Spawn};
 use local_fs::enter_mount_namespace;
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use trace::Run;
 
 use crate::check::{Complaint, Verdict};
+use crate::error::{Context as _, Error, Result};
 use crate::mount_slot::MountSlot;
 use crate::starts::Turns;
 use crate::states::CrashState;
@@ -60,7 +60,7 @@ impl Nodes {
         run: &Run,
         directory: PathBuf,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let recorded: Vec<_> = run
             .nodes
             .iter()
@@ -72,10 +72,7 @@ impl Nodes {
                 .iter()
                 .position(|recorded| recorded.name == node.name);
             if place.is_none() && node.has_data {
-                bail!(
-                    "nothing was recorded of node {}: record the cluster again",
-                    node.name
-                );
+                return Err(Error::NodeNotRecorded(node.name.clone()));
             }
             places.push(place);
         }
@@ -97,7 +94,7 @@ impl Nodes {
     }
 
     /// Looks with a cluster of which nothing has been there before: no network, no check that runs.
-    fn look_again(&mut self, state: &CrashState, place: &Path) -> anyhow::Result<Vec<Verdict>> {
+    fn look_again(&mut self, state: &CrashState, place: &Path) -> Result<Vec<Verdict>> {
         let patient = Cluster::new(&self.file.patient(PATIENCE), &self.directory.join("logs"))?;
         let usual = std::mem::replace(&mut self.cluster, patient);
         let verdicts = self.look(state, std::slice::from_ref(&state.acknowledged), place);
@@ -111,7 +108,7 @@ impl Nodes {
         state: &CrashState,
         acknowledged: &[Arc<[u8]>],
         place: &Path,
-    ) -> anyhow::Result<Vec<Verdict>> {
+    ) -> Result<Vec<Verdict>> {
         let all = |verdict: Verdict| Ok(vec![verdict; acknowledged.len()]);
         let directories = match self.put(state, place)? {
             Ok(directories) => directories,
@@ -121,14 +118,14 @@ impl Nodes {
         let cancelled = || interrupt.requested();
         match self.start(&directories, state.turns.as_ref(), &cancelled) {
             Ok(()) => {}
-            Err(Error::NotReady { node, what, tail }) => {
+            Err(cluster::Error::NotReady { node, what, tail }) => {
                 // The others may do without it, but it was not asked for more than to start again.
                 return all(Verdict::Broken(of_node(
                     format!("node {node} does not come up: it {what}"),
                     &tail,
                 )));
             }
-            Err(error @ Error::Interrupted) => {
+            Err(error @ cluster::Error::Interrupted) => {
                 return all(Verdict::Inconclusive(error.to_string()));
             }
             Err(error) => return Err(error.into()),
@@ -136,15 +133,14 @@ impl Nodes {
         // Where the check sees it, which may have been started before the states had a place.
         let acks = self.directory.join("acknowledgements");
         let ask = |lines: &Arc<[u8]>| {
-            fs::write(&acks, lines).with_context(|| format!("write {}", acks.display()))?;
+            fs::write(&acks, lines).doing(|| format!("write {}", acks.display()))?;
             let verdict = self.cluster.run_check(&acks, &cancelled)?;
             Ok(match (verdict, self.cluster.refuse_end()) {
                 (broken @ cluster::Verdict::Broken(_), _) => broken.into(),
                 // One that seemed ready may have been about to look at what it has.
-                (_, Err(Error::NotReady { node, what, tail })) => Verdict::Broken(of_node(
-                    format!("node {node} does not stay up: it {what}"),
-                    &tail,
-                )),
+                (_, Err(cluster::Error::NotReady { node, what, tail })) => Verdict::Broken(
+                    of_node(format!("node {node} does not stay up: it {what}"), &tail),
+                ),
                 (_, Err(error)) => return Err(error.into()),
                 (verdict, Ok(())) => verdict.into(),
             })
@@ -154,11 +150,7 @@ impl Nodes {
 
     /// Puts what the disks hold in directories at `place`, one for each node. Says why if one of
     /// them cannot be mounted.
-    fn put(
-        &mut self,
-        state: &CrashState,
-        place: &Path,
-    ) -> anyhow::Result<Result<Vec<PathBuf>, String>> {
+    fn put(&mut self, state: &CrashState, place: &Path) -> Result<Result<Vec<PathBuf>, String>> {
         let mut directories = Vec::new();
         for ((number, node), slot) in self.places.iter().enumerate().zip(&mut self.slots) {
             let path = place.join(format!("node-{number}"));
@@ -207,10 +199,10 @@ impl Nodes {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn cycle(&mut self, state: &CrashState, time: Duration) -> anyhow::Result<u64> {
+    pub fn cycle(&mut self, state: &CrashState, time: Duration) -> Result<u64> {
         let mut cycles = 0;
         self.visit(|this, place| {
-            let directories = this.put(state, place)?.map_err(anyhow::Error::msg)?;
+            let directories = this.put(state, place)?.map_err(Error::NotPut)?;
             let interrupt = this.interrupt.clone();
             let cancelled = || interrupt.requested();
             let end = Instant::now() + time;
@@ -219,7 +211,7 @@ impl Nodes {
                 this.cluster.kill();
                 cycles += 1;
             }
-            Ok(Vec::new())
+            Ok::<_, Error>(Vec::new())
         })?;
         Ok(cycles)
     }
@@ -229,13 +221,13 @@ impl Nodes {
     ///
     /// # Errors
     /// If it cannot be started at all, or `look` fails.
-    pub fn hold(
+    pub fn hold<E: From<Error>>(
         &mut self,
         state: &CrashState,
-        look: &mut dyn FnMut(&mut Cluster) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Result<(), String>> {
+        look: impl FnOnce(&mut Cluster) -> Result<(), E>,
+    ) -> Result<Result<(), String>, E> {
         let mut looked = Ok(());
-        self.visit(|this, place| {
+        self.visit(|this, place| -> Result<_, E> {
             let directories = match this.put(state, place)? {
                 Ok(directories) => directories,
                 Err(why) => {
@@ -247,10 +239,10 @@ impl Nodes {
             let turns = state.turns.as_ref();
             match this.start(&directories, turns, &|| interrupt.requested()) {
                 Ok(()) => look(&mut this.cluster)?,
-                Err(Error::NotReady { node, what, .. }) => {
+                Err(cluster::Error::NotReady { node, what, .. }) => {
                     looked = Err(format!("node {node} does not come up: it {what}"));
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(Error::from(error).into()),
             }
             Ok(Vec::new())
         })?;
@@ -263,13 +255,13 @@ impl Nodes {
     ///
     /// # Errors
     /// If the state cannot be made, or `start` fails.
-    pub fn lend(
+    pub fn lend<E: From<Error>>(
         &mut self,
         state: &CrashState,
-        start: &mut dyn FnMut(&mut Cluster, Lent<'_>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Result<(), String>> {
+        start: impl FnOnce(&mut Cluster, Lent<'_>) -> Result<(), E>,
+    ) -> Result<Result<(), String>, E> {
         let mut lent = Ok(());
-        self.visit(|this, place| {
+        self.visit(|this, place| -> Result<_, E> {
             let directories = match this.put(state, place)? {
                 Ok(directories) => directories,
                 Err(why) => {
@@ -278,8 +270,7 @@ impl Nodes {
                 }
             };
             let acks = this.directory.join("acknowledgements");
-            fs::write(&acks, &state.acknowledged)
-                .with_context(|| format!("write {}", acks.display()))?;
+            fs::write(&acks, &state.acknowledged).doing(|| format!("write {}", acks.display()))?;
             let turns = this.turns(state.turns.as_ref());
             let of_state = Lent {
                 directories: &directories,
@@ -300,25 +291,25 @@ impl Nodes {
     }
 
     /// Gives a state a directory, and has it looked at there.
-    fn visit(
+    fn visit<E: From<Error>>(
         &mut self,
-        look: impl FnOnce(&mut Self, &Path) -> anyhow::Result<Vec<Verdict>>,
-    ) -> anyhow::Result<Vec<Verdict>> {
+        look: impl FnOnce(&mut Self, &Path) -> Result<Vec<Verdict>, E>,
+    ) -> Result<Vec<Verdict>, E> {
         if !self.is_alone {
             // What a node is started in has all that is mounted here, and keeps it.
-            enter_mount_namespace()?;
+            enter_mount_namespace().map_err(Error::from)?;
             fs::create_dir_all(self.states())
-                .with_context(|| format!("create {}", self.states().display()))?;
+                .doing(|| format!("create {}", self.states().display()))?;
             mount_huge(&self.states())?;
             self.is_alone = true;
         }
         self.count += 1;
         let place = self.states().join(self.count.to_string());
-        fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
+        fs::create_dir(&place).doing(|| format!("create {}", place.display()))?;
         let verdicts = look(self, &place);
         self.cluster.kill();
         self.slots.iter_mut().for_each(MountSlot::put_away);
-        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
+        fs::remove_dir_all(&place).doing(|| format!("remove {}", place.display()))?;
         Ok(verdicts?
             .into_iter()
             .map(|verdict| verdict.without(&place))
@@ -348,8 +339,8 @@ const HUGE_IN_MEMORY: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 /// pages (Documentation/filesystems/tmpfs.rst, `huge`), in the mount namespace of this thread.
 /// Systems that allocate their logs ahead would have the kernel be busy with nothing but small
 /// ones.
-fn mount_huge(directory: &Path) -> anyhow::Result<()> {
-    let on = statfs(directory).with_context(|| format!("look at {}", directory.display()))?;
+fn mount_huge(directory: &Path) -> Result<()> {
+    let on = statfs(directory).doing(|| format!("look at {}", directory.display()))?;
     // A kernel without them complains in its log when it is asked.
     if on.filesystem_type() == TMPFS_MAGIC && Path::new(HUGE_IN_MEMORY).exists() {
         let options = Some("huge=within_size");
@@ -366,7 +357,7 @@ fn mount_huge(directory: &Path) -> anyhow::Result<()> {
 }
 
 impl Subject for Nodes {
-    fn judge(&mut self, state: &CrashState, again: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, again: bool) -> Result<Verdict> {
         let verdicts = if again {
             self.visit(|this, place| this.look_again(state, place))
         } else {
@@ -384,7 +375,7 @@ impl Subject for Nodes {
         &mut self,
         state: &CrashState,
         acknowledged: &[Arc<[u8]>],
-    ) -> anyhow::Result<Vec<Verdict>> {
+    ) -> Result<Vec<Verdict>> {
         self.visit(|this, place| this.look(state, acknowledged, place))
     }
 }

@@ -2,15 +2,17 @@
 //! files, and the check is to see each crash state there.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use local_fs::{NAME_PREFIX, enter_mount_namespace};
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::geteuid;
 use trace_store::Trace;
+
+use crate::error::{Context as _, Error, Result};
 
 /// That path, for as long as this is there.
 #[derive(Debug)]
@@ -36,18 +38,15 @@ impl Place {
     ///
     /// # Errors
     /// If the path is none of ours or cannot be made, or it is needed and nobody is root.
-    pub fn of(trace: &Trace, node: &str, scratch: &Path) -> anyhow::Result<Self> {
+    pub fn of(trace: &Trace, node: &str, scratch: &Path) -> Result<Self> {
         let data = trace
             .about
             .directories
             .get(node)
-            .context("nothing was recorded of the program's directory")?;
+            .ok_or(Error::DirectoryNotRecorded)?;
         if !geteuid().is_root() {
             if mentions(trace, data) {
-                bail!(
-                    "the program keeps the path of its directory in its files, where only root can show a crash state: \
-                     run this as root"
-                );
+                return Err(Error::NeedsRoot);
             }
             return Ok(Self {
                 seen_at: None,
@@ -60,7 +59,7 @@ impl Place {
         } else {
             Some(Top::of(data)?)
         };
-        fs::create_dir_all(data).with_context(|| format!("create {}", data.display()))?;
+        fs::create_dir_all(data).doing(|| format!("create {}", data.display()))?;
         Ok(Self {
             seen_at: Some(data.to_owned()),
             _top: top,
@@ -74,19 +73,16 @@ impl Place {
 }
 
 impl Top {
-    fn of(data: &Path) -> anyhow::Result<Self> {
+    fn of(data: &Path) -> Result<Self> {
         let is_ours = |path: &&Path| {
             path.file_name()
                 .is_some_and(|name| name.to_string_lossy().starts_with(NAME_PREFIX))
         };
         let Some(path) = data.ancestors().filter(is_ours).last() else {
-            bail!(
-                "{} is no directory that a program was recorded in",
-                data.display()
-            );
+            return Err(Error::NotOurs(data.into()));
         };
         enter_mount_namespace()?;
-        let lock = lock(path).with_context(|| format!("make {}", path.display()))?;
+        let lock = lock(path).doing(|| format!("make {}", path.display()))?;
         mount(
             Some("crashpoint"),
             path,
@@ -94,7 +90,7 @@ impl Top {
             MsFlags::empty(),
             Some("mode=0700"),
         )
-        .with_context(|| format!("mount a tmpfs on {}", path.display()))?;
+        .doing(|| format!("mount a tmpfs on {}", path.display()))?;
         Ok(Self {
             path: path.to_owned(),
             lock,
@@ -103,7 +99,7 @@ impl Top {
 }
 
 /// Makes a directory, if it is not there, and locks it together with others who do.
-fn lock(path: &Path) -> anyhow::Result<Flock<File>> {
+fn lock(path: &Path) -> io::Result<Flock<File>> {
     loop {
         fs::create_dir_all(path)?;
         let Ok(file) = File::open(path) else { continue };

@@ -2,13 +2,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{env, fs};
 
-use anyhow::Context;
 use local_fs::enter_mount_namespace;
 use machine::OtherBoot;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 
 use crate::check::{Check, Checker, Complaint, Verdict};
+use crate::error::{Context as _, Error, Result};
 use crate::mount_slot::MountSlot;
 use crate::states::CrashState;
 use crate::sweep::Subject;
@@ -49,7 +49,7 @@ impl Program {
 
     /// Gives the thread a mount namespace of its own, and the checks a machine that was started anew
     /// after the crash. Without root there is neither, and states have no other path than their own.
-    fn be_alone(&mut self) -> anyhow::Result<()> {
+    fn be_alone(&mut self) -> Result<()> {
         if self.is_alone {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Program {
         Ok(())
     }
 
-    fn boot(&mut self) -> anyhow::Result<()> {
+    fn boot(&mut self) -> Result<()> {
         match OtherBoot::new(&self.directory) {
             Ok(boot) => {
                 let boot = Arc::new(boot);
@@ -73,13 +73,13 @@ impl Program {
             Err(error) => {
                 tracing::warn!(%error, "checks run in this boot of the machine, with another boot id");
                 machine::have_other_boot_id(&self.directory)
-                    .with_context(|| format!("make a boot id in {}", self.directory.display()))
+                    .doing(|| format!("make a boot id in {}", self.directory.display()))
             }
         }
     }
 
     /// Has what this thread starts see a directory at the path that the program knew.
-    fn show(&self, data: &Path) -> anyhow::Result<Option<Shown>> {
+    fn show(&self, data: &Path) -> Result<Option<Shown>> {
         let Some(seen_at) = &self.seen_at else {
             return Ok(None);
         };
@@ -90,7 +90,7 @@ impl Program {
             MsFlags::MS_BIND,
             None::<&str>,
         )
-        .with_context(|| format!("mount a crash state on {}", seen_at.display()))?;
+        .doing(|| format!("mount a crash state on {}", seen_at.display()))?;
         Ok(Some(Shown(seen_at.clone())))
     }
 }
@@ -106,7 +106,7 @@ impl Drop for Shown {
 }
 
 impl Subject for Program {
-    fn judge(&mut self, state: &CrashState, again: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, again: bool) -> Result<Verdict> {
         let mut verdict = Verdict::Ok;
         let shown = self.hold(state, |this, seen, acks| {
             let checker = if again {
@@ -116,9 +116,9 @@ impl Subject for Program {
             };
             verdict = checker
                 .judge(seen, acks)
-                .context("run the check")?
+                .doing(|| "run the check".into())?
                 .without(seen);
-            Ok(())
+            Ok::<_, Error>(())
         })?;
         Ok(match shown {
             Ok(()) => verdict,
@@ -134,41 +134,37 @@ impl Program {
     ///
     /// # Errors
     /// If it cannot be made, or `look` fails.
-    pub fn hold(
+    pub fn hold<E: From<Error>>(
         &mut self,
         state: &CrashState,
-        look: impl FnOnce(&mut Self, &Path, &Path) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Result<(), String>> {
+        look: impl FnOnce(&mut Self, &Path, &Path) -> Result<(), E>,
+    ) -> Result<Result<(), String>, E> {
         // A check that keeps running may remember what it saw of a directory.
         self.count += 1;
         let place = self.directory.join(self.count.to_string());
-        fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
+        fs::create_dir(&place).doing(|| format!("create {}", place.display()))?;
         let looked = self.look(state, &place, look);
         self.slot.put_away();
-        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
+        fs::remove_dir_all(&place).doing(|| format!("remove {}", place.display()))?;
         looked
     }
 
-    fn look(
+    fn look<E: From<Error>>(
         &mut self,
         state: &CrashState,
         place: &Path,
-        look: impl FnOnce(&mut Self, &Path, &Path) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Result<(), String>> {
+        look: impl FnOnce(&mut Self, &Path, &Path) -> Result<(), E>,
+    ) -> Result<Result<(), String>, E> {
         let (data, acks) = (place.join("data"), place.join("acks"));
         let [disk] = &*state.disks else {
-            anyhow::bail!(
-                "a program has one directory, and {} were recorded",
-                state.disks.len()
-            )
+            return Err(Error::SeveralDirectories(state.disks.len()).into());
         };
         self.be_alone()?;
         let data = match self.slot.put(disk, &data)? {
             Ok(data) => data,
             Err(why) => return Ok(Err(why)),
         };
-        fs::write(&acks, &state.acknowledged)
-            .with_context(|| format!("write {}", acks.display()))?;
+        fs::write(&acks, &state.acknowledged).doing(|| format!("write {}", acks.display()))?;
         let shown = self.show(&data)?;
         let seen = shown.as_ref().map_or(&data, |shown| &shown.0).clone();
         look(self, &seen, &acks)?;
@@ -209,7 +205,7 @@ const SIGN: &str = "crash-states";
 ///
 /// # Errors
 /// If it cannot be made.
-pub fn scratch() -> anyhow::Result<TempDir> {
+pub fn scratch() -> Result<TempDir> {
     let memory = Path::new("/dev/shm");
     let parent = match env::var_os("TMPDIR") {
         Some(named) => named.into(),
@@ -218,9 +214,9 @@ pub fn scratch() -> anyhow::Result<TempDir> {
     };
     let prefix = format!("{}{}-", local_fs::NAME_PREFIX, std::process::id());
     let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
-    let made = made.with_context(|| format!("make a directory in {}", parent.display()))?;
+    let made = made.doing(|| format!("make a directory in {}", parent.display()))?;
     fs::write(made.path().join(SIGN), "")
-        .with_context(|| format!("write in {}", made.path().display()))?;
+        .doing(|| format!("write in {}", made.path().display()))?;
     Ok(made)
 }
 

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, bail};
 use campaign::{RESULTS, SUMMARY, TIMES, read_lines};
 
 use crate::again::Address;
+use crate::error::{Error, Result};
 use crate::findings::Finding;
 use crate::inconclusive::{Inconclusive, Reason};
 use crate::judged::{Judged, Verdicts};
@@ -39,7 +39,7 @@ impl Recorded {
     ///
     /// # Errors
     /// If it cannot be read, or is damaged.
-    pub fn read(directory: &Path) -> anyhow::Result<Option<Self>> {
+    pub fn read(directory: &Path) -> Result<Option<Self>> {
         let Some(manifest) = Manifest::read(directory)? else {
             return Ok(None);
         };
@@ -69,7 +69,7 @@ impl Recorded {
     ///
     /// # Errors
     /// If there is none.
-    pub fn get(&self, number: usize) -> anyhow::Result<Numbered<'_>> {
+    pub fn get(&self, number: usize) -> Result<Numbered<'_>> {
         let finding = self
             .findings
             .iter()
@@ -82,15 +82,19 @@ impl Recorded {
         let found = finding
             .map(Numbered::Finding)
             .or_else(|| state().map(Numbered::Inconclusive));
-        found.with_context(|| match (self.findings.len(), self.inconclusive.last()) {
-            (0, None) => format!("there is no finding {number}: there are none at all"),
+        let what = || match (self.findings.len(), self.inconclusive.last()) {
+            (0, None) => "there are none at all".to_owned(),
             (last, None) => {
-                format!("there is no finding {number}: they are numbered from 1 to {last}")
+                format!("they are numbered from 1 to {last}")
             }
             (_, Some(last)) => format!(
-                "there is no finding {number}: findings and inconclusive states are numbered from 1 to {}",
+                "findings and inconclusive states are numbered from 1 to {}",
                 last.number
             ),
+        };
+        found.ok_or_else(|| Error::NoFinding {
+            number,
+            what: what(),
         })
     }
 
@@ -127,7 +131,7 @@ pub fn so_far(
     directory: &Path,
     manifest: &Manifest,
     trace: &Trace,
-) -> anyhow::Result<(Vec<Finding>, Summary)> {
+) -> Result<(Vec<Finding>, Summary)> {
     let mut judged = Judged::default();
     read_lines(&directory.join(RESULTS), |_, line| judged.add(line))?;
     known(trace, manifest, &judged, &seconds(directory)?)
@@ -137,34 +141,34 @@ pub fn so_far(
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.
-pub fn verdicts(directory: &Path, level: Level) -> anyhow::Result<Verdicts> {
+pub fn verdicts(directory: &Path, level: Level) -> Result<Verdicts> {
     let mut judged = Judged::default();
     read_lines(&directory.join(RESULTS), |_, line| judged.add(line))?;
     Ok(judged.of.remove(&level).unwrap_or_default())
 }
 
 /// What a sweep wrote when it ended or was stopped; none if it was killed.
-fn written(directory: &Path) -> anyhow::Result<Option<(Vec<Finding>, Summary)>> {
+fn written(directory: &Path) -> Result<Option<(Vec<Finding>, Summary)>> {
     let (mut findings, mut summary) = (Vec::new(), None);
     for name in [FINDINGS, SUMMARY] {
         read_lines(&directory.join(name), |_, line| {
             match line {
                 Line::Finding(finding) => findings.push(*finding),
                 Line::Summary(read) => summary = Some(*read),
-                Line::State(_) => bail!("a state is no finding"),
+                Line::State(_) => return Err(Error::Line("a state is no finding")),
             }
-            anyhow::Ok(())
+            Ok::<_, Error>(())
         })?;
     }
     Ok(summary.map(|summary| (findings, summary)))
 }
 
 /// The time that was spent on each level.
-fn seconds(directory: &Path) -> anyhow::Result<HashMap<Level, f64>> {
+fn seconds(directory: &Path) -> Result<HashMap<Level, f64>> {
     let mut seconds: HashMap<Level, f64> = HashMap::new();
     read_lines(&directory.join(TIMES), |_, line: TimeLine| {
         *seconds.entry(line.level).or_default() += line.seconds;
-        anyhow::Ok(())
+        Ok::<_, Error>(())
     })?;
     Ok(seconds)
 }

@@ -11,6 +11,7 @@ use trace_store::Trace;
 use brief::counted;
 
 use crate::blocks::{BlockFindings, Blocks, Group, recorded_disks};
+use crate::error::Result;
 use crate::findings::Finding;
 use crate::summary::recordings_words;
 use crate::sweep::{Broken, Made, Size, Source, Swept};
@@ -178,12 +179,12 @@ impl<'a> Recordings<'a> {
     ///
     /// # Errors
     /// If a file system of a disk is not known here.
-    pub(crate) fn source(&self) -> anyhow::Result<AllBlocks<'_>> {
+    pub(crate) fn source(&self) -> Result<AllBlocks<'_>> {
         let members = self.members.iter();
         let blocks = members.map(|member| Blocks::new(member.trace, &member.space));
         Ok(AllBlocks {
             recordings: self,
-            blocks: blocks.collect::<anyhow::Result<_>>()?,
+            blocks: blocks.collect::<Result<_>>()?,
         })
     }
 
@@ -193,7 +194,7 @@ impl<'a> Recordings<'a> {
     ///
     /// # Errors
     /// If a disk that was looked at before cannot be looked at again.
-    pub fn findings(&self, swept: &Swept, mounts: bool) -> anyhow::Result<Vec<Finding>> {
+    pub fn findings(&self, swept: &Swept, mounts: bool) -> Result<Vec<Finding>> {
         let mut blocks = self.source()?.blocks;
         let told = |(number, alike): (usize, Alike)| {
             let Alike {
@@ -236,7 +237,7 @@ impl<'a> Recordings<'a> {
     ///
     /// # Errors
     /// If a file system of a disk is not known here.
-    pub(crate) fn story(&self, shown: &Broken) -> anyhow::Result<Finding> {
+    pub(crate) fn story(&self, shown: &Broken) -> Result<Finding> {
         let (member, own) = self.find(shown.smallest);
         let state = member.space.state(own);
         let mut blocks = Blocks::new(member.trace, &member.space)?;

@@ -10,6 +10,7 @@ use trace_store::Trace;
 
 use crate::causes::Patience;
 use crate::check::Complaint;
+use crate::error::{Error, Result};
 use crate::findings::{Finding, Findings, Lost};
 use crate::indices::Indices;
 use crate::request::Request;
@@ -43,7 +44,7 @@ impl<'a> Recoveries<'a> {
     ///
     /// # Errors
     /// If what is asked for does not fit a run.
-    pub fn new(trace: &'a Trace, request: &'a Request) -> anyhow::Result<Self> {
+    pub fn new(trace: &'a Trace, request: &'a Request) -> Result<Self> {
         let mut first = 0;
         let members = trace.recoveries(false).map(|trace| {
             let spaces = request.spaces(request.explore_of(trace)?, trace)?;
@@ -56,7 +57,7 @@ impl<'a> Recoveries<'a> {
             Ok(member)
         });
         Ok(Self {
-            members: members.collect::<anyhow::Result<_>>()?,
+            members: members.collect::<Result<_>>()?,
             request,
         })
     }
@@ -121,7 +122,7 @@ impl<'a> Recoveries<'a> {
         &self,
         swept: &Swept,
         explains: Option<(bool, Patience<'_>)>,
-    ) -> anyhow::Result<Vec<Finding>> {
+    ) -> Result<Vec<Finding>> {
         let mut places: HashMap<Likeness, usize> = HashMap::new();
         let mut all: Vec<Finding> = Vec::new();
         for member in &self.members {
@@ -238,12 +239,12 @@ pub struct FirstCrash {
 ///
 /// # Errors
 /// If what is asked for does not fit the run, or `visit` fails.
-pub fn first_crashes(
+pub fn first_crashes<E: From<Error>>(
     trace: &Trace,
     request: &Request,
     most: u64,
-    visit: &mut dyn FnMut(FirstCrash) -> anyhow::Result<bool>,
-) -> anyhow::Result<()> {
+    visit: &mut dyn FnMut(FirstCrash) -> Result<bool, E>,
+) -> Result<(), E> {
     let spaces = request.spaces(request.explore_of(trace)?, trace)?;
     let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
     let indices = Indices::of(kinds, Some(most), request.seed)?;
@@ -271,12 +272,12 @@ pub fn first_crashes(
 ///
 /// # Errors
 /// Like [`first_crashes`].
-pub fn first_crashes_of_disks(
+pub fn first_crashes_of_disks<E: From<Error>>(
     trace: &Trace,
     request: &Request,
     most: u64,
-    visit: &mut dyn FnMut(FirstCrash) -> anyhow::Result<bool>,
-) -> anyhow::Result<()> {
+    visit: &mut dyn FnMut(FirstCrash) -> Result<bool, E>,
+) -> Result<(), E> {
     let recordings = request.of_disks(request.explore_of(trace)?, trace)?;
     let kinds = recordings.counts().into_iter().map(|count| count.states);
     let indices = Indices::of(kinds, Some(most), request.seed)?;

@@ -4,18 +4,17 @@ use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::bail;
 use campaign::Shard;
 use clap::ValueEnum;
 use cluster::ClusterFile;
 use pace_rules::nodes::{BlockRequest, Explore, Model, Relaxations, Spaces, Split, StartOrder};
 use pace_rules::{Sector, disk};
-use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trace::Run;
 use trace_store::Trace;
 
 use crate::check::CheckCommand;
+use crate::error::{Error, Result};
 use crate::recordings::Recordings;
 use crate::starts::Start;
 
@@ -128,7 +127,7 @@ impl Request {
     ///
     /// # Errors
     /// If there is no such model.
-    pub fn of_calls(&self, explore: Explore) -> anyhow::Result<Vec<pace_rules::nodes::Request>> {
+    pub fn of_calls(&self, explore: Explore) -> Result<Vec<pace_rules::nodes::Request>> {
         let models = models_named(&self.model)?.into_iter();
         let (lost, split, sector) = (self.lost, self.split, self.sector);
         let of_model = |model| pace_rules::nodes::Request {
@@ -146,7 +145,7 @@ impl Request {
     ///
     /// # Errors
     /// If what is asked for does not fit the run.
-    pub fn spaces(&self, explore: Explore, trace: &Trace) -> anyhow::Result<Spaces> {
+    pub fn spaces(&self, explore: Explore, trace: &Trace) -> Result<Spaces> {
         let spaces = Spaces::new(&trace.run, &self.of_calls(explore)?)?;
         Ok(spaces.with_starts(&self.orders()))
     }
@@ -175,11 +174,7 @@ impl Request {
     ///
     /// # Errors
     /// If what is asked for does not fit the run.
-    pub fn of_disks<'a>(
-        &self,
-        explore: Explore,
-        trace: &'a Trace,
-    ) -> anyhow::Result<Recordings<'a>> {
+    pub fn of_disks<'a>(&self, explore: Explore, trace: &'a Trace) -> Result<Recordings<'a>> {
         let states = self.states;
         let request = BlockRequest { explore, states };
         Ok(Recordings::new(trace, &request, &self.orders())?)
@@ -195,7 +190,7 @@ impl Request {
         level: Level,
         explore: Explore,
         trace: &'a Trace,
-    ) -> anyhow::Result<Recordings<'a>> {
+    ) -> Result<Recordings<'a>> {
         if level != Level::DiskRecovery {
             return self.of_disks(explore, trace);
         }
@@ -208,7 +203,7 @@ impl Request {
     ///
     /// # Errors
     /// If the primary was not recorded.
-    pub fn explore(&self, file: Option<&ClusterFile>, run: &Run) -> anyhow::Result<Explore> {
+    pub fn explore(&self, file: Option<&ClusterFile>, run: &Run) -> Result<Explore> {
         match (self.explore, file) {
             (Rule::BruteForce, _) | (Rule::Pace, None) => Ok(Explore::BruteForce),
             (Rule::SameOnAll, _) => Ok(Explore::SameOnAll),
@@ -220,7 +215,7 @@ impl Request {
     ///
     /// # Errors
     /// If the trace is damaged.
-    pub fn explore_of(&self, trace: &Trace) -> anyhow::Result<Explore> {
+    pub fn explore_of(&self, trace: &Trace) -> Result<Explore> {
         // Neither programs nor places are looked for.
         let parse =
             |text: &String| ClusterFile::parse(text, Path::new("the trace"), Path::new("/"));
@@ -244,10 +239,10 @@ impl Request {
 ///
 /// # Errors
 /// If there is none.
-pub(crate) fn models_named(name: &str) -> anyhow::Result<Vec<&'static Model>> {
+pub(crate) fn models_named(name: &str) -> Result<Vec<&'static Model>> {
     let models = Model::all_named(name);
     if models.is_empty() {
-        bail!("there is no model {name}");
+        return Err(Error::NoModel(name.into()));
     }
     Ok(models)
 }
@@ -256,7 +251,7 @@ pub(crate) fn models_named(name: &str) -> anyhow::Result<Vec<&'static Model>> {
 ///
 /// # Errors
 /// If the primary was not recorded.
-pub fn explore(file: &ClusterFile, run: &Run) -> anyhow::Result<Explore> {
+pub fn explore(file: &ClusterFile, run: &Run) -> Result<Explore> {
     Ok(match &file.explore {
         cluster::Explore::ReplicatedStateMachine { majority } => Explore::ReplicatedStateMachine {
             majority: *majority,
@@ -264,7 +259,7 @@ pub fn explore(file: &ClusterFile, run: &Run) -> anyhow::Result<Explore> {
         cluster::Explore::PrimaryReplicas { primary } => {
             let name = &file.nodes[*primary].name;
             let Some(primary) = run.nodes.iter().position(|node| node.name == *name) else {
-                bail!("nothing was recorded of the primary, {name}");
+                return Err(Error::PrimaryNotRecorded(name.clone()));
             };
             Explore::PrimaryReplicas { primary }
         }
@@ -273,7 +268,9 @@ pub fn explore(file: &ClusterFile, run: &Run) -> anyhow::Result<Explore> {
 
 /// What is read as it is shown.
 mod words {
-    use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
+    use serde::de::Error as _;
+
+    use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
 
     pub(super) fn serialize<S: Serializer>(
         value: &impl Display,

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, bail};
 use campaign::{
     Directory, MANIFEST, RESULTS, Record, Records, SUMMARY, TABLE, read_lines, write_whole,
 };
 use trace_store::Trace;
 
 use crate::check::Verdict;
+use crate::error::{Context as _, During as _, Error, Result};
 use crate::findings::Finding;
 use crate::judged::{Judged, Verdicts};
 use crate::lines::{Line, StateLine, TimeLine};
@@ -44,7 +44,7 @@ impl Results {
     ///
     /// # Errors
     /// If it would.
-    pub fn refuse(directory: &Path) -> anyhow::Result<()> {
+    pub fn refuse(directory: &Path) -> Result<()> {
         Ok(Directory::refuse(directory, &KEPT)?)
     }
 
@@ -52,19 +52,19 @@ impl Results {
     ///
     /// # Errors
     /// If there is something in the directory already, or it cannot be written.
-    pub fn create(directory: &Path, mut manifest: Manifest, trace: &Trace) -> anyhow::Result<Self> {
+    pub fn create(directory: &Path, mut manifest: Manifest, trace: &Trace) -> Result<Self> {
         let directory = Directory::create(directory, &KEPT)?;
         let mut write = || {
             let kept = directory.join(TRACE);
             if kept.exists() {
                 // Of a start that was killed.
-                fs::remove_dir_all(&kept).with_context(|| format!("remove {}", kept.display()))?;
+                fs::remove_dir_all(&kept).doing(|| format!("remove {}", kept.display()))?;
             }
             trace.save(&kept)?;
             manifest.trace = trace_hash(&kept)?;
             let text =
                 serde_json::to_string_pretty(&manifest).expect("it holds nothing that JSON cannot");
-            anyhow::Ok(write_whole(&directory.join(MANIFEST), &(text + "\n"))?)
+            Ok::<_, Error>(write_whole(&directory.join(MANIFEST), &(text + "\n"))?)
         };
         match write() {
             Ok(()) => Self::load(directory, manifest),
@@ -80,19 +80,16 @@ impl Results {
     /// # Errors
     /// If none was begun there, it is another kind of sweep or another version's, another process
     /// is at work there, or it is damaged.
-    pub fn open(path: &Path) -> anyhow::Result<(Self, Trace)> {
+    pub fn open(path: &Path) -> Result<(Self, Trace)> {
         let directory = Directory::open(path, &KEPT)?;
         let Some(manifest) = Manifest::read(path)? else {
-            bail!(
-                "{} is not of a program or a cluster: continue it with crashpoint fs --resume",
-                path.display()
-            );
+            return Err(Error::OfFileSystems(path.into()));
         };
         let trace = load_trace(path, &manifest)?;
         Ok((Self::load(directory, manifest)?, trace))
     }
 
-    fn load(directory: Directory, manifest: Manifest) -> anyhow::Result<Self> {
+    fn load(directory: Directory, manifest: Manifest) -> Result<Self> {
         let mut judged = Judged::default();
         let mut seconds: HashMap<Level, f64> = HashMap::new();
         let records = Records::open(&directory, |record| {
@@ -103,14 +100,14 @@ impl Results {
                     seconds: spent,
                 }) => *seconds.entry(level).or_default() += spent,
             }
-            anyhow::Ok(())
+            Ok::<_, Error>(())
         })?;
         // A verdict that is not there any more is to be found again.
         let count = judged.count() as u64;
         let mut finished = false;
         read_lines(&directory.join(SUMMARY), |_, line: Line| {
             finished = matches!(line, Line::Summary(summary) if summary.is_whole() && summary.checked == count);
-            anyhow::Ok(())
+            Ok::<_, Error>(())
         })?;
         Ok(Self {
             directory,
@@ -158,7 +155,7 @@ impl Results {
         state: u64,
         key: &Fingerprint,
         verdict: &Verdict,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         self.verdicts
             .entry(level)
             .or_default()
@@ -176,7 +173,7 @@ impl Results {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn note_time(&mut self, level: Level) -> anyhow::Result<f64> {
+    pub fn note_time(&mut self, level: Level) -> Result<f64> {
         let seconds = self.records.take_time().as_secs_f64();
         self.records
             .append_time(&serde_json::to_string(&TimeLine { level, seconds })?)?;
@@ -189,12 +186,7 @@ impl Results {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn finish(
-        &mut self,
-        findings: &[Finding],
-        summary: &Summary,
-        table: &str,
-    ) -> anyhow::Result<()> {
+    pub fn finish(&mut self, findings: &[Finding], summary: &Summary, table: &str) -> Result<()> {
         self.records.sync()?;
         let lines: String = findings
             .iter()
@@ -218,7 +210,7 @@ impl Results {
     /// Appends what is recorded in a part of this sweep of its own states, or of those of others: a
     /// part also looks at states of others that have less missing than a broken one. What is known of
     /// these is left out.
-    fn append_states(&mut self, part: &Self, are_own: bool) -> anyhow::Result<()> {
+    fn append_states(&mut self, part: &Self, are_own: bool) -> Result<()> {
         let shard = part.manifest.shard()?;
         let mut lines = Vec::new();
         read_lines(&part.directory.join(RESULTS), |_, line: Line| {
@@ -227,13 +219,13 @@ impl Results {
                 let is_own = shard.is_none_or(|shard| shard.contains(number_of(&key)));
                 let own = self.verdicts.entry(level).or_default();
                 if is_own != are_own || own.contains_key(&key) {
-                    return anyhow::Ok(());
+                    return Ok::<_, Error>(());
                 }
                 let verdict = part.verdicts[&level][&key].clone();
                 own.insert(key, verdict);
                 lines.push(serde_json::to_string(&line)?);
             }
-            anyhow::Ok(())
+            Ok::<_, Error>(())
         })?;
         Ok(lines
             .iter()
@@ -242,17 +234,17 @@ impl Results {
 
     /// Appends everything that is recorded in the parts of this sweep. Where several looked at a
     /// state, the verdict of the one that it is of counts.
-    pub(crate) fn append_all(&mut self, parts: &[&Self]) -> anyhow::Result<()> {
+    pub(crate) fn append_all(&mut self, parts: &[&Self]) -> Result<()> {
         for are_own in [true, false] {
             for part in parts {
                 let merged = self.append_states(part, are_own);
-                merged.with_context(|| format!("merge {}", part.directory().display()))?;
+                merged.during(|| format!("merge {}", part.directory().display()))?;
             }
         }
         parts.iter().try_for_each(|part| self.append_times(part))
     }
 
-    fn append_times(&mut self, part: &Self) -> anyhow::Result<()> {
+    fn append_times(&mut self, part: &Self) -> Result<()> {
         for (level, seconds) in &part.seconds {
             *self.seconds.entry(*level).or_default() += seconds;
             self.records.append_time(&serde_json::to_string(&TimeLine {
@@ -268,23 +260,20 @@ impl Results {
 ///
 /// # Errors
 /// If it cannot be read, or is another one.
-pub fn load_trace(directory: &Path, manifest: &Manifest) -> anyhow::Result<Trace> {
+pub fn load_trace(directory: &Path, manifest: &Manifest) -> Result<Trace> {
     let kept = directory.join(TRACE);
-    let trace = Trace::load(&kept).with_context(|| format!("load {}", kept.display()))?;
+    let trace = Trace::load(&kept).during(|| format!("load {}", kept.display()))?;
     if trace_hash(&kept)? != manifest.trace {
-        bail!(
-            "{} is not the trace of this sweep: put it back, or begin anew",
-            kept.display()
-        );
+        return Err(Error::OtherTrace(kept));
     }
     Ok(trace)
 }
 
 /// What tells a trace from others.
-fn trace_hash(directory: &Path) -> anyhow::Result<String> {
+fn trace_hash(directory: &Path) -> Result<String> {
     // It has the hashes of all the rest.
     let path = directory.join("trace.json");
-    let text = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+    let text = fs::read(&path).doing(|| format!("read {}", path.display()))?;
     Ok(blake3::hash(&text).to_hex().to_string())
 }
 
@@ -346,7 +335,7 @@ mod tests {
             let said = merge(&parts, &self.path("merged"), false)
                 .expect_err("they do not belong together");
             assert!(!self.path("merged").exists());
-            format!("{said:#}")
+            campaign::one_line(&said)
         }
     }
 
@@ -506,9 +495,10 @@ mod tests {
         )
         .expect("written");
         let said = Results::open(&place.path("out")).expect_err("which one is it");
+        let said = campaign::one_line(&said);
         assert!(
-            format!("{said:#}").contains("results.jsonl:2: a state that is there a second time"),
-            "{said:#}"
+            said.contains("results.jsonl:2: a state that is there a second time"),
+            "{said}"
         );
     }
 

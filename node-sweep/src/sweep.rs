@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
 use campaign::{Interrupt, Shard};
 use pace_rules::nodes::{Spaces, State};
 use trace::Run;
@@ -16,6 +15,7 @@ use trace_store::Trace;
 
 use crate::check::{Complaint, Verdict};
 use crate::coverage::{Coverage, Crashes};
+use crate::error::{Error, Result};
 use crate::judged::Verdicts;
 use crate::starts::Turns;
 use crate::states::{CrashState, States};
@@ -49,7 +49,7 @@ pub trait Subject: Send {
     ///
     /// # Errors
     /// If nothing can be looked at here at all.
-    fn judge(&mut self, state: &CrashState, again: bool) -> anyhow::Result<Verdict>;
+    fn judge(&mut self, state: &CrashState, again: bool) -> Result<Verdict>;
 
     /// Whether it had better look once at what the disks hold in several states, with all that was
     /// acknowledged in these, because that costs it less.
@@ -65,7 +65,7 @@ pub trait Subject: Send {
         &mut self,
         state: &CrashState,
         acknowledged: &[Arc<[u8]>],
-    ) -> anyhow::Result<Vec<Verdict>> {
+    ) -> Result<Vec<Verdict>> {
         let alone = |lines: &Arc<[u8]>| {
             self.judge(
                 &CrashState {
@@ -130,12 +130,7 @@ pub trait Watch {
     ///
     /// # Errors
     /// If the verdict cannot be kept. That ends the sweep.
-    fn judged(
-        &mut self,
-        _state: u64,
-        _key: &Fingerprint,
-        _verdict: &Verdict,
-    ) -> anyhow::Result<()> {
+    fn judged(&mut self, _state: u64, _key: &Fingerprint, _verdict: &Verdict) -> Result<()> {
         Ok(())
     }
 
@@ -340,7 +335,7 @@ pub fn sweep(
     plan: &Plan,
     interrupt: &Interrupt,
     watch: &mut dyn Watch,
-) -> anyhow::Result<Swept> {
+) -> Result<Swept> {
     let trees = Trees::new(trace, spaces);
     sweep_source(trees, indices, subjects, plan, interrupt, watch)
 }
@@ -360,7 +355,7 @@ pub fn sweep_source(
     plan: &Plan,
     interrupt: &Interrupt,
     watch: &mut dyn Watch,
-) -> anyhow::Result<Swept> {
+) -> Result<Swept> {
     let stop = Stop {
         plan,
         deadline: Mutex::new(plan.deadline),
@@ -435,7 +430,7 @@ enum Happened {
 
 impl<S: Source> Rounds<'_, '_, S> {
     /// Visits states, until all were or somebody stops it.
-    fn visit(&mut self, indices: impl Iterator<Item = u64> + Send) -> anyhow::Result<()> {
+    fn visit(&mut self, indices: impl Iterator<Item = u64> + Send) -> Result<()> {
         let counts = Counts::of(self.at);
         let mut making = Making {
             maker: &mut self.maker,
@@ -456,11 +451,15 @@ impl<S: Source> Rounds<'_, '_, S> {
                     Err(_) => {
                         let is_made = due.is_some();
                         // It would have told before it ended.
-                        ensure!(is_made || !has_ended, "what makes states has panicked");
+                        if has_ended && !is_made {
+                            return Err(Error::Panicked("makes"));
+                        }
                         has_ended = maker.is_finished();
                         if self.judges.iter().any(ScopedJoinHandle::is_finished) {
                             self.stop.interrupt.request();
-                            ensure!(!is_made, "what looks at states has panicked");
+                            if is_made {
+                                return Err(Error::Panicked("looks at"));
+                            }
                         }
                     }
                     Ok(Happened::AllMade(sent)) => due = Some(sent),
@@ -488,7 +487,7 @@ impl<S: Source> Rounds<'_, '_, S> {
 
     /// Visits states with less missing than in a broken one, until no new one is broken. There is
     /// little time for that once the time is up.
-    fn visit_those_with_less_missing(&mut self) -> anyhow::Result<()> {
+    fn visit_those_with_less_missing(&mut self) -> Result<()> {
         self.maker.is_beside = true;
         self.stop.give_time(EXPLAINED_FOR);
         let mut known = HashSet::new();
@@ -622,7 +621,7 @@ struct Member {
 struct Answer {
     index: u64,
     key: Fingerprint,
-    verdict: anyhow::Result<Verdict>,
+    verdict: Result<Verdict>,
     /// Nobody looked at it now.
     is_known: bool,
 }
@@ -889,12 +888,12 @@ fn judge_all(
 
 /// What is broken is so only if the check says less often that of what no crash has touched.
 fn temper(
-    verdict: anyhow::Result<Verdict>,
+    verdict: Result<Verdict>,
     turns: Option<&Turns>,
     subject: &mut dyn Subject,
     stop: &Stop<'_>,
     tell: &dyn Fn(Asked),
-) -> anyhow::Result<Verdict> {
+) -> Result<Verdict> {
     let verdict = verdict?;
     let Some(undamaged) = &stop.plan.undamaged else {
         return Ok(verdict);
@@ -921,7 +920,7 @@ fn temper(
 }
 
 /// What is to be said of each of the states of a job; of the first if nothing can be looked at.
-fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, anyhow::Result<Verdict>)> {
+fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, Result<Verdict>)> {
     let Job { state, members } = job;
     let lines: Vec<_> = members
         .iter()
@@ -950,11 +949,7 @@ fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, anyhow::Result<Ver
 /// A state is broken if it is so twice. One that is not so the second time gets more chances: a
 /// cluster may do this or that with it, depending on who is there first. So may a check of any
 /// state: what is broken now and then must be so more often than that.
-fn confirm(
-    subject: &mut dyn Subject,
-    crash_state: &CrashState,
-    first: Verdict,
-) -> anyhow::Result<Verdict> {
+fn confirm(subject: &mut dyn Subject, crash_state: &CrashState, first: Verdict) -> Result<Verdict> {
     let Verdict::Broken(Complaint { words, .. }) = first else {
         return Ok(first);
     };
@@ -1001,7 +996,7 @@ impl Swept {
         judged: &mut HashSet<Fingerprint>,
         watch: &mut dyn Watch,
         at: &mut Progress,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let Answer {
             index,
             key,

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
-use anyhow::{Context, bail};
 use campaign::Interrupt;
 use pace_rules::nodes::micros;
 use trace_store::Trace;
 
 use crate::check::{Complaint, Verdict};
 use crate::disks::Disks;
+use crate::error::{During as _, Error, Result};
 use crate::mount_slot::DiskState;
 use crate::request::models_named;
 use crate::starts::Turns;
@@ -133,7 +133,7 @@ impl Undamaged {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub(crate) fn of(trace: &Trace, model: &str) -> anyhow::Result<Self> {
+    pub(crate) fn of(trace: &Trace, model: &str) -> Result<Self> {
         Ok(Self {
             state: undamaged(trace, model)?,
             tries: Mutex::default(),
@@ -197,7 +197,7 @@ impl Undamaged {
         mut subject: Box<dyn Subject + '_>,
         interrupt: &Interrupt,
         tell: &(dyn Fn(Asked) + Sync),
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         let ask = || {
             let asker = Asker {
                 tell,
@@ -214,11 +214,7 @@ impl Undamaged {
     ///
     /// # Errors
     /// If the check does not say `ok` each time.
-    pub(crate) fn ask_more(
-        &self,
-        subject: &mut dyn Subject,
-        asker: &Asker<'_>,
-    ) -> anyhow::Result<bool> {
+    pub(crate) fn ask_more(&self, subject: &mut dyn Subject, asker: &Asker<'_>) -> Result<bool> {
         self.ask_until(ALL, subject, asker)
     }
 
@@ -233,7 +229,7 @@ impl Undamaged {
         turns: &Turns,
         subject: &mut dyn Subject,
         asker: &Asker<'_>,
-    ) -> anyhow::Result<Verdict> {
+    ) -> Result<Verdict> {
         let of_turns = {
             let mut all = self.in_turns.lock().expect("nobody panics with it");
             Arc::clone(all.entry(turns.clone()).or_default())
@@ -259,7 +255,7 @@ impl Undamaged {
         turns: &Turns,
         subject: &mut dyn Subject,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         let broken = Verdict::Broken(Complaint::default());
         let verdict = self.temper_in_turns(broken, turns, subject, &Asker::patient(interrupt))?;
         Ok(matches!(verdict, Verdict::Broken(_)))
@@ -273,7 +269,7 @@ impl Undamaged {
         known: &mut InTurns,
         subject: &mut dyn Subject,
         asker: &Asker<'_>,
-    ) -> anyhow::Result<bool> {
+    ) -> Result<bool> {
         let state = CrashState {
             turns: Some(turns.clone()),
             ..self.state.clone()
@@ -299,12 +295,7 @@ impl Undamaged {
         Ok(true)
     }
 
-    fn ask_until(
-        &self,
-        most: u32,
-        subject: &mut dyn Subject,
-        asker: &Asker<'_>,
-    ) -> anyhow::Result<bool> {
+    fn ask_until(&self, most: u32, subject: &mut dyn Subject, asker: &Asker<'_>) -> Result<bool> {
         let interrupt = asker.interrupt;
         let wanted = || asker.wanted(most, self.states(None));
         let mut tries = self.tries.lock().expect("nobody panics with it");
@@ -313,7 +304,7 @@ impl Undamaged {
             return Ok(true);
         }
         if let Some(words) = self.refused.get() {
-            bail!("{words}");
+            return Err(Error::NotOk(words.clone()));
         }
         let mut said: Vec<String> = Vec::new();
         while *tries < wanted() && !interrupt.requested() {
@@ -344,7 +335,7 @@ impl Undamaged {
                     said.len()
                 );
                 // Nor does it accuse for anybody who waited meanwhile.
-                bail!("{}", self.refused.get_or_init(|| words))
+                Err(Error::NotOk(self.refused.get_or_init(|| words).clone()))
             }
         }
     }
@@ -354,7 +345,7 @@ impl Undamaged {
 ///
 /// # Errors
 /// If there is no such model, or the directories cannot be made.
-pub fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
+pub fn undamaged(trace: &Trace, model: &str) -> Result<CrashState> {
     // All of it is the same on any.
     let model = models_named(model)?[0];
     let mut hasher = blake3::Hasher::new();
@@ -370,7 +361,7 @@ pub fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
         hasher.update(
             &tree
                 .fingerprint()
-                .context("make the directory that the run left")?,
+                .during(|| "make the directory that the run left".into())?,
         );
         disks.push(DiskState::Tree(tree));
     }
@@ -400,7 +391,7 @@ mod tests {
     struct Says(Vec<Verdict>);
 
     impl Subject for Says {
-        fn judge(&mut self, _: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+        fn judge(&mut self, _: &CrashState, _: bool) -> Result<Verdict> {
             Ok(self.0.pop().unwrap_or(Verdict::Ok))
         }
     }
@@ -467,7 +458,7 @@ mod tests {
     struct Interrupts(u32, Interrupt);
 
     impl Subject for Interrupts {
-        fn judge(&mut self, _: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+        fn judge(&mut self, _: &CrashState, _: bool) -> Result<Verdict> {
             self.0 -= 1;
             if self.0 == 0 {
                 self.1.request();
@@ -496,7 +487,7 @@ mod tests {
     struct Counts(u32);
 
     impl Subject for Counts {
-        fn judge(&mut self, _: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+        fn judge(&mut self, _: &CrashState, _: bool) -> Result<Verdict> {
             self.0 += 1;
             Ok(Verdict::Ok)
         }
@@ -565,7 +556,7 @@ mod tests {
     }
 
     impl Subject for Late {
-        fn judge(&mut self, state: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+        fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
             if state.key == self.undamaged {
                 self.asked.fetch_add(1, Ordering::Relaxed);
                 return Ok(Verdict::Ok);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use trace_store::Trace;
 
 use crate::check::Verdict;
+use crate::error::Result;
 use crate::findings::Kinds;
 use crate::judged::Verdicts;
 use crate::levels::Control;
@@ -64,7 +65,7 @@ impl<'a> Watcher<'a> {
     }
 
     /// The time that was spent on the level, in seconds.
-    pub(crate) fn finish(self) -> anyhow::Result<f64> {
+    pub(crate) fn finish(self) -> Result<f64> {
         self.bar.finish();
         self.results.map_or_else(
             || Ok(self.begun.elapsed().as_secs_f64()),
@@ -87,7 +88,7 @@ fn asked_words(Asked { times, of }: Asked, is_over: bool) -> String {
 }
 
 impl Watch for Watcher<'_> {
-    fn judged(&mut self, state: u64, key: &Fingerprint, verdict: &Verdict) -> anyhow::Result<()> {
+    fn judged(&mut self, state: u64, key: &Fingerprint, verdict: &Verdict) -> Result<()> {
         if let Some(results) = &mut self.results {
             results.append(self.level, state, key, verdict)?;
         }

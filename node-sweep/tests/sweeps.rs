@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use campaign::{Interrupt, Outcome, Shard};
 use node_sweep::{
     Check, CheckCommand, Concluded, Control, CrashState, DiskState, Finding, Findings, Judge,
-    Level, NodeStory, Plan, Program, Requested, Results, Rule, Subject, Summary, Swept, Verdict,
-    Verdicts, Watch, make_again, sweep,
+    Level, NodeStory, Plan, Program, Requested, Result, Results, Rule, Subject, Summary, Swept,
+    Verdict, Verdicts, Watch, make_again, sweep,
 };
 use pace_rules::nodes::{
     Explore, LINUX, MODELS, Model, Relaxations, Request, Space, Spaces, Split,
@@ -208,7 +208,7 @@ fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Fi
 struct Interrupted(u64, Interrupt);
 
 impl Subject for Interrupted {
-    fn judge(&mut self, _: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, _: &CrashState, _: bool) -> Result<Verdict> {
         if self.0 == 0 {
             self.1.request();
             return Ok(Verdict::Inconclusive("interrupted".into()));
@@ -482,14 +482,14 @@ fn what_is_broken_now_and_then_is_found_and_told_so() {
 struct Halves;
 
 impl Subject for Halves {
-    fn judge(&mut self, state: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
         for (node, disk) in ["one", "other"].into_iter().zip(&state.disks) {
             let DiskState::Tree(tree) = disk else {
                 panic!("it has no disk")
             };
-            let place = tempfile::tempdir()?;
+            let place = tempfile::tempdir().expect("a directory");
             let directory = place.path().join("directory");
-            tree.write_to(&directory)?;
+            tree.write_to(&directory).expect("written");
             let has = std::fs::read(directory.join("f")).unwrap_or_default();
             if has.ends_with(b"second") && !has.starts_with(b"first") {
                 return Ok(Verdict::Broken(
@@ -561,7 +561,7 @@ fn it_is_one_finding_whichever_node_it_is_and_whatever_the_others_do() {
 struct Slow(Arc<Mutex<Vec<usize>>>);
 
 impl Subject for Slow {
-    fn judge(&mut self, state: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
         let is_saved = state.acknowledged.starts_with(b"saved");
         Ok(if is_saved {
             Verdict::Broken(vec!["saved".into()].into())
@@ -578,7 +578,7 @@ impl Subject for Slow {
         &mut self,
         state: &CrashState,
         acknowledged: &[Arc<[u8]>],
-    ) -> anyhow::Result<Vec<Verdict>> {
+    ) -> Result<Vec<Verdict>> {
         self.0
             .lock()
             .expect("nobody panics with it")
@@ -639,7 +639,7 @@ fn states_with_the_same_disks_are_looked_at_together_and_each_is_judged() {
 struct ByKey(Arc<Mutex<u64>>);
 
 impl Subject for ByKey {
-    fn judge(&mut self, state: &CrashState, again: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, again: bool) -> Result<Verdict> {
         *self.0.lock().expect("nobody panics with it") += u64::from(!again);
         Ok(match state.key[0] % 3 {
             0 => Verdict::Broken(vec![format!("its key begins with {}", state.key[0])].into()),
@@ -657,12 +657,7 @@ struct Keeps<'a> {
 }
 
 impl Watch for Keeps<'_> {
-    fn judged(
-        &mut self,
-        _: u64,
-        key: &node_sweep::Fingerprint,
-        verdict: &Verdict,
-    ) -> anyhow::Result<()> {
+    fn judged(&mut self, _: u64, key: &node_sweep::Fingerprint, verdict: &Verdict) -> Result<()> {
         assert!(
             self.verdicts.insert(*key, verdict.clone()).is_none(),
             "it was looked at twice"
@@ -810,7 +805,7 @@ fn same(
 struct Everything(Arc<Mutex<HashSet<node_sweep::Fingerprint>>>);
 
 impl Subject for Everything {
-    fn judge(&mut self, state: &CrashState, again: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, again: bool) -> Result<Verdict> {
         let mut confirmed = self.0.lock().expect("nobody panics with it");
         if again {
             confirmed.insert(state.key);
@@ -901,7 +896,7 @@ fn the_state_of_a_finding_is_made_again_and_no_other() {
 struct Confirmed(Arc<Mutex<HashSet<node_sweep::Fingerprint>>>, u64);
 
 impl Watch for Confirmed {
-    fn judged(&mut self, _: u64, key: &node_sweep::Fingerprint, _: &Verdict) -> anyhow::Result<()> {
+    fn judged(&mut self, _: u64, key: &node_sweep::Fingerprint, _: &Verdict) -> Result<()> {
         self.1 += 1;
         assert!(
             self.0.lock().expect("nobody panics with it").contains(key),
@@ -960,7 +955,7 @@ fn nothing_is_begun_once_the_time_is_up() {
 struct Panics;
 
 impl Subject for Panics {
-    fn judge(&mut self, _: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, _: &CrashState, _: bool) -> Result<Verdict> {
         panic!("on purpose");
     }
 }
@@ -1207,7 +1202,7 @@ fn try_to_go_on(
     what: &Requested<'_>,
     results: &mut Results,
     (budget, stop_after): (Option<Duration>, Option<u64>),
-) -> (anyhow::Result<Concluded>, usize) {
+) -> (Result<Concluded>, usize) {
     let Judge::Program { check, .. } = &what.request.judge else {
         unreachable!("it is a program's");
     };
@@ -1222,7 +1217,7 @@ fn try_to_go_on(
     let mut subjects = |jobs: usize| {
         let subject = |number: usize| {
             let place = states.path().join(number.to_string());
-            std::fs::create_dir_all(&place)?;
+            std::fs::create_dir_all(&place).expect("a directory");
             Ok(Box::new(Program::new(place, None, &check)) as Box<dyn Subject>)
         };
         (0..jobs).map(subject).collect()
@@ -1446,7 +1441,7 @@ fn what_was_made_and_not_looked_at_is_looked_at_before_anything_is_blamed() {
 struct Sluggish(u64);
 
 impl Subject for Sluggish {
-    fn judge(&mut self, _: &CrashState, again: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, _: &CrashState, again: bool) -> Result<Verdict> {
         if !again {
             std::thread::sleep(Duration::from_millis(self.0));
         }

@@ -2,7 +2,6 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use campaign::quoted;
 use checker::Contract;
 use clap::Args;
@@ -14,6 +13,7 @@ use workloads::{Reader, Workload};
 
 use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
+use crate::error::{Context as _, Error, Result};
 use crate::kernel::KernelArgs;
 use crate::sweep::SweepOptions;
 
@@ -122,7 +122,7 @@ impl FileSystemArgs {
     ///
     /// # Errors
     /// If one is unknown, or cannot be tested in the way that is asked for.
-    pub fn variants(&self) -> anyhow::Result<Vec<Variant>> {
+    pub fn variants(&self) -> Result<Vec<Variant>> {
         let mut variants: Vec<_> = self
             .file_systems
             .iter()
@@ -158,12 +158,10 @@ impl FileSystemArgs {
     ///
     /// # Errors
     /// If not, with what to do.
-    fn check_again(&self, variants: &[Variant]) -> anyhow::Result<()> {
+    fn check_again(&self, variants: &[Variant]) -> Result<()> {
         if self.again == 0 {
             return match self.again_states {
-                Some(_) => {
-                    bail!("--again-states is about crashes in recoveries: give --again 1 with it")
-                }
+                Some(_) => Err(Error::AgainStatesAlone),
                 None => Ok(()),
             };
         }
@@ -171,11 +169,10 @@ impl FileSystemArgs {
             .iter()
             .find_map(|variant| Some((variant, variant.file_system.repair?)));
         match repaired {
-            Some((variant, repair)) => bail!(
-                "{variant} does not recover by itself: {} does, which promises nothing if the power fails meanwhile; \
-                 leave out --again, or {variant}",
-                repair.program.words()
-            ),
+            Some((variant, repair)) => Err(Error::NoRecovery {
+                variant: variant.clone(),
+                repairer: repair.program.words(),
+            }),
             None => Ok(()),
         }
     }
@@ -199,7 +196,7 @@ impl FileSystemArgs {
     ///
     /// # Errors
     /// If there is no such kernel.
-    pub fn machine(&self) -> anyhow::Result<Machine> {
+    pub fn machine(&self) -> Result<Machine> {
         self.kernel.machine()
     }
 
@@ -275,26 +272,25 @@ pub struct WorkloadFiles {
 }
 
 /// Workloads as they are read.
-pub type WorkloadIterator<'a> = Box<dyn Iterator<Item = anyhow::Result<Workload>> + Send + 'a>;
+pub type WorkloadIterator<'a> = Box<dyn Iterator<Item = Result<Workload>> + Send + 'a>;
 
 /// Workloads of a sweep with their numbers: of generated ones the generator's, of others their
 /// place among all that were read, counted from 0.
-pub type NumberedWorkloads<'a> =
-    Box<dyn Iterator<Item = anyhow::Result<(u64, Workload)>> + Send + 'a>;
+pub type NumberedWorkloads<'a> = Box<dyn Iterator<Item = Result<(u64, Workload)>> + Send + 'a>;
 
 impl WorkloadFiles {
     /// Reads every workload of every file.
     ///
     /// # Errors
     /// If a file cannot be read, is not a workload file, or all of them hold no workload.
-    pub fn read_all(&self) -> anyhow::Result<Vec<Workload>> {
+    pub fn read_all(&self) -> Result<Vec<Workload>> {
         let mut found = Vec::new();
         for path in &self.files {
             let (text, name) = read_text(path)?;
             found.extend(workloads::parse_any(&text, &name)?);
         }
         if found.is_empty() {
-            bail!("no workload in {}", self.names());
+            return Err(Error::NoWorkload(self.names()));
         }
         Ok(found)
     }
@@ -308,7 +304,7 @@ impl WorkloadFiles {
         }
         let reader = Reader::new(BufReader::new(io::stdin()), "standard input");
         Some(Box::new(
-            reader.map(|workload| workload.map_err(anyhow::Error::from)),
+            reader.map(|workload| workload.map_err(Error::from)),
         ))
     }
 
@@ -326,14 +322,14 @@ fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn read_text(path: &Path) -> anyhow::Result<(String, String)> {
+fn read_text(path: &Path) -> Result<(String, String)> {
     if is_standard_input(path) {
         let mut text = String::new();
         io::stdin()
             .read_to_string(&mut text)
-            .context("read standard input")?;
+            .doing(|| "read standard input".into())?;
         return Ok((text, "standard input".into()));
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    let text = std::fs::read_to_string(path).doing(|| format!("read {}", path.display()))?;
     Ok((text, path.display().to_string()))
 }

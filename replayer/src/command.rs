@@ -7,14 +7,14 @@ use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use campaign::{Interrupt, Outcome, OutputFormat, own_call, say};
+use campaign::{Interrupt, Outcome, OutputFormat, one_line, own_call, say};
 use local_fs::Variant;
 use machine::Machine;
 use pace_rules::disk::Disk;
 use workloads::Workload;
 
 use crate::args::{FileSystemArgs, NumberedWorkloads, WorkloadIterator};
+use crate::error::{During as _, Error, Result};
 use crate::import::Import;
 use crate::prepare::prepare;
 use crate::report::{Report, print_summary, print_table};
@@ -80,7 +80,7 @@ impl<'a> SweepCommand<'a> {
         total: u64,
         results: Option<Results>,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Outcome> {
+    ) -> Result<Outcome> {
         let variants = self.file_system.variants()?;
         prepare(&variants, &self.machine)?;
         let Some(mut results) = results else {
@@ -104,14 +104,14 @@ impl<'a> SweepCommand<'a> {
         source: &dyn Fn() -> NumberedWorkloads<'w>,
         total: u64,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Outcome> {
+    ) -> Result<Outcome> {
         for (variant, summary) in results.rows() {
             if interrupt.requested() {
                 break;
             }
             let done = &results.of(&variant).done.clone();
             if summary.workloads < total {
-                let is_new = |numbered: &anyhow::Result<(u64, Workload)>| {
+                let is_new = |numbered: &Result<(u64, Workload)>| {
                     numbered
                         .as_ref()
                         .map_or(true, |(number, _)| !done.contains(number))
@@ -127,12 +127,15 @@ impl<'a> SweepCommand<'a> {
             }
             let count = results.of(&variant).summary.workloads;
             if count != total && !interrupt.requested() {
-                bail!(
-                    "{} holds {count} results of {variant}, and the sweep has {total} workloads",
-                    results.directory().display()
-                );
+                return Err(Error::OtherCount {
+                    path: results.directory().into(),
+                    count,
+                    variant,
+                    total,
+                });
             }
-            print_summary(self.format, &variant, &so_far(results.of(&variant), total))?;
+            print_summary(self.format, &variant, &so_far(results.of(&variant), total))
+                .map_err(Error::Output)?;
         }
         if !interrupt.requested() {
             results.finish()?;
@@ -154,18 +157,16 @@ impl<'a> SweepCommand<'a> {
         &self,
         stream: NumberedWorkloads<'static>,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Outcome> {
+    ) -> Result<Outcome> {
         let variants = self.file_system.variants()?;
         prepare(&variants, &self.machine)?;
         let [variant] = variants.as_slice() else {
-            bail!(
-                "standard input can be read once: name one file system, or give the workloads as files"
-            );
+            return Err(Error::ReadOnce);
         };
         let mut stream = interruptible(stream, interrupt.clone());
         let summary = self.one(variant, &mut stream, None, None, interrupt)?;
         if summary.workloads == 0 && !summary.interrupted {
-            bail!("no workload in standard input");
+            return Err(Error::NoWorkload("standard input".into()));
         }
         self.finish(&[(variant.clone(), summary)], interrupt)
     }
@@ -173,11 +174,11 @@ impl<'a> SweepCommand<'a> {
     fn one(
         &self,
         variant: &Variant,
-        workloads: &mut (dyn Iterator<Item = anyhow::Result<(u64, Workload)>> + Send),
+        workloads: &mut (dyn Iterator<Item = Result<(u64, Workload)>> + Send),
         total: Option<u64>,
         mut results: Option<&mut Results>,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Summary> {
+    ) -> Result<Summary> {
         let mut workers = self.workers(variant, total)?;
         let mut report = Report::new(
             self.format,
@@ -205,7 +206,9 @@ impl<'a> SweepCommand<'a> {
             if let Some(results) = results.as_deref_mut().filter(|_| counts) {
                 results.append(variant, &report.json(number, workload, &result), &result)?;
             }
-            report.result(number, workload, &result)?;
+            report
+                .result(number, workload, &result)
+                .map_err(Error::Output)?;
             if result.verdict() == Verdict::Finding {
                 self.count_finding(interrupt);
             }
@@ -214,34 +217,30 @@ impl<'a> SweepCommand<'a> {
         let summary = workers.run(&mut workloads, interrupt, &mut done);
         report.finish();
         let noted = results.map(|results| results.note_time(variant));
-        let summary = summary.with_context(|| format!("sweep {variant}"))?;
+        let summary = summary.during(|| format!("sweep {variant}"))?;
         match noted {
             Some(noted) => noted?,
-            None => print_summary(self.format, variant, &summary)?,
+            None => print_summary(self.format, variant, &summary).map_err(Error::Output)?,
         }
         Ok(summary)
     }
 
     /// Starts those who sweep a file system.
-    fn workers(&self, variant: &Variant, total: Option<u64>) -> anyhow::Result<Workers> {
+    fn workers(&self, variant: &Variant, total: Option<u64>) -> Result<Workers> {
         let import = self.import.as_ref().map(|(import, _)| import.clone());
         let mut options = SweepOptions {
             import,
             ..self.file_system.sweep_options(&self.machine)
         };
         if let Some(budget) = self.file_system.budget {
-            let total = total.context(
-                "--budget is shared by the workloads, which must be known: give files, not -",
-            )?;
+            let total = total.ok_or(Error::BudgetOfStream)?;
             options.share = Some(budget.mul_f64(options.jobs as f64 / total.max(1) as f64));
         }
         let started = Workers::start(variant, &options);
-        let mut workers = started.with_context(|| format!("prepare {variant}"))?;
+        let mut workers = started.during(|| format!("prepare {variant}"))?;
         if !workers.recognise_fua() {
             if self.file_system.disk.honesty == Disk::DropFua {
-                bail!(
-                    "--disk drop-fua needs tracefs, to tell FUA from flushes: see `crashpoint doctor`"
-                );
+                return Err(Error::NoTracefs);
             }
             say(
                 "without tracefs FUA cannot be told from a flush: the disk seems to keep more than it must",
@@ -251,7 +250,10 @@ impl<'a> SweepCommand<'a> {
         // One that is not new has its place in the result.
         if self.import.is_none() {
             let floor = workers.floor(1, false);
-            floor.map_err(|error| refused(variant, &error))?;
+            floor.map_err(|error| Error::NotMounted {
+                variant: variant.clone(),
+                why: one_line(&error),
+            })?;
         }
         Ok(workers)
     }
@@ -280,12 +282,8 @@ impl<'a> SweepCommand<'a> {
         )
     }
 
-    fn finish(
-        &self,
-        rows: &[(Variant, Summary)],
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Outcome> {
-        print_table(self.format, rows)?;
+    fn finish(&self, rows: &[(Variant, Summary)], interrupt: &Interrupt) -> Result<Outcome> {
+        print_table(self.format, rows).map_err(Error::Output)?;
         for (variant, summary) in rows.iter().filter(|(_, summary)| summary.states_left > 0) {
             say(&format!(
                 "{variant}: the time was too short for {} crash states",
@@ -347,10 +345,10 @@ impl Numbers {
 pub fn read_to_end(
     stream: WorkloadIterator<'static>,
     interrupt: &Interrupt,
-) -> anyhow::Result<Vec<Workload>> {
-    let workloads = interruptible(stream, interrupt.clone()).collect::<anyhow::Result<Vec<_>>>()?;
+) -> Result<Vec<Workload>> {
+    let workloads = interruptible(stream, interrupt.clone()).collect::<Result<Vec<_>>>()?;
     if workloads.is_empty() && !interrupt.requested() {
-        bail!("no workload in standard input");
+        return Err(Error::NoWorkload("standard input".into()));
     }
     Ok(workloads)
 }
@@ -378,18 +376,4 @@ fn interruptible<T: Send + 'static>(
             }
         }
     })
-}
-
-/// Why a new file system cannot be mounted.
-fn refused(variant: &Variant, error: &anyhow::Error) -> anyhow::Error {
-    let why = format!("mount a new {variant}: {error:#}");
-    // EINVAL; it comes from another process, as words.
-    if !why.contains("(os error 22)") {
-        return anyhow::Error::msg(why);
-    }
-    let mkfs = variant.file_system.mkfs.name;
-    anyhow::Error::msg(format!(
-        "{why}; an option may be wrong, or the kernel older than {mkfs}: its log names the feature that it does not \
-         know, and --mkfs-options leaves it out"
-    ))
 }

@@ -6,13 +6,14 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use campaign::Interrupt;
 use workloads::Workload;
 
+use crate::error::Result;
 use crate::result::WorkloadResult;
 
 /// ResultSender that may wait to be taken before the feeders wait too.
 const RESULTS_QUEUED_MAX: usize = 256;
 
 /// Where feeders get workloads.
-pub(crate) type Source<'a> = Mutex<&'a mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send)>;
+pub(crate) type Source<'a> = Mutex<&'a mut (dyn Iterator<Item = Result<Workload>> + Send)>;
 
 /// Where they put results. Once the sweep has failed nobody receives any more; then nothing is
 /// lost.
@@ -25,11 +26,11 @@ pub(crate) type ResultSender = SyncSender<(Workload, WorkloadResult)>;
 /// If a feeder or `take` fails; then nothing new is begun.
 pub(crate) fn drain<W: Send, T: Send>(
     workers: impl IntoIterator<Item = W>,
-    feed: impl Fn(W, &Source<'_>, &ResultSender) -> anyhow::Result<T> + Sync,
-    workloads: &mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send),
+    feed: impl Fn(W, &Source<'_>, &ResultSender) -> Result<T> + Sync,
+    workloads: &mut (dyn Iterator<Item = Result<Workload>> + Send),
     interrupt: &Interrupt,
-    take: &mut dyn FnMut(Workload, WorkloadResult) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<T>> {
+    take: &mut dyn FnMut(Workload, WorkloadResult) -> Result<()>,
+) -> Result<Vec<T>> {
     let source = Mutex::new(workloads);
     std::thread::scope(|scope| {
         let (results, incoming) = sync_channel(RESULTS_QUEUED_MAX);

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use anyhow::{Context, bail};
 use campaign::{MANIFEST, RESULTS, read_lines};
 use checker::Finding;
 use local_fs::Variant;
@@ -12,6 +11,7 @@ use pace_rules::disk::{Relaxation, State};
 use serde::Deserialize;
 use workloads::Workload;
 
+use crate::error::{Context as _, Error, Result};
 use crate::manifest::Manifest;
 use crate::result::{Again, Death, LogEntry, LostBytes, RunLog, StateFindings};
 use crate::results_directory::place_of;
@@ -80,14 +80,11 @@ impl Findings {
     ///
     /// # Errors
     /// If no sweep was begun there, it is another version's, or it is damaged.
-    pub fn read(directory: &Path) -> anyhow::Result<Self> {
+    pub fn read(directory: &Path) -> Result<Self> {
         let manifest = directory.join(MANIFEST);
-        std::fs::metadata(directory).with_context(|| format!("open {}", directory.display()))?;
+        std::fs::metadata(directory).doing(|| format!("open {}", directory.display()))?;
         if !manifest.exists() {
-            bail!(
-                "{} holds no results: name a directory that crashpoint fs --out made",
-                directory.display()
-            );
+            return Err(Error::NoResults(directory.into()));
         }
         let manifest = Manifest::read(&manifest)?;
         let mut results = Vec::new();
@@ -95,7 +92,7 @@ impl Findings {
             if line.kind == "result" && (!line.broken.is_empty() || line.death.is_some()) {
                 results.push(line.place(&manifest.file_systems)?);
             }
-            anyhow::Ok(())
+            Ok::<_, Error>(())
         })?;
         results.sort_by_key(|(place, line, _)| (*place, line.number));
         let mut all = Vec::new();
@@ -125,17 +122,12 @@ impl Findings {
     ///
     /// # Errors
     /// If there is none.
-    pub fn get(&self, number: usize) -> anyhow::Result<&Found> {
-        match (
-            number.checked_sub(1).and_then(|place| self.all.get(place)),
-            self.all.len(),
-        ) {
-            (Some(found), _) => Ok(found),
-            (None, 0) => bail!("there is no finding {number}: there are none at all"),
-            (None, last) => {
-                bail!("there is no finding {number}: they are numbered from 1 to {last}")
-            }
-        }
+    pub fn get(&self, number: usize) -> Result<&Found> {
+        let found = number.checked_sub(1).and_then(|place| self.all.get(place));
+        found.ok_or(Error::NoFinding {
+            number,
+            last: self.all.len(),
+        })
     }
 
     /// Those that are alike together, in the order of the first of each: the same file system, the
@@ -283,9 +275,9 @@ struct EntryLine(
 );
 
 impl TryFrom<LogLine> for RunLog {
-    type Error = anyhow::Error;
+    type Error = Error;
 
-    fn try_from(line: LogLine) -> anyhow::Result<Self> {
+    fn try_from(line: LogLine) -> Result<Self> {
         let entry =
             |EntryLine(place, kind, offset, length, operation, completed): EntryLine| LogEntry {
                 place,
@@ -301,7 +293,7 @@ impl TryFrom<LogLine> for RunLog {
             entries,
             holds: line.holds,
         };
-        log.check().map_err(anyhow::Error::msg)?;
+        log.check().map_err(Error::RunLog)?;
         Ok(log)
     }
 }
@@ -329,9 +321,9 @@ struct StateLine {
 }
 
 impl TryFrom<StateLine> for StateFindings {
-    type Error = anyhow::Error;
+    type Error = Error;
 
-    fn try_from(line: StateLine) -> anyhow::Result<Self> {
+    fn try_from(line: StateLine) -> Result<Self> {
         let StateLine {
             operations_done,
             under_way,
@@ -377,9 +369,9 @@ struct AgainLine {
 }
 
 impl TryFrom<AgainLine> for Again {
-    type Error = anyhow::Error;
+    type Error = Error;
 
-    fn try_from(line: AgainLine) -> anyhow::Result<Self> {
+    fn try_from(line: AgainLine) -> Result<Self> {
         let AgainLine {
             state: relaxation,
             position,
@@ -407,7 +399,7 @@ impl TryFrom<AgainLine> for Again {
 
 impl ResultLine {
     /// Its place among the file systems, and its log.
-    fn place(mut self, variants: &[Variant]) -> anyhow::Result<(usize, Self, Option<RunLog>)> {
+    fn place(mut self, variants: &[Variant]) -> Result<(usize, Self, Option<RunLog>)> {
         let place = place_of(
             variants,
             &self.file_system,
@@ -418,15 +410,22 @@ impl ResultLine {
         Ok((place, self, log))
     }
 
-    fn read_workload(&self) -> anyhow::Result<Workload> {
+    fn without(&self, what: &'static str) -> Error {
+        Error::ResultWithout {
+            workload: self.workload.clone(),
+            what,
+        }
+    }
+
+    fn read_workload(&self) -> Result<Workload> {
         let text = self
             .text
             .as_deref()
-            .with_context(|| format!("the result of {} has no workload", self.workload))?;
+            .ok_or_else(|| self.without("has no workload"))?;
         let read = workloads::parse(text, &self.workload)?;
         let [workload] = <[Workload; 1]>::try_from(read)
             .ok()
-            .with_context(|| format!("the result of {} is not of one workload", self.workload))?;
+            .ok_or_else(|| self.without("is not of one workload"))?;
         Ok(workload)
     }
 }

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use campaign::{Interrupt, quoted, say};
+use campaign::{Interrupt, one_line, quoted, say};
 use nix::pty::{Winsize, openpty};
 use serde::{Deserialize, Serialize};
 use workloads::Workload;
 
 use crate::engine::search::{Recovered, Search};
+use crate::error::{Context as _, Error, Result};
 use crate::pool::{Gone, Worker};
 use crate::result::StateFindings;
 use crate::sweep::Workers;
@@ -155,13 +155,13 @@ impl GuestLook {
             ),
         };
         answer(&Answer::Ended(
-            ended.unwrap_or_else(|error| Some(format!("{error:#}"))),
+            ended.unwrap_or_else(|error| Some(one_line(&error))),
         ))
     }
 }
 
 /// Runs a command; says how it ended, unless well.
-fn run(script: &str, start: &Path) -> anyhow::Result<Option<String>> {
+fn run(script: &str, start: &Path) -> Result<Option<String>> {
     let start = if start.is_dir() {
         start
     } else {
@@ -174,7 +174,7 @@ fn run(script: &str, start: &Path) -> anyhow::Result<Option<String>> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = shell.spawn().context("run sh in the guest")?;
+    let mut child = shell.spawn().doing(|| "run sh in the guest".into())?;
     let mut readers = Vec::new();
     readers.extend(
         child
@@ -199,30 +199,33 @@ fn run_shell(
     (ws_row, ws_col): (u16, u16),
     directory: &Path,
     keyboard: &Keyboard,
-) -> anyhow::Result<Option<String>> {
+) -> Result<Option<String>> {
     let size = Winsize {
         ws_row,
         ws_col,
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    let pair = openpty(Some(&size), None).context("make a terminal in the guest")?;
+    let pair = openpty(Some(&size), None).doing(|| "make a terminal in the guest".into())?;
     let (ours, its) = (File::from(pair.master), File::from(pair.slave));
-    keyboard.connect(ours.try_clone()?)?;
+    let share = |end: &File| {
+        end.try_clone()
+            .doing(|| "share a terminal in the guest".into())
+    };
+    keyboard
+        .connect(share(&ours)?)
+        .doing(|| "connect the keyboard to the guest".into())?;
     // A shell controls its jobs only at the terminal of its session.
     let mut shell = Command::new("setsid");
     shell
         .args(["--ctty", program])
         .current_dir(directory)
         .env("TERM", terminal);
-    shell
-        .stdin(its.try_clone()?)
-        .stdout(its.try_clone()?)
-        .stderr(its);
+    shell.stdin(share(&its)?).stdout(share(&its)?).stderr(its);
     let child = shell.spawn();
     // The command has the terminal open as well, and would keep it so.
     drop(shell);
-    let mut child = child.context("run setsid in the guest")?;
+    let mut child = child.doing(|| "run setsid in the guest".into())?;
     finish(&mut child, &[pass_on(ours, Stream::Output)])?;
     Ok(None)
 }
@@ -252,8 +255,8 @@ fn pass_on(mut from: impl Read + Send + 'static, stream: Stream) -> Reader {
 }
 
 /// Waits for a program, and for what it printed, however long the host takes to take it.
-fn finish(child: &mut Child, readers: &[Reader]) -> anyhow::Result<ExitStatus> {
-    let status = child.wait().context("wait for it")?;
+fn finish(child: &mut Child, readers: &[Reader]) -> Result<ExitStatus> {
+    let status = child.wait().doing(|| "wait for it".into())?;
     let mut read = Instant::now();
     while readers.iter().any(|reader| !reader.thread.is_finished())
         && read.elapsed() < LAST_WORDS_PATIENCE
@@ -282,14 +285,14 @@ impl Workers {
         look: &GuestLook,
         interrupt: &Interrupt,
         seen: &mut dyn FnMut(Recovered<'_>),
-    ) -> anyhow::Result<Looked> {
+    ) -> Result<Looked> {
         let job = Job::Look(workload.clone(), search.clone(), look.clone());
         if self.machine.has_virtual_time() {
             let mut worker = Worker::start_with(&self.machine, &self.start, &[job])?;
             worker.obey(interrupt);
             return watch(&mut worker, look, interrupt, seen);
         }
-        let worker = self.processes.first_mut().context("no worker is left")?;
+        let worker = self.processes.first_mut().ok_or(Error::NoWorker)?;
         worker.obey(interrupt);
         match worker.send(&job) {
             Ok(()) => watch(worker, look, interrupt, seen),
@@ -306,7 +309,7 @@ fn watch(
     look: &GuestLook,
     interrupt: &Interrupt,
     tell: &mut dyn FnMut(Recovered<'_>),
-) -> anyhow::Result<Looked> {
+) -> Result<Looked> {
     let mut during = String::new();
     let seen = loop {
         match worker.receive() {
@@ -318,7 +321,7 @@ fn watch(
                     why: result.inconclusive,
                 });
             }
-            Ok(other) => anyhow::bail!("the worker answered {other:?} to a look"),
+            Ok(other) => return Err(Error::unexpected(&other, "to a look")),
             Err(Gone::Kernel { what, .. }) => {
                 return Ok(Looked {
                     seen: false,
@@ -373,7 +376,7 @@ fn pass_back(
     worker: &mut Worker,
     typist: Option<&Typist>,
     interrupt: &Interrupt,
-) -> anyhow::Result<Result<Option<String>, Gone>> {
+) -> Result<Result<Option<String>, Gone>> {
     loop {
         // There may be something to receive all the time.
         if interrupt.requested() {
@@ -382,12 +385,18 @@ fn pass_back(
         match worker.receive() {
             Ok(Answer::Printed(Stream::Output, bytes)) => {
                 let mut out = io::stdout().lock();
-                out.write_all(&bytes).and_then(|()| out.flush())?;
+                let written = out.write_all(&bytes).and_then(|()| out.flush());
+                written.map_err(Error::Output)?;
             }
-            Ok(Answer::Printed(Stream::Errors, bytes)) => io::stderr().lock().write_all(&bytes)?,
+            Ok(Answer::Printed(Stream::Errors, bytes)) => {
+                io::stderr()
+                    .lock()
+                    .write_all(&bytes)
+                    .map_err(Error::Output)?;
+            }
             Ok(Answer::Typed) => typist.into_iter().for_each(Typist::go_on),
             Ok(Answer::Ended(how)) => return Ok(Ok(how)),
-            Ok(other) => anyhow::bail!("the worker answered {other:?} while something ran in it"),
+            Ok(other) => return Err(Error::unexpected(&other, "while something ran in it")),
             Err(gone) => return Ok(Err(gone)),
         }
     }
@@ -400,7 +409,7 @@ struct Typist {
 }
 
 impl Typist {
-    fn start(worker: &Worker) -> anyhow::Result<Self> {
+    fn start(worker: &Worker) -> Result<Self> {
         let terminal = RawTerminal::new()?;
         let (taken, is_taken) = channel();
         let mut send = worker.sender();

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
 use block_dev::{BlockLog, LogMark, LogWrites, OperationMark, Unordered};
 use local_fs::{FileSystem, InodeKind, Tree};
 use recorder::{CrashPoint, Outcome, Recorded};
 use serde::{Deserialize, Serialize};
 use workloads::{Step, Workload};
+
+use crate::error::{Context as _, During as _, Error, Result};
 
 /// Where a log of the kernel's target log-writes is, and what the disk held before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,18 +50,23 @@ impl Import {
     ///
     /// # Errors
     /// If there is none, or it has no size that a disk can have here.
-    pub fn disk_bytes(&self) -> anyhow::Result<u64> {
+    pub fn disk_bytes(&self) -> Result<u64> {
         let name = self.base.display();
-        let data = std::fs::metadata(&self.base).with_context(|| format!("open {name}"))?;
+        let data = std::fs::metadata(&self.base).doing(|| format!("open {name}"))?;
+        let wrong = |what| {
+            Err(Error::ImportedDisk {
+                path: self.base.clone(),
+                what,
+            })
+        };
         if !data.is_file() {
-            bail!("{name} is not a file: copy the disk into one before it is logged");
+            return wrong("is not a file: copy the disk into one before it is logged".into());
         }
         if data.len() == 0 || data.len() % block_dev::PAGE_SIZE as u64 != 0 {
-            bail!(
-                "{name} has {} bytes, which is not a multiple of {}",
-                data.len(),
-                block_dev::PAGE_SIZE
-            );
+            let (len, page) = (data.len(), block_dev::PAGE_SIZE);
+            return wrong(format!(
+                "has {len} bytes, which is not a multiple of {page}"
+            ));
         }
         Ok(data.len())
     }
@@ -70,7 +76,7 @@ impl Import {
     ///
     /// # Errors
     /// If not, with the place.
-    pub fn check(&self, workload: &Workload) -> anyhow::Result<Vec<String>> {
+    pub fn check(&self, workload: &Workload) -> Result<Vec<String>> {
         let imported = self.read(workload)?;
         let mut notes = Vec::new();
         if !imported.places.ended {
@@ -83,31 +89,27 @@ impl Import {
         Ok(notes)
     }
 
-    pub(crate) fn read(&self, workload: &Workload) -> anyhow::Result<Imported> {
+    pub(crate) fn read(&self, workload: &Workload) -> Result<Imported> {
         let name = self.log.display();
-        let file = File::open(&self.log).with_context(|| format!("open {name}"))?;
-        let log_bytes = file
-            .metadata()
-            .with_context(|| format!("open {name}"))?
-            .len();
+        let file = File::open(&self.log).doing(|| format!("open {name}"))?;
+        let log_bytes = file.metadata().doing(|| format!("open {name}"))?.len();
         let read = LogWrites::read(BufReader::new(file), log_bytes, self.disk_bytes()?);
-        let read = read.with_context(|| format!("read {name}"))?;
+        let read = read.during(|| format!("read {name}"))?;
         let from = match &self.from {
             None => 0,
             Some(wanted) => {
                 let mark = read.marks.iter().find(|mark| mark.text == *wanted);
-                mark.with_context(|| {
-                    format!(
-                        "{name} has no mark '{wanted}'; it has {}",
-                        texts(&read.marks)
-                    )
-                })?
-                .position
+                let no_mark = || Error::NoSuchMark {
+                    path: self.log.clone(),
+                    wanted: wanted.clone(),
+                    marks: texts(&read.marks),
+                };
+                mark.ok_or_else(no_mark)?.position
             }
         };
         if has_operations(workload) {
             return with_operations(read, from, workload)
-                .with_context(|| format!("find the operations of {} in {name}", workload.name));
+                .during(|| format!("find the operations of {} in {name}", workload.name));
         }
         let marks = read.marks.iter().map(|mark| mark.position);
         let positions = marks
@@ -165,17 +167,17 @@ fn texts(marks: &[LogMark]) -> String {
 }
 
 /// Finds each operation between its marks.
-fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> anyhow::Result<Imported> {
+fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> Result<Imported> {
     let marks = read
         .marks
         .iter()
         .filter_map(|mark| Some((OperationMark::of(&mark.text)?, mark)));
     let mut marks = marks.skip_while(|(_, mark)| mark.position < from);
-    let mut next = |wanted: OperationMark| -> anyhow::Result<(Outcome, usize)> {
+    let mut next = |wanted: OperationMark| -> Result<(Outcome, usize)> {
         let expected = wanted.text();
         let (found, mark) = marks
             .next()
-            .with_context(|| format!("there is no mark '{expected}'"))?;
+            .ok_or_else(|| Error::NoMark(expected.clone()))?;
         let outcome = match (wanted, found) {
             (OperationMark::End(number), OperationMark::Refused(other, errno))
                 if number == other =>
@@ -183,7 +185,12 @@ fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> anyhow:
                 Outcome::Refused(errno)
             }
             _ if wanted == found => Outcome::Done,
-            _ => bail!("the mark '{}' stands where '{expected}' should", mark.text),
+            _ => {
+                return Err(Error::OtherMark {
+                    found: mark.text.clone(),
+                    expected,
+                });
+            }
         };
         Ok((outcome, mark.position))
     };

@@ -2,10 +2,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::bail;
 use campaign::quoted;
 use clap::Args;
 use machine::{Machine, Uml};
+
+use crate::error::{Error, Result};
 
 /// Modules that disks in user space need where they are not built in.
 const DISK_MODULES: [&str; 2] = ["loop", "fuse"];
@@ -56,17 +57,19 @@ impl KernelArgs {
     ///
     /// # Errors
     /// If there is no such kernel, or modules are named for one that has its own.
-    pub fn machine(&self) -> anyhow::Result<Machine> {
+    pub fn machine(&self) -> Result<Machine> {
+        let for_guests = |option, why| Err(Error::ForGuests { option, why });
         let KernelChoice::Uml(path) = &self.kernel else {
             if self.modules.is_some() {
-                bail!("--modules is for --kernel uml: the running kernel has its own");
+                return for_guests("--modules", "the running kernel has its own");
             }
             if !self.kernel_parameters.is_empty() {
-                bail!("--kernel-parameters is for --kernel uml: the running kernel has started");
+                return for_guests("--kernel-parameters", "the running kernel has started");
             }
             if self.virtual_time {
-                bail!(
-                    "--virtual-time is for --kernel uml: the time of the running kernel is everybody's"
+                return for_guests(
+                    "--virtual-time",
+                    "the time of the running kernel is everybody's",
                 );
             }
             return Ok(Machine::Host);

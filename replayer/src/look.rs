@@ -6,8 +6,9 @@ use block_dev::Base;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
 use workloads::Workload;
 
-use crate::engine::Engine;
 use crate::engine::search::{LookHook, Search};
+use crate::engine::{Engine, EngineError};
+use crate::error::{Context as _, Error, Result};
 use crate::result::WorkloadResult;
 use crate::sweep::SweepOptions;
 
@@ -23,12 +24,13 @@ pub fn look(
     workload: &Workload,
     search: &Search,
     hook: LookHook<'_>,
-) -> anyhow::Result<WorkloadResult> {
+) -> Result<WorkloadResult> {
     enter_mount_namespace()?;
     let scratch = Scratch::new()?;
     let directory = scratch.directory("look")?;
-    let base = Base::from_file(&format(variant, &scratch.path().join("base"))?)?;
-    let failed = |error| anyhow::anyhow!("{error}");
+    let formatted = format(variant, &scratch.path().join("base"))?;
+    let base = Base::from_file(&formatted).doing(|| format!("read a new {variant}"))?;
+    let failed = |error: EngineError| Error::Worker(error.to_string());
     let mut engine =
         Engine::new(variant, &Arc::new(base), options.disk, &directory).map_err(failed)?;
     if let Some(other) = &options.contract {

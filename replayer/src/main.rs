@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use campaign::{Interrupt, OutputFormat};
+use campaign::{Cause, Interrupt, OutputFormat};
 use clap::Parser;
 use replayer::{FileSystemArgs, SweepCommand, WorkloadFiles};
 
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> anyhow::Result<campaign::Outcome> {
+fn run(arguments: &Arguments) -> Result<campaign::Outcome, Cause> {
     let interrupt = Interrupt::watch()?;
     let command = SweepCommand::new(
         &arguments.file_system,
@@ -50,11 +50,11 @@ fn run(arguments: &Arguments) -> anyhow::Result<campaign::Outcome> {
         let numbered = (0..)
             .zip(stream)
             .map(|(number, workload)| workload.map(|workload| (number, workload)));
-        return command.run_stream(Box::new(numbered), &interrupt);
+        return Ok(command.run_stream(Box::new(numbered), &interrupt)?);
     }
     let workloads = arguments.files.read_all()?;
     let source = || -> replayer::NumberedWorkloads<'_> {
         Box::new((0..).zip(workloads.iter().cloned()).map(Ok))
     };
-    command.run(&source, workloads.len() as u64, None, &interrupt)
+    Ok(command.run(&source, workloads.len() as u64, None, &interrupt)?)
 }

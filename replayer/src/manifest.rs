@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, bail};
 use campaign::{Shard, VERSION, check_version, command_line};
 use local_fs::Variant;
 use machine::Machine;
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::args::FileSystemArgs;
+use crate::error::{Context as _, Error, Result};
 
 /// The version of the directory of results. A change that older versions of this program would
 /// misread makes another one.
@@ -84,7 +84,7 @@ impl Kernel {
     ///
     /// # Errors
     /// If it does not say what it is.
-    pub fn of(machine: &Machine) -> anyhow::Result<Self> {
+    pub fn of(machine: &Machine) -> Result<Self> {
         let Machine::Uml(uml) = machine else {
             let read = |name: &str| {
                 let text = std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name));
@@ -95,8 +95,7 @@ impl Kernel {
                 version: read("version"),
             });
         };
-        let file =
-            std::fs::read(&uml.kernel).with_context(|| format!("read {}", uml.kernel.display()))?;
+        let file = std::fs::read(&uml.kernel).doing(|| format!("read {}", uml.kernel.display()))?;
         // What it would say of itself takes a start, and need not tell two builds apart.
         let version = format!("User-Mode Linux, BLAKE3 {}", blake3::hash(&file).to_hex());
         Ok(Self {
@@ -117,7 +116,7 @@ impl Manifest {
         options: Options,
         shard: Option<String>,
         workloads: String,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         Ok(Self {
             kind: Kind::Manifest,
             format: if arguments.again > 0 {
@@ -158,24 +157,23 @@ impl Manifest {
     ///
     /// # Errors
     /// If it is not a manifest, or one of another version.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-        let value: Value = serde_json::from_slice(&text)
-            .with_context(|| format!("{} is not a manifest", path.display()))?;
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read(path).doing(|| format!("read {}", path.display()))?;
+        let none = |of, why| Error::NoManifest {
+            path: path.into(),
+            of,
+            why,
+        };
+        let value: Value = serde_json::from_slice(&text).map_err(|why| none("", Some(why)))?;
         if value["type"] == "states-manifest" {
-            bail!(
-                "{} is of a program or a cluster: continue it with crashpoint app --resume or crashpoint cluster \
-                 sweep --resume; `show`, `replay`, `minimize`, `report` and `merge` take it as they are",
-                path.display()
-            );
+            return Err(Error::OfStates(path.into()));
         }
         if value["type"] != "manifest" {
-            bail!("{} is not a manifest", path.display());
+            return Err(none("", None));
         }
         let has_again = value["format"] == FORMAT_AGAIN;
         check_version(path, &value, if has_again { FORMAT_AGAIN } else { FORMAT })?;
-        serde_json::from_value(value)
-            .with_context(|| format!("{} is not a manifest of this version", path.display()))
+        serde_json::from_value(value).map_err(|why| none(" of this version", Some(why)))
     }
 
     /// As one JSON object.

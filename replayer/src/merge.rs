@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use campaign::{Outcome, OutputFormat, Part, Parts, Shard, say};
 
+use crate::error::Result;
 use crate::results_directory::Results;
 
 impl Part for Results {
@@ -35,7 +36,7 @@ pub fn merge(
     out: &Path,
     incomplete: bool,
     format: OutputFormat,
-) -> anyhow::Result<Outcome> {
+) -> Result<Outcome> {
     let shards = Parts::open(parts, incomplete, Results::open)?;
     let first = shards.first()?;
     let workloads = first.workloads()?;

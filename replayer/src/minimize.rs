@@ -3,12 +3,12 @@
 
 use std::collections::HashSet;
 
-use anyhow::bail;
 use campaign::{Interrupt, ddmin};
 use pace_rules::disk::{Relaxation, State, States};
 use workloads::{Op, Step, Workload};
 
 use crate::engine::search::Search;
+use crate::error::{Error, Result};
 use crate::findings::{Found, FoundWhat};
 use crate::result::{Death, RunLog, StateFindings};
 use crate::sweep::Workers;
@@ -51,17 +51,16 @@ pub fn minimize(
     workers: &mut Workers,
     interrupt: &Interrupt,
     tell: &mut dyn FnMut(&Workload, &FoundWhat),
-) -> anyhow::Result<Option<Minimized>> {
+) -> Result<Option<Minimized>> {
     let kept = match &found.what {
         FoundWhat::State(_) => Kept::Promise(Search {
             path: None,
             ..search_for(found, asked)?
         }),
         // What it holds stays held: this one would have more of that with each try.
-        FoundWhat::Death(_) if !workers.are_in_guests() => bail!(
-            "finding {} is a task that the running kernel did not let go of: only those of --kernel uml are made small",
-            found.number
-        ),
+        FoundWhat::Death(_) if !workers.are_in_guests() => {
+            return Err(Error::HeldByRunningKernel(found.number));
+        }
         FoundWhat::Death(death) => Kept::Death(death.kind()),
     };
     let best = (found.workload.clone(), (None, found.what.clone()));
@@ -116,15 +115,12 @@ fn lost_writes(what: &FoundWhat) -> usize {
 ///
 /// # Errors
 /// If the kernel died of it.
-pub fn search_for(found: &Found, asked: &States) -> anyhow::Result<Search> {
+pub fn search_for(found: &Found, asked: &States) -> Result<Search> {
     let FoundWhat::State(state) = &found.what else {
-        bail!(
-            "finding {} is a kernel that died, not a crash state: replay it with crashpoint fs",
-            found.number
-        );
+        return Err(Error::KernelDied(found.number));
     };
     let Some(first) = state.findings.first() else {
-        bail!("finding {} names no promise", found.number);
+        return Err(Error::NoPromise(found.number));
     };
     Ok(Search {
         promise: first.promise,
@@ -164,14 +160,14 @@ struct Laboratory<'a> {
 
 impl Laboratory<'_> {
     /// Has the finding come again, of the same workload.
-    fn again(&mut self, workload: &Workload) -> anyhow::Result<Option<Again>> {
+    fn again(&mut self, workload: &Workload) -> Result<Option<Again>> {
         match &self.kept {
             Kept::Promise(search) => self.search(workload, &search.clone()),
             Kept::Death(_) => self.die(workload),
         }
     }
 
-    fn search(&mut self, workload: &Workload, search: &Search) -> anyhow::Result<Option<Again>> {
+    fn search(&mut self, workload: &Workload, search: &Search) -> Result<Option<Again>> {
         let mut result = self.workers.search(workload, search, self.interrupt)?;
         Ok(result
             .broken
@@ -179,7 +175,7 @@ impl Laboratory<'_> {
             .map(|state| (result.log, FoundWhat::State(state))))
     }
 
-    fn die(&mut self, workload: &Workload) -> anyhow::Result<Option<Again>> {
+    fn die(&mut self, workload: &Workload) -> Result<Option<Again>> {
         let Kept::Death(kind) = &self.kept else {
             return Ok(None);
         };
@@ -191,7 +187,7 @@ impl Laboratory<'_> {
     }
 
     /// Has the disk lose as few writes as will do.
-    fn lose_less(&mut self) -> anyhow::Result<()> {
+    fn lose_less(&mut self) -> Result<()> {
         let (Kept::Promise(search), (workload, (_, FoundWhat::State(state)))) =
             (&self.kept, &self.best)
         else {
@@ -215,13 +211,13 @@ impl Laboratory<'_> {
         Ok(())
     }
 
-    fn drop_operations(&mut self) -> anyhow::Result<()> {
+    fn drop_operations(&mut self) -> Result<()> {
         let whole = self.best.0.clone();
         let places: Vec<usize> = (0..whole.setup.len() + whole.run.len()).collect();
         ddmin(&places, |places| self.is_enough(&part(&whole, places))).map(drop)
     }
 
-    fn shrink_sizes(&mut self) -> anyhow::Result<()> {
+    fn shrink_sizes(&mut self) -> Result<()> {
         for place in 0..self.best.0.setup.len() + self.best.0.run.len() {
             for change in [small_length, no_offset] {
                 let mut smaller = self.best.0.clone();
@@ -235,7 +231,7 @@ impl Laboratory<'_> {
 
     /// Whether a workload still breaks the promise, or kills the kernel; then it is the best so
     /// far.
-    fn is_enough(&mut self, workload: &Workload) -> anyhow::Result<bool> {
+    fn is_enough(&mut self, workload: &Workload) -> Result<bool> {
         if self.interrupt.requested()
             || !is_whole(workload)
             || self.failed.contains(&workload.to_line())

@@ -5,6 +5,7 @@ use std::path::Path;
 use campaign::{MANIFEST, RESULTS, TIMES, read_lines};
 use local_fs::Variant;
 
+use crate::error::{Error, Result};
 use crate::findings::Found;
 
 use crate::manifest::Manifest;
@@ -58,7 +59,7 @@ impl Overview {
     ///
     /// # Errors
     /// If it is another version's, or damaged.
-    pub fn read(directory: &Path) -> anyhow::Result<Self> {
+    pub fn read(directory: &Path) -> Result<Self> {
         let manifest = Manifest::read(&directory.join(MANIFEST))?;
         let variants = manifest.file_systems.as_slice();
         let mut recorded = vec![Recorded::default(); variants.len()];
@@ -75,7 +76,7 @@ impl Overview {
             let place = line.place(variants)?;
             clean[place] += u64::from(line.verdict == Some(Verdict::Clean));
             open.extend(Open::of(line, place, number));
-            anyhow::Ok(())
+            Ok::<_, Error>(())
         })?;
         read_lines(&directory.join(TIMES), |_, line| {
             read_time(variants, &mut recorded, &line)

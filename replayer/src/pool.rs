@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context;
 use block_dev::Base;
 use campaign::Interrupt;
 use local_fs::{Variant, format};
@@ -17,6 +16,7 @@ use serde::Serialize;
 use workloads::Workload;
 
 use crate::engine::search::Search;
+use crate::error::{Context as _, Error, Result};
 use crate::fsck::{Slot, Task, help, shared_name};
 use crate::result::{Death, WorkloadResult};
 use crate::worker::{Answer, BASE_NAME, Job, Start, WORKER_COMMAND, receive, send, send_to_guest};
@@ -24,14 +24,15 @@ use crate::worker::{Answer, BASE_NAME, Job, Start, WORKER_COMMAND, receive, send
 /// Formats a disk for a guest, and puts it at `path`. Where that does not work the guest does it,
 /// which takes longer: as an ordinary user mkfs.btrfs fails as soon as anything at all is mounted
 /// from a loop device, whose backing file it may not ask for.
-fn make_base(variant: &Variant, path: &Path) -> anyhow::Result<()> {
+fn make_base(variant: &Variant, path: &Path) -> Result<()> {
     let base = format(variant, path).map(|file| Base::from_file(&file));
     let made = match base {
-        Ok(base) => std::fs::write(path, base?.pack()),
+        Ok(Ok(base)) => std::fs::write(path, base.pack()),
+        Ok(Err(error)) => Err(error),
         Err(_) if !path.exists() => Ok(()),
         Err(_) => std::fs::remove_file(path),
     };
-    made.with_context(|| format!("write {}", path.display()))
+    made.doing(|| format!("write {}", path.display()))
 }
 
 /// How often a worker that does not answer is looked at.
@@ -57,6 +58,12 @@ impl Gone {
         match self {
             Self::Kernel { what, .. } | Self::Other(what) => what,
         }
+    }
+}
+
+impl From<Gone> for Error {
+    fn from(gone: Gone) -> Self {
+        Self::Worker(gone.words().to_owned())
     }
 }
 
@@ -95,19 +102,16 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts one and waits until it is ready.
-    pub(crate) fn start(machine: &Machine, start: &Start) -> anyhow::Result<Self> {
+    pub(crate) fn start(machine: &Machine, start: &Start) -> Result<Self> {
         Self::start_with(machine, start, &[])
     }
 
     /// Starts one that gets all its work at once.
-    pub(crate) fn start_with(
-        machine: &Machine,
-        start: &Start,
-        jobs: &[Job],
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn start_with(machine: &Machine, start: &Start, jobs: &[Job]) -> Result<Self> {
         let mut known = Vec::new();
-        send(&mut known, start)?;
-        jobs.iter().try_for_each(|job| send(&mut known, job))?;
+        let told = send(&mut known, start)
+            .and_then(|()| jobs.iter().try_for_each(|job| send(&mut known, job)));
+        told.doing(|| "write what a worker is told".into())?;
         let mut running = machine.start(&[WORKER_COMMAND], &known)?;
         let shared = running.shared().map(Path::to_owned);
         if let Some(shared) = shared.as_ref().filter(|_| start.host_helps) {
@@ -134,13 +138,13 @@ impl Worker {
             this.send(start)
         };
         let answer = sent.and_then(|()| this.receive());
-        match answer.map_err(|gone| anyhow::anyhow!("{}", gone.words()))? {
+        match answer? {
             Answer::Ready { recognises_fua } => {
                 this.recognises_fua = recognises_fua;
                 Ok(this)
             }
-            Answer::Failed(why) => anyhow::bail!("{why}"),
-            other => anyhow::bail!("a worker answered {other:?} before it had work"),
+            Answer::Failed(why) => Err(Error::Worker(why)),
+            other => Err(Error::unexpected(&other, "before it had work")),
         }
     }
 
@@ -295,7 +299,7 @@ impl Worker {
         workload: &Workload,
         job: Job,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Result<WorkloadResult, Gone>> {
+    ) -> Result<Result<WorkloadResult, Gone>> {
         let mut this = Self::start_with(machine, start, &[job])?;
         this.obey(interrupt);
         let answer = this.receive();

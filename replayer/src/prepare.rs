@@ -5,10 +5,11 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
 use checker::Contract;
-use local_fs::{Error, Variant};
+use local_fs::Variant;
 use machine::{Logged, Machine};
+
+use crate::error::{Context as _, Error, Result};
 
 /// The device nodes that disks in user space need, and the modules that make them.
 pub const DEVICES: [(&str, &str); 2] = [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")];
@@ -17,12 +18,12 @@ pub const DEVICES: [(&str, &str); 2] = [("/dev/fuse", "fuse"), ("/dev/loop-contr
 ///
 /// # Errors
 /// Without root, a device, a program or a file system of the kernel, or with too small a disk.
-pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
+pub fn prepare(variants: &[Variant], machine: &Machine) -> Result<()> {
     for variant in variants {
         let row = variant.file_system;
         let given_mib = variant.size_bytes >> 20;
         if given_mib < row.size_min_mib {
-            return Err(Error::TooSmall {
+            return Err(local_fs::Error::TooSmall {
                 name: row.name,
                 given_mib,
                 needed_mib: row.size_min_mib,
@@ -38,10 +39,7 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
     for variant in variants {
         let row = variant.file_system;
         if row.driver.is_some() && machine.is_guest() {
-            bail!(
-                "{} is a FUSE file system, which is tested under the running kernel: leave out --kernel",
-                row.name
-            );
+            return Err(Error::FuseInGuest(row.name));
         }
         row.programs()
             .try_for_each(|program| program.find().map(drop))?;
@@ -51,7 +49,7 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
         return Ok(());
     }
     if !nix::unistd::geteuid().is_root() {
-        bail!("root is needed to mount file systems: run it with sudo, or with --kernel uml");
+        return Err(Error::NoRoot);
     }
     variants.iter().try_for_each(prepare_kernel)
 }
@@ -60,7 +58,7 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If a device or the file system is missing.
-pub(crate) fn prepare_kernel(variant: &Variant) -> anyhow::Result<()> {
+pub(crate) fn prepare_kernel(variant: &Variant) -> Result<()> {
     for (device, module) in DEVICES {
         check_device(Path::new(device), module)?;
     }
@@ -69,7 +67,7 @@ pub(crate) fn prepare_kernel(variant: &Variant) -> anyhow::Result<()> {
         load(module);
     }
     if !kernel_has(name)? {
-        return Err(Error::NotInKernel { name }.into());
+        return Err(local_fs::Error::NotInKernel { name }.into());
     }
     Ok(())
 }
@@ -78,7 +76,7 @@ pub(crate) fn prepare_kernel(variant: &Variant) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If it cannot; with what to do.
-pub fn check_device(path: &Path, module: &str) -> anyhow::Result<()> {
+pub fn check_device(path: &Path, module: &str) -> Result<()> {
     if !path.exists() {
         load(module);
     }
@@ -92,14 +90,17 @@ pub fn check_device(path: &Path, module: &str) -> anyhow::Result<()> {
         .read(true)
         .write(true)
         .open(path)
-        .with_context(advice)?;
+        .doing(advice)?;
     if !device
         .metadata()
-        .with_context(advice)?
+        .doing(advice)?
         .file_type()
         .is_char_device()
     {
-        return Err(anyhow::anyhow!("it is not a device")).with_context(advice);
+        return Err(Error::NoDevice {
+            device: path.into(),
+            module: module.into(),
+        });
     }
     Ok(())
 }
@@ -108,7 +109,7 @@ pub fn check_device(path: &Path, module: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the kernel does not say.
-pub fn kernel_has(name: &str) -> anyhow::Result<bool> {
+pub fn kernel_has(name: &str) -> Result<bool> {
     if listed(name)? {
         return Ok(true);
     }
@@ -122,8 +123,9 @@ fn load(module: &str) {
     let _ = Command::new("modprobe").arg(module).output_logged();
 }
 
-fn listed(name: &str) -> anyhow::Result<bool> {
-    let list = std::fs::read_to_string("/proc/filesystems").context("read /proc/filesystems")?;
+fn listed(name: &str) -> Result<bool> {
+    let list =
+        std::fs::read_to_string("/proc/filesystems").doing(|| "read /proc/filesystems".into())?;
     Ok(list
         .lines()
         .any(|line| line.split_whitespace().last() == Some(name)))

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use campaign::{
     Directory, MANIFEST, Outcome, OutputFormat, RESULTS, Record, Records, SUMMARY, TABLE, TIMES,
     read_lines, write_whole,
@@ -15,6 +14,7 @@ use serde_json::Value;
 use workloads::Workload;
 
 use crate::command::outcome;
+use crate::error::{Context as _, During as _, Error, Result};
 use crate::manifest::Manifest;
 use crate::report::{print_summary, print_table, summary_json, summary_text};
 use crate::result::{AgainCounts, Timing, Verdict, WorkloadResult};
@@ -81,7 +81,7 @@ pub(crate) struct ResultLine {
 
 impl ResultLine {
     /// Which file system of a manifest it is about.
-    pub(crate) fn place(&self, variants: &[Variant]) -> anyhow::Result<usize> {
+    pub(crate) fn place(&self, variants: &[Variant]) -> Result<usize> {
         place_of(
             variants,
             &self.file_system,
@@ -112,7 +112,7 @@ struct Contents {
 }
 
 impl Contents {
-    fn load(directory: &Directory, manifest: &Manifest) -> anyhow::Result<Self> {
+    fn load(directory: &Directory, manifest: &Manifest) -> Result<Self> {
         let variants = manifest.file_systems.as_slice();
         let mut recorded = vec![Recorded::default(); variants.len()];
         for record in &mut recorded {
@@ -141,15 +141,12 @@ impl Results {
         directory: &Path,
         mut manifest: Manifest,
         workloads: Option<&[Workload]>,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let variants = &manifest.file_systems;
         if let Some(twice) =
             (1..variants.len()).find(|&place| variants[..place].contains(&variants[place]))
         {
-            bail!(
-                "{} is named twice: with --out, name it once",
-                variants[twice]
-            );
+            return Err(Error::NamedTwice(variants[twice].clone()));
         }
         let kept = workloads.map(kept_text).transpose()?;
         manifest.workloads_hash = kept
@@ -177,7 +174,7 @@ impl Results {
     /// # Errors
     /// If none was begun there, it is another version's, another process is at work there, or the
     /// results are damaged.
-    pub fn open(directory: &Path) -> anyhow::Result<Self> {
+    pub fn open(directory: &Path) -> Result<Self> {
         let directory = Directory::open(directory, &KEPT)?;
         let manifest = Manifest::read(&directory.join(MANIFEST))?;
         let contents = Contents::load(&directory, &manifest)?;
@@ -227,18 +224,14 @@ impl Results {
     ///
     /// # Errors
     /// If they are not what they were.
-    pub fn workloads(&self) -> anyhow::Result<Option<Vec<Workload>>> {
+    pub fn workloads(&self) -> Result<Option<Vec<Workload>>> {
         let Some(hash) = &self.manifest.workloads_hash else {
             return Ok(None);
         };
         let path = self.directory.join(WORKLOADS);
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let text = std::fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
         if blake3::hash(text.as_bytes()).to_hex().as_str() != hash {
-            bail!(
-                "{} was changed since the sweep began: put it back, or begin anew",
-                path.display()
-            );
+            return Err(Error::Changed(path));
         }
         Ok(Some(workloads::parse(&text, &path.display().to_string())?))
     }
@@ -271,7 +264,7 @@ impl Results {
         variant: &Variant,
         line: &Value,
         result: &WorkloadResult,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         self.append_line(&line.to_string())?;
         self.timing.add(result.timing);
         if self.records.is_time_due() {
@@ -280,14 +273,14 @@ impl Results {
         Ok(())
     }
 
-    fn append_line(&mut self, line: &str) -> anyhow::Result<()> {
+    fn append_line(&mut self, line: &str) -> Result<()> {
         let read = serde_json::from_str(line)?;
         read_result(&self.manifest.file_systems, &mut self.recorded, &read)?;
         Ok(self.records.append(line)?)
     }
 
     /// Writes down the time that has passed since it was last done.
-    pub(crate) fn note_time(&mut self, variant: &Variant) -> anyhow::Result<()> {
+    pub(crate) fn note_time(&mut self, variant: &Variant) -> Result<()> {
         let line = TimeLine {
             kind: "time".into(),
             file_system: variant.file_system.name.into(),
@@ -319,16 +312,17 @@ impl Results {
     ///
     /// # Errors
     /// If standard output cannot be written.
-    pub fn print(&self, format: OutputFormat) -> anyhow::Result<Outcome> {
+    pub fn print(&self, format: OutputFormat) -> Result<Outcome> {
         let rows = self.rows();
         rows.iter()
-            .try_for_each(|(variant, summary)| print_summary(format, variant, summary))?;
-        print_table(format, &rows)?;
+            .try_for_each(|(variant, summary)| print_summary(format, variant, summary))
+            .and_then(|()| print_table(format, &rows))
+            .map_err(Error::Output)?;
         Ok(outcome(&rows))
     }
 
     /// Writes the summary: all of it is done.
-    pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn finish(&mut self) -> Result<()> {
         self.records.sync()?;
         self.finished = true;
         let rows = self.rows();
@@ -341,15 +335,15 @@ impl Results {
     }
 
     /// Appends everything that is recorded in `part`, a part of this sweep.
-    pub(crate) fn append_all(&mut self, part: &Results) -> anyhow::Result<()> {
+    pub(crate) fn append_all(&mut self, part: &Results) -> Result<()> {
         let mut lines = Vec::new();
         read_lines(&part.directory.join(RESULTS), |_, line: Value| {
             lines.push(line);
-            anyhow::Ok(())
+            Ok::<_, Error>(())
         })?;
         for line in lines {
             self.append_line(&line.to_string())
-                .with_context(|| format!("merge {}", part.directory.path().display()))?;
+                .during(|| format!("merge {}", part.directory.path().display()))?;
         }
         read_lines(&part.directory.join(TIMES), |_, line: TimeLine| {
             self.records.append_time(&serde_json::to_string(&line)?)?;
@@ -367,15 +361,13 @@ impl Results {
 }
 
 /// The workloads as the text that is kept of them.
-fn kept_text(workloads: &[Workload]) -> anyhow::Result<String> {
+fn kept_text(workloads: &[Workload]) -> Result<String> {
     let text: String = workloads
         .iter()
         .map(|workload| workload.to_line() + "\n")
         .collect();
     if workloads::parse(&text, WORKLOADS)? != workloads {
-        bail!(
-            "these workloads cannot be kept for --resume: please report it as a bug, and sweep without --out"
-        );
+        return Err(Error::NotKept);
     }
     Ok(text)
 }
@@ -386,7 +378,7 @@ pub(crate) fn place_of(
     name: &str,
     mount: &[String],
     mkfs: &[String],
-) -> anyhow::Result<usize> {
+) -> Result<usize> {
     let is_it = |variant: &Variant| {
         variant.file_system.name == name
             && variant.mount_options == mount
@@ -395,7 +387,7 @@ pub(crate) fn place_of(
     variants
         .iter()
         .position(is_it)
-        .with_context(|| format!("{name} with these options is not part of this sweep"))
+        .ok_or_else(|| Error::NotSwept(name.into()))
 }
 
 /// Counts a result in.
@@ -403,17 +395,15 @@ pub(crate) fn read_result(
     variants: &[Variant],
     recorded: &mut [Recorded],
     line: &ResultLine,
-) -> anyhow::Result<()> {
+) -> Result<()> {
     if line.kind != "result" {
         return Ok(());
     }
     let place = line.place(variants)?;
     let Recorded { done, summary } = &mut recorded[place];
-    let number = line
-        .number
-        .context("a result without the number of its workload")?;
+    let number = line.number.ok_or(Error::NoNumber)?;
     if !done.insert(number) {
-        bail!("workload number {number} is there a second time: remove one of the two lines");
+        return Err(Error::NumberTwice(number));
     }
     summary.workloads += 1;
     summary.states_checked += line.states_checked;
@@ -433,7 +423,7 @@ pub(crate) fn read_time(
     variants: &[Variant],
     recorded: &mut [Recorded],
     line: &TimeLine,
-) -> anyhow::Result<()> {
+) -> Result<()> {
     let place = place_of(
         variants,
         &line.file_system,
@@ -441,7 +431,7 @@ pub(crate) fn read_time(
         &line.mkfs_options,
     )?;
     let summary = &mut recorded[place].summary;
-    summary.elapsed += Duration::try_from_secs_f64(line.seconds).context("a time that is none")?;
+    summary.elapsed += Duration::try_from_secs_f64(line.seconds).map_err(|_| Error::NoTime)?;
     summary.timing.add(line.time_us);
     summary.fua_recognised &= line.fua_recognised;
     Ok(())
@@ -452,13 +442,12 @@ pub(crate) fn is_finished(
     directory: &Path,
     variants: &[Variant],
     recorded: &[Recorded],
-) -> anyhow::Result<bool> {
+) -> Result<bool> {
     let path = directory.join(SUMMARY);
     if !path.exists() {
         return Ok(false);
     }
-    let text =
-        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let text = std::fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
     let said: Vec<Value> = text
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())

@@ -2,8 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use campaign::{Interrupt, say};
+use campaign::{Interrupt, one_line, say};
 use local_fs::{FileSystem, Scratch, Variant, enter_mount_namespace};
 use machine::Machine;
 use pace_rules::disk::States;
@@ -13,6 +12,7 @@ use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
 use crate::drain::{ResultSender, Source, drain};
 use crate::engine::search::Search;
+use crate::error::{During as _, Error, Result};
 use crate::import::Import;
 use crate::pool::{Gone, Worker};
 use crate::result::{AgainCounts, Death, Timing, Verdict, WorkloadResult};
@@ -140,7 +140,7 @@ impl Workers {
     ///
     /// # Errors
     /// Without root or a guest, mkfs, FUSE or loop devices.
-    pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
+    pub fn start(variant: &Variant, options: &SweepOptions) -> Result<Self> {
         let SweepOptions {
             disk,
             contract,
@@ -208,7 +208,7 @@ impl Workers {
         Ok(this)
     }
 
-    fn another(&mut self) -> anyhow::Result<Worker> {
+    fn another(&mut self) -> Result<Worker> {
         self.started += 1;
         let name = format!("worker-{}", self.started);
         let directory = self
@@ -227,14 +227,14 @@ impl Workers {
 
     /// Starts a worker in the place of one that is gone. What ended that one, such as somebody who
     /// is short of memory, may end a new one before it works.
-    fn replacement(&mut self) -> anyhow::Result<Worker> {
+    fn replacement(&mut self) -> Result<Worker> {
         for _ in 1..STARTS_MAX {
             match self.another() {
                 Ok(worker) => return Ok(worker),
-                Err(error) => say(&format!("{error:#}; it is tried once more")),
+                Err(error) => say(&format!("{}; it is tried once more", one_line(&error))),
             }
         }
-        self.another().context("replace a worker")
+        self.another().during(|| "replace a worker".into())
     }
 
     /// Whether every worker can tell FUA from flushes, which takes tracefs.
@@ -247,7 +247,7 @@ impl Workers {
     ///
     /// # Errors
     /// If a worker fails.
-    pub fn floor(&mut self, cycles: u32, recovering: bool) -> anyhow::Result<f64> {
+    pub fn floor(&mut self, cycles: u32, recovering: bool) -> Result<f64> {
         let job = Job::Floor { cycles, recovering };
         let started = Instant::now();
         let count = self.processes.len();
@@ -260,9 +260,9 @@ impl Workers {
             for thread in running {
                 match thread.join().expect("the thread does not panic") {
                     Ok(Answer::Floor(_)) => {}
-                    Ok(Answer::Failed(why)) => anyhow::bail!("{why}"),
-                    Ok(other) => anyhow::bail!("a worker answered {other:?} to a floor"),
-                    Err(gone) => anyhow::bail!("{}", gone.words()),
+                    Ok(Answer::Failed(why)) => return Err(Error::Worker(why)),
+                    Ok(other) => return Err(Error::unexpected(&other, "to a floor")),
+                    Err(gone) => return Err(gone.into()),
                 }
             }
             Ok(())
@@ -276,10 +276,10 @@ impl Workers {
     /// If the source or `done` fails, or workers keep dying.
     pub fn run(
         &mut self,
-        workloads: &mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send),
+        workloads: &mut (dyn Iterator<Item = Result<Workload>> + Send),
         interrupt: &Interrupt,
-        done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Summary> {
+        done: &mut dyn FnMut(&Workload, WorkloadResult) -> Result<()>,
+    ) -> Result<Summary> {
         let started = Instant::now();
         let mut summary = Summary {
             fua_recognised: self.recognise_fua(),
@@ -335,7 +335,7 @@ impl Workers {
         workload: &Workload,
         search: &Search,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<WorkloadResult> {
+    ) -> Result<WorkloadResult> {
         let lost = |gone: &Gone| {
             WorkloadResult::inconclusive(workload.name.clone(), gone.words().to_owned())
         };
@@ -344,7 +344,7 @@ impl Workers {
             let result = Worker::work_once(&self.machine, &self.start, workload, job, interrupt)?;
             return Ok(result.unwrap_or_else(|gone| lost(&gone)));
         }
-        let worker = self.processes.first_mut().context("no worker is left")?;
+        let worker = self.processes.first_mut().ok_or(Error::NoWorker)?;
         worker.obey(interrupt);
         let result = match worker.search(workload, search) {
             Ok(result) if result.death.is_none() => return Ok(result),
@@ -371,7 +371,7 @@ impl Workers {
         &mut self,
         workload: &Workload,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<Death>> {
+    ) -> Result<Option<Death>> {
         if self.machine.has_virtual_time() {
             let job = Job::Alone(workload.clone());
             let result = Worker::work_once(&self.machine, &self.start, workload, job, interrupt)?;
@@ -384,8 +384,8 @@ impl Workers {
     }
 
     /// Has one worker do a workload while the others rest.
-    fn alone(&mut self, workload: &Workload) -> anyhow::Result<WorkloadResult> {
-        let worker = self.processes.first_mut().context("no worker is left")?;
+    fn alone(&mut self, workload: &Workload) -> Result<WorkloadResult> {
+        let worker = self.processes.first_mut().ok_or(Error::NoWorker)?;
         let result = match worker.work_alone(workload) {
             Ok(result) if result.death.is_none() => return Ok(result),
             Ok(result) => result,
@@ -405,7 +405,7 @@ fn feed(
     workers: &Mutex<&mut Workers>,
     interrupt: &Interrupt,
     results: &ResultSender,
-) -> anyhow::Result<Worker> {
+) -> Result<Worker> {
     worker.obey(interrupt);
     let mut feeder = Feeder {
         worker,
@@ -443,7 +443,7 @@ struct Feeder<'a, 'w> {
 
 impl Feeder<'_, '_> {
     /// Gives the worker another workload; waits while it has enough to do.
-    fn give(&mut self, workload: Workload) -> anyhow::Result<()> {
+    fn give(&mut self, workload: Workload) -> Result<()> {
         let sent = self.worker.send(&Job::Workload(workload.clone()));
         self.waiting.push_back(workload);
         if let Err(error) = sent {
@@ -456,7 +456,7 @@ impl Feeder<'_, '_> {
     }
 
     /// Waits until everything is answered.
-    fn finish(&mut self) -> anyhow::Result<()> {
+    fn finish(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -470,7 +470,7 @@ impl Feeder<'_, '_> {
     }
 
     /// Waits for the answer to the workload that waits longest.
-    fn collect(&mut self) -> anyhow::Result<()> {
+    fn collect(&mut self) -> Result<()> {
         match self.worker.receive() {
             Ok(answer) => {
                 self.deaths = 0;
@@ -496,7 +496,7 @@ impl Feeder<'_, '_> {
 
     /// The worker is gone. Each workload that waits is tried once more, alone, with a new worker:
     /// so the one that it died of is told from the others, and a finding from an accident.
-    fn replace(&mut self, gone: &Gone) -> anyhow::Result<()> {
+    fn replace(&mut self, gone: &Gone) -> Result<()> {
         if self.interrupt.requested() {
             for workload in std::mem::take(&mut self.waiting) {
                 self.pass_on(workload, Answer::Failed(gone.words().to_owned()));
@@ -505,7 +505,7 @@ impl Feeder<'_, '_> {
         }
         self.deaths += 1;
         if self.deaths > DEATHS_MAX {
-            anyhow::bail!("workers keep dying: {}", gone.words());
+            return Err(Error::WorkersDie(gone.words().to_owned()));
         }
         say(&format!(
             "{}; what it was doing is tried once more, alone",
@@ -531,7 +531,7 @@ impl Feeder<'_, '_> {
         Ok(())
     }
 
-    fn renew(&mut self) -> anyhow::Result<()> {
+    fn renew(&mut self) -> Result<()> {
         self.worker = self
             .workers
             .lock()
@@ -549,9 +549,9 @@ impl Feeder<'_, '_> {
 pub fn sweep(
     variant: &Variant,
     options: &SweepOptions,
-    workloads: &mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send),
+    workloads: &mut (dyn Iterator<Item = Result<Workload>> + Send),
     interrupt: &Interrupt,
-    done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
-) -> anyhow::Result<Summary> {
+    done: &mut dyn FnMut(&Workload, WorkloadResult) -> Result<()>,
+) -> Result<Summary> {
     Workers::start(variant, options)?.run(workloads, interrupt, done)
 }

@@ -2,20 +2,22 @@
 
 use std::io::stdin;
 
-use anyhow::Context;
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+
+use crate::error::{Context as _, Result};
 
 /// The terminal that is our input, which gives every key as it is while this is there: it is for
 /// another terminal to make something of them.
 pub(crate) struct RawTerminal(Termios);
 
 impl RawTerminal {
-    pub(crate) fn new() -> anyhow::Result<Self> {
-        let before = tcgetattr(stdin()).context("ask for the attributes of the terminal")?;
+    pub(crate) fn new() -> Result<Self> {
+        let before =
+            tcgetattr(stdin()).doing(|| "ask for the attributes of the terminal".into())?;
         let mut raw = before.clone();
         cfmakeraw(&mut raw);
         tcsetattr(stdin(), SetArg::TCSANOW, &raw)
-            .context("have the terminal give keys as they are")?;
+            .doing(|| "have the terminal give keys as they are".into())?;
         Ok(Self(before))
     }
 }

@@ -2,11 +2,11 @@
 //! when it starts. What came before it, and on which worker, makes no difference, and its result
 //! repeats to the byte.
 
-use anyhow::bail;
-use campaign::{Interrupt, say};
+use campaign::{Interrupt, one_line, say};
 use workloads::Workload;
 
 use crate::drain::{ResultSender, Source};
+use crate::error::{Error, Result};
 use crate::pool::{Gone, Worker};
 use crate::result::WorkloadResult;
 use crate::sweep::Workers;
@@ -15,7 +15,7 @@ use crate::worker::{Answer, Job};
 impl Workers {
     /// Has a guest mount a new file system, to see whether it can work; says whether it can tell
     /// FUA from flushes.
-    pub(crate) fn try_virtual_time(&self) -> anyhow::Result<bool> {
+    pub(crate) fn try_virtual_time(&self) -> Result<bool> {
         let floor = Job::Floor {
             cycles: 1,
             recovering: false,
@@ -23,9 +23,9 @@ impl Workers {
         let mut worker = Worker::start_with(&self.machine, &self.start, &[floor])?;
         match worker.receive() {
             Ok(Answer::Floor(_)) => Ok(worker.recognises_fua()),
-            Ok(Answer::Failed(why)) => bail!("{why}"),
-            Ok(other) => bail!("a worker answered {other:?} to a floor"),
-            Err(gone) => bail!("{}", gone.words()),
+            Ok(Answer::Failed(why)) => Err(Error::Worker(why)),
+            Ok(other) => Err(Error::unexpected(&other, "to a floor")),
+            Err(gone) => Err(gone.into()),
         }
     }
 
@@ -35,7 +35,7 @@ impl Workers {
         source: &Source<'_>,
         interrupt: &Interrupt,
         results: &ResultSender,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         while !interrupt.requested() {
             let Some(workload) = source.lock().expect("no holder panics").next() else {
                 break;
@@ -49,11 +49,7 @@ impl Workers {
     }
 
     /// Does a workload, and once more if the guest does not survive it.
-    fn in_its_guest(
-        &self,
-        workload: &Workload,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<WorkloadResult> {
+    fn in_its_guest(&self, workload: &Workload, interrupt: &Interrupt) -> Result<WorkloadResult> {
         let job = || Job::Alone(workload.clone());
         let gone = match Worker::work_once(&self.machine, &self.start, workload, job(), interrupt) {
             Ok(Ok(result)) if result.death.is_none() && !result.retry_alone => return Ok(result),
@@ -63,7 +59,7 @@ impl Workers {
                 .or(result.inconclusive)
                 .unwrap_or_default(),
             Ok(Err(gone)) => gone.words().to_owned(),
-            Err(error) => format!("{error:#}"),
+            Err(error) => one_line(&error),
         };
         say(&format!("{gone}; what it was doing is tried once more"));
         let again = Worker::work_once(&self.machine, &self.start, workload, job(), interrupt)?;

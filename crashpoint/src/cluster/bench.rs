@@ -121,7 +121,9 @@ impl Bench<'_> {
                 let directory = scratch.directory(&format!("{what}-{number}"))?;
                 Nodes::new(file, &trace.run, directory, interrupt)
             };
-            (0..self.jobs).map(one).collect::<anyhow::Result<Vec<_>>>()
+            (0..self.jobs)
+                .map(one)
+                .collect::<node_sweep::Result<Vec<_>>>()
         };
         let slice = self.time / (2 * ROUNDS as u32);
         let floor = floor(clusters("floor")?, &last(&trace, space)?, slice)?;
@@ -229,7 +231,7 @@ fn floor(clusters: Vec<Nodes>, state: &CrashState, time: Duration) -> anyhow::Re
         let all: Vec<_> = clusters.into_iter().map(cycle).collect();
         all.into_iter()
             .map(|one| one.join().expect("it does not panic"))
-            .sum::<anyhow::Result<u64>>()
+            .sum::<node_sweep::Result<u64>>()
     })?;
     Ok(cycles as f64 / began.elapsed().as_secs_f64())
 }

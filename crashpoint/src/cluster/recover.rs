@@ -18,9 +18,9 @@ impl Recoverer for OfCluster<'_> {
     fn recover(&mut self, state: &CrashState) -> anyhow::Result<Tried> {
         let (file, interrupt) = (self.file, self.interrupt);
         let mut tried = Tried::NotFollowed;
-        let lent = self.nodes.lend(state, &mut |cluster, lent| {
+        let lent = self.nodes.lend(state, |cluster, lent| {
             tried = started(file, cluster, &lent, interrupt)?;
-            Ok(())
+            anyhow::Ok(())
         })?;
         lent.map_err(anyhow::Error::msg)?;
         Ok(tried)

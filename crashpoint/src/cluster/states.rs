@@ -218,7 +218,7 @@ impl<'a> Ground<'a> {
     }
 
     /// What looks at states one after the other.
-    pub(crate) fn nodes(&self) -> anyhow::Result<Nodes> {
+    pub(crate) fn nodes(&self) -> node_sweep::Result<Nodes> {
         Nodes::new(
             &self.file,
             &self.trace.run,
@@ -228,7 +228,9 @@ impl<'a> Ground<'a> {
     }
 
     /// Makes what looks at states, each with a network and directories of its own.
-    pub(crate) fn subjects(&self) -> impl FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject>>> {
+    pub(crate) fn subjects(
+        &self,
+    ) -> impl FnMut(usize) -> node_sweep::Result<Vec<Box<dyn Subject>>> {
         let mut made = 0;
         move |count| {
             let mut subjects: Vec<Box<dyn Subject>> = Vec::new();

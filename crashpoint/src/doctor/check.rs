@@ -102,7 +102,7 @@ pub(super) fn file_system(row: &FileSystem) -> (Vec<Check>, Check) {
     let kernel = match replayer::kernel_has(name) {
         Ok(true) => Ok(String::new()),
         Ok(false) => Err(local_fs::Error::NotInKernel { name }.to_string()),
-        Err(error) => Err(format!("{error:#}")),
+        Err(error) => Err(campaign::one_line(&error)),
     };
     let programs = row.programs().unique_by(|program| program.name);
     let programs = programs
@@ -314,11 +314,11 @@ pub(super) fn recording() -> Found {
 }
 
 pub(super) fn uml() -> Found {
-    kernel(Uml::find(None, None))
+    kernel(Uml::find(None, None).map_err(Into::into))
 }
 
 pub(super) fn virtual_kernel() -> Found {
-    kernel(Uml::find_virtual(None, None, 0))
+    kernel(Uml::find_virtual(None, None, 0).map_err(Into::into))
 }
 
 /// Which kernel it is.

@@ -165,9 +165,9 @@ impl Doctor {
         if let Some(named) = guest {
             return started("a guest starts", Feature::Guest, named, &guests);
         }
-        let plain = || Uml::find(None, None);
+        let plain = || Ok(Uml::find(None, None)?);
         started("a guest starts", Feature::Guest, &plain, &guests[..1])?;
-        let in_virtual_time = || Uml::find_virtual(None, None, 0);
+        let in_virtual_time = || Ok(Uml::find_virtual(None, None, 0)?);
         let name = "a guest in virtual time starts";
         started(name, Feature::VirtualTime, &in_virtual_time, &guests[1..])
     }

@@ -67,7 +67,7 @@ fn verdict(
 ) -> Result<WorkloadResult, String> {
     let workloads = parse(WORKLOAD, "self-test").expect("it is a workload");
     let mut answer = None;
-    let mut take = |_: &Workload, result: WorkloadResult| -> anyhow::Result<()> {
+    let mut take = |_: &Workload, result: WorkloadResult| -> replayer::Result<()> {
         answer = Some(result);
         Ok(())
     };
@@ -87,7 +87,7 @@ fn verdict(
         interrupt,
         &mut take,
     )
-    .map_err(|error| format!("{error:#}"))?;
+    .map_err(|error| campaign::one_line(&error))?;
     answer.ok_or_else(|| "interrupted".to_owned())
 }
 

@@ -206,7 +206,7 @@ impl Search<'_> {
             findings, failure, ..
         } = self.swept(request, &trace)?;
         if let Some(error) = failure {
-            return Err(error);
+            return Err(error.into());
         }
         let wanted = Kinds::new(self.trace).of(&self.finding.complaint);
         let kinds = Kinds::new(&trace);
@@ -277,13 +277,13 @@ impl Search<'_> {
         let mut results = begun.context("begin the results")?;
         let Judge::Program { check, limit_s, .. } = &request.judge else {
             let ground = Ground::new(trace, &self.attempt, self.interrupt)?;
-            return what.run(Some(&mut results), &mut ground.subjects(), &control);
+            return Ok(what.run(Some(&mut results), &mut ground.subjects(), &control)?);
         };
         let scratch = scratch()?;
         let place = Place::of(trace, PROGRAM, scratch.path())?;
         let check = check_of(check, *limit_s, None, self.interrupt)?;
         let mut subjects = subjects(scratch.path(), &place, &check);
-        what.run(Some(&mut results), &mut subjects, &control)
+        Ok(what.run(Some(&mut results), &mut subjects, &control)?)
     }
 }
 

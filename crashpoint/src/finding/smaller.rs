@@ -81,7 +81,7 @@ impl State<'_> {
             local_fs::enter_mount_namespace()?;
         }
         let (_place, mut program) = self.program(of.trace, scratch.path(), of.interrupt)?;
-        minimize(of, &mut program, &mut |shape| tell(of, shape))
+        Ok(minimize(of, &mut program, &mut |shape| tell(of, shape))?)
     }
 }
 

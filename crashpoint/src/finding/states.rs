@@ -120,7 +120,7 @@ impl State<'_> {
         let mut nodes = ground.nodes()?;
         let verdict = nodes.judge(&state, false)?;
         let outcome = look.tell(numbered, &verdict);
-        let looked = nodes.hold(&state, &mut |cluster| {
+        let looked = nodes.hold(&state, |cluster| -> anyhow::Result<()> {
             if let Some(command) = look.command {
                 let mut command =
                     cluster.client_command(&["sh".into(), "-c".into(), command.into()]);

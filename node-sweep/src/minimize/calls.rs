@@ -6,6 +6,7 @@ use pace_rules::nodes::{Request, Space, State};
 
 use super::{Lessen, Missing, alone};
 use crate::check::Complaint;
+use crate::error::Result;
 use crate::findings::{Finding, Findings};
 use crate::states::{CrashState, States};
 use crate::tree::Impossible;
@@ -118,7 +119,7 @@ impl Lessen for Calls<'_> {
         state: &State,
         complaint: Complaint,
         crash_state: &CrashState,
-    ) -> anyhow::Result<Finding> {
+    ) -> Result<Finding> {
         let story = self.findings.story(
             Some(&mut self.states),
             state,

@@ -7,6 +7,7 @@ use trace_store::Trace;
 use super::{Lessen, Missing, alone};
 use crate::blocks::{BlockFindings, Blocks};
 use crate::check::Complaint;
+use crate::error::Result;
 use crate::findings::Finding;
 use crate::states::CrashState;
 use crate::tree::Impossible;
@@ -19,7 +20,7 @@ pub(super) struct Disks<'a> {
 }
 
 impl<'a> Disks<'a> {
-    pub(super) fn new(trace: &'a Trace, space: &'a BlockSpace) -> anyhow::Result<Self> {
+    pub(super) fn new(trace: &'a Trace, space: &'a BlockSpace) -> Result<Self> {
         let blocks = Blocks::new(trace, space)?;
         Ok(Self {
             trace,
@@ -96,7 +97,7 @@ impl Lessen for Disks<'_> {
         state: &BlockState,
         complaint: Complaint,
         _: &CrashState,
-    ) -> anyhow::Result<Finding> {
+    ) -> Result<Finding> {
         let told = BlockFindings {
             trace: self.trace,
             space: self.space,

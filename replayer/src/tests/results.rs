@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use campaign::{Interrupt, Outcome, OutputFormat, RESULTS, SUMMARY, Shard, TABLE, TIMES};
+use campaign::{Interrupt, Outcome, OutputFormat, RESULTS, SUMMARY, Shard, TABLE, TIMES, one_line};
 use checker::{Contract, Promise};
 use clap::Parser;
 use pace_rules::disk::Disk;
@@ -17,6 +17,7 @@ use super::toy_bed::Bug;
 use super::{machine, workload};
 use crate::args::{FileSystemArgs, NumberedWorkloads};
 use crate::command::SweepCommand;
+use crate::error::Result;
 use crate::evidence::Evidence;
 use crate::findings::{Findings, FoundWhat};
 use crate::manifest::{Kernel, Manifest, Options};
@@ -81,7 +82,7 @@ impl Sweep {
         all.filter(|(number, _)| self.shard.is_none_or(|shard| shard.contains(*number)))
     }
 
-    fn create(&self, directory: &Path) -> anyhow::Result<Results> {
+    fn create(&self, directory: &Path) -> Result<Results> {
         let kernel = Kernel {
             release: "6.0-toy".into(),
             version: "#1".into(),
@@ -93,7 +94,7 @@ impl Sweep {
     }
 
     /// Goes on until it is done, or `given` workloads were given out.
-    fn go_on(&self, results: Results, given: usize) -> anyhow::Result<Outcome> {
+    fn go_on(&self, results: Results, given: usize) -> Result<Outcome> {
         let interrupt = Interrupt::default();
         let source = || -> NumberedWorkloads<'_> {
             let workloads = self.numbered().enumerate();
@@ -116,7 +117,7 @@ impl Sweep {
     }
 
     /// Does all that is left in a directory.
-    fn resume(&self, directory: &Path) -> anyhow::Result<Outcome> {
+    fn resume(&self, directory: &Path) -> Result<Outcome> {
         self.go_on(Results::open(directory)?, usize::MAX)
     }
 
@@ -308,7 +309,7 @@ fn a_sweep_that_could_not_begin_leaves_nothing() {
     };
     let results = sweep.create(&path("out")).expect("begun");
     let stopped = sweep.go_on(results, usize::MAX).expect_err("no worker");
-    let said = format!("{stopped:#}");
+    let said = one_line(&stopped);
     assert_eq!(said, "prepare ext4: there is no toy to be had");
     assert!(!path("out").exists());
 }
@@ -324,7 +325,7 @@ fn results_that_were_tampered_with_are_refused() {
         fs::write(changed.join(name), change(&text)).expect("written");
         let opened = Results::open(&changed).and_then(|results| results.workloads());
         fs::remove_dir_all(&changed).expect("removed");
-        format!("{:#}", opened.expect_err(name))
+        one_line(&opened.expect_err(name))
     };
     let first = |text: &str| text.lines().next().expect("a line").to_owned();
     let twice = refused(RESULTS, &|text| format!("{text}{}\n", first(text)));

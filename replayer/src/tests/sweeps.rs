@@ -8,6 +8,7 @@ use super::toy_bed::Bug;
 use super::{broken, options, sweep, variant, workload};
 use crate::crash_again::CrashAgain;
 use crate::engine::search::Search;
+use crate::error::Error;
 use crate::findings::{Found, FoundWhat};
 use crate::minimize::{minimize, search_for};
 use crate::result::{StateFindings, Timing, Verdict, WorkloadResult};
@@ -132,7 +133,7 @@ fn a_source_that_fails_fails_the_sweep_after_what_was_begun() {
         Workers::start(&variant(), &options(Bug::None, "prefix", 2)).expect("workers");
     let good = workload("creat a; fsync a");
     let mut source = (0..5).map(|number| match number {
-        4 => Err(anyhow::anyhow!("no more")),
+        4 => Err(Error::Worker("no more".into())),
         _ => Ok(good.clone()),
     });
     let mut done = 0;

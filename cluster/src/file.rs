@@ -1,5 +1,6 @@
 //! The cluster file: a system, in TOML.
 
+mod simulated;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,8 @@ use nix::unistd::User;
 use serde::Deserialize;
 use toml::Spanned;
 
+use self::simulated::RawSimulated;
+pub use self::simulated::SimulatedConfig;
 pub use self::steps::Step;
 use self::steps::{Names, RawStep};
 use crate::error::{Error, Result};
@@ -82,6 +85,8 @@ pub struct ClusterFile {
     pub sometimes: Vec<Sometimes>,
     /// What judges it.
     pub check: Option<Check>,
+    /// What its machines are like where it is simulated.
+    pub simulated: SimulatedConfig,
     /// How many times as long as the file says nodes and check may take. The check is told so
     /// ([`PATIENCE_VARIABLE`]), for it may have a patience of its own.
     pub patience: u32,
@@ -440,6 +445,8 @@ struct RawFile {
     #[serde(default)]
     sometimes: Vec<RawSometimes>,
     check: Option<RawCheck>,
+    #[serde(default)]
+    simulated: RawSimulated,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -615,6 +622,7 @@ impl RawFile {
             sometimes: clients::sometimes(self.sometimes, roles)?,
             probe,
             check: check.transpose()?,
+            simulated: self.simulated.settle()?,
             patience: 1,
         })
     }

@@ -42,7 +42,7 @@ pub use ends::NodeEnd;
 pub use error::{Error, Result};
 pub use file::{
     ADDRESS_VARIABLE, CLIENT, Check, ClientConfig, ClusterFile, DIRECTORY, Explore, NodeConfig,
-    PATIENCE_VARIABLE, ProbeConfig, Ready, Side, SidedClient, Sometimes, Step,
+    PATIENCE_VARIABLE, ProbeConfig, Ready, Side, SidedClient, SimulatedConfig, Sometimes, Step,
 };
 pub use hidden::{run_as_user, run_hidden};
 pub use links::{Link, Links, Member, between};

@@ -123,6 +123,38 @@ fn steps_run_once_and_in_their_order() {
     );
 }
 
+/// The setup of the node fails on a disk of the usual size, and the client says what it has of memory.
+#[test]
+fn machines_are_as_large_as_the_file_says() {
+    let setup = "sh -c 'test $(df -BM --output=size . | tail -n 1 | tr -dc 0-9) -gt 1500'";
+    let of = |simulated: &str| {
+        let place = Ordinary::new();
+        let text = format!(
+            "[[nodes]]\nname = \"n\"\ncommand = \"sleep 1000\"\nstop = \"SIGKILL\"\n\
+             setup = [\"{setup}\"]\n[client]\ncommand = \"grep MemTotal /proc/meminfo\"\n\
+             [simulated]\n{simulated}\n"
+        );
+        place.file("cluster.toml", &text);
+        Store::of(place)
+    };
+    let large = of("disk_mib = 2048\nmemory_mib = 128").run("7", &["--client"]);
+    let text = printed(&large);
+    let words: Vec<_> = text.split_whitespace().collect();
+    let kib: u64 = words[1]
+        .parse()
+        .unwrap_or_else(|_| panic!("{}", said(&large)));
+    assert!((100 << 10..128 << 10).contains(&kib), "{text}");
+    let small = of("");
+    let words = ["cluster", "run", "cluster.toml", "--client", "--simulate"];
+    let small = small.crashpoint(&[&words[..], &["--kernel", &small.kernel]].concat());
+    assert_eq!(small.status.code(), Some(2), "{}", said(&small));
+    assert!(
+        said(&small).contains("cannot be set up"),
+        "{}",
+        said(&small)
+    );
+}
+
 #[test]
 fn a_run_is_the_same_to_the_byte_each_time_and_another_with_another_seed() {
     let store = Store::with("");
@@ -270,6 +302,7 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
     let failed_s = results(&store.place.path("out/results/results.jsonl"))
         .iter()
         .find(|result| result["verdict"] == "broken")
+        .inspect(|result| assert!(result["forked_ns"].is_u64(), "it is one of a fork"))
         .and_then(|result| result["faults"][0]["time_s"].as_f64())
         .expect("a time");
     looks_around(&store, failed_s);
@@ -371,16 +404,16 @@ fn forks_of_one_run_come_to_what_runs_of_their_own_come_to() {
         let results = results(&store.place.path(&format!("{out}/results.jsonl")));
         (came(&output), results)
     };
-    let (said_of_whole, whole) = sweep(&["--sample", "2"], "out/whole");
+    let (said_of_whole, whole) = sweep(&["--sample", "2", "--no-fork"], "out/whole");
     assert_eq!(whole.len(), 2, "{said_of_whole:?}");
-    let (_, mut forked) = sweep(&["--sample", "2", "--fork"], "out/same");
+    let (_, mut forked) = sweep(&["--sample", "2"], "out/same");
     for result in &mut forked {
         let fields = result.as_object_mut().expect("one");
         assert!(fields.remove("forked_ns").is_some_and(|time| time.is_u64()));
     }
     assert_eq!(forked, whole);
     // What a fork finds is found again in a fork of another run.
-    let (said, _) = sweep(&["--fork", "--stop-after", "1"], "out/forked");
+    let (said, _) = sweep(&["--stop-after", "1"], "out/forked");
     assert_eq!(said.0, Some(1), "{said:?}");
     let replayed = store.crashpoint(&["replay", "out/forked", "1"]);
     let text = printed(&replayed);

@@ -32,6 +32,27 @@ fn parse(text: &str) -> Result<ClusterFile> {
     ClusterFile::parse(text, Path::new("cluster.toml"), Path::new("/folder"))
 }
 
+#[test]
+fn simulated_machines_are_as_the_file_says() {
+    let of = |table: &str| parse(&format!("{SYSTEM}\n[simulated]\n{table}"));
+    assert_eq!(
+        parse(SYSTEM).expect("it is right").simulated,
+        SimulatedConfig::default()
+    );
+    let own = of("memory_mib = 512\ndisk_mib = 2048\nlatency_us = 1500");
+    let expected = SimulatedConfig {
+        memory_mib: 512,
+        disk_mib: Some(2048),
+        latency: Some(Duration::from_micros(1500)),
+    };
+    assert_eq!(own.expect("it is right").simulated, expected);
+    let wrong = of("memory_mib = 16").expect_err("no kernel fits");
+    let expected = "simulated: memory_mib is 16: give 64 to 65536";
+    assert!(wrong.to_string().contains(expected), "{wrong}");
+    let wrong = of("latency_us = 0").expect_err("a frame takes time");
+    assert!(wrong.to_string().contains("latency_us is 0"), "{wrong}");
+}
+
 fn refused(from: &str, to: &str) -> String {
     let text = SYSTEM.replacen(from, to, 1);
     assert_ne!(text, SYSTEM);

@@ -41,9 +41,6 @@ pub use recording::{MachineRecorder, MachineRecording};
 /// The file system of a node's disk, if the cluster file names none.
 const FILE_SYSTEM: &str = "ext4";
 
-/// The memory of a machine in MiB.
-const MEMORY_MIB: u64 = 256;
-
 /// How a cluster is simulated.
 #[derive(Debug, Clone)]
 pub struct SimulationSettings {
@@ -149,7 +146,7 @@ impl SimulatedCluster {
             hosts.simulation.add(MachineSpec {
                 name: name.to_owned(),
                 address: hardware_address(address),
-                memory_mib: MEMORY_MIB,
+                memory_mib: file.simulated.memory_mib,
                 disks: disk.into_iter().collect(),
                 clock: settings.clocks.of(settings.seed, name),
                 chaos: settings.chaos,
@@ -370,7 +367,8 @@ fn how_ended(status: Option<ExitStatus>, within: Duration) -> String {
 /// A disk without anything on it.
 fn new_disk(file: &ClusterFile, name: &str, settings: &SimulationSettings) -> Result<Disk> {
     let variant = Variant::for_programs(file.disk.as_deref().unwrap_or(FILE_SYSTEM))?;
-    let base = Arc::new(Base::empty(variant.size_bytes));
+    let own_bytes = file.simulated.disk_mib.map(|mib| mib << 20);
+    let base = Arc::new(Base::empty(own_bytes.unwrap_or(variant.size_bytes)));
     let chance = Chance::new(settings.seed, &format!("disk {name}"));
     Ok(Disk::new(
         base,

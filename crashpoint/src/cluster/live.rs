@@ -63,10 +63,10 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_enum, default_value_t, requires = "live")]
     chaos: Level,
 
-    /// Run the cluster up to some moments once, and fork its kernels there for each failure, instead
-    /// of booting them for each
+    /// Boot the cluster for each failure, instead of running it once up to some moments and forking
+    /// its kernels there
     #[arg(long, requires = "live")]
-    fork: bool,
+    no_fork: bool,
 
     /// What the network of the machines is like: see `cluster run --help`
     #[arg(long, value_name = "WORD=VALUE,...", requires = "live")]
@@ -135,11 +135,8 @@ pub(crate) fn begin(
         again,
         recoveries,
         sample: visit.sample,
-        fork: arguments.fork,
+        fork: !arguments.no_fork && can_fork(&laboratory),
     };
-    if asked.fork {
-        laboratory.settings().kernel.refuse_unforkable()?;
-    }
     let shard = visit.shard.map(|shard| shard.to_string());
     let path = path.canonicalize()?;
     let manifest =
@@ -165,6 +162,15 @@ pub(crate) fn begin(
     }
     live.know(plan)?;
     live.go_on(vec![])
+}
+
+/// Whether the kernel can be forked; says so if not.
+pub(super) fn can_fork(laboratory: &Laboratory) -> bool {
+    let refused = laboratory.settings().kernel.refuse_unforkable();
+    if let Err(why) = &refused {
+        say(&format!("without forks: {why}"));
+    }
+    refused.is_ok()
 }
 
 /// Continues the live sweep of a directory; nothing if it is one of another kind.
@@ -249,7 +255,8 @@ pub(super) fn laboratory(
             path.display()
         );
     }
-    Ok(Laboratory::new(file, settings(kernel, seed, surroundings)?))
+    let settings = settings(&file, kernel, seed, surroundings)?;
+    Ok(Laboratory::new(file, settings))
 }
 
 /// The cluster of a sweep that was begun, with its kernel and one of its seeds.

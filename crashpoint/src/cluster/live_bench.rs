@@ -74,14 +74,9 @@ pub(crate) fn bench(bench: &LiveBench<'_>, interrupt: &Interrupt) -> anyhow::Res
         )?;
         rounds.push(Round { floor_s, point_s });
     }
-    let kernel = &laboratory.settings().kernel;
-    let forked = match kernel.refuse_unforkable() {
-        Ok(()) => Some(forked(&laboratory, &plan, tried, &cancelled)?),
-        Err(why) => {
-            say(&format!("without forks: {why}"));
-            None
-        }
-    };
+    let forked = live::can_fork(&laboratory)
+        .then(|| forked(&laboratory, &plan, tried, &cancelled))
+        .transpose()?;
     let measured = Measured {
         name: bench.file.display().to_string(),
         rounds,

@@ -11,7 +11,7 @@ use clap::Args;
 use cluster::{ClusterFile, Error, SimulatedCluster, SimulationSettings, Verdict};
 use machine::{OwnDirectory, Uml};
 use pace_rules::disk::{Disk as Keeping, Relaxation};
-use simulation::{BITS_PER_SECOND, DiskTimes};
+use simulation::{BITS_PER_SECOND, DiskTimes, Link};
 
 use super::run::{acknowledged, nodes_are, told};
 use super::surroundings::{Level, Network, Spread, Surroundings};
@@ -55,25 +55,28 @@ pub(crate) struct SimulateArgs {
 }
 
 impl SimulateArgs {
-    /// The settings of the machines.
+    /// The settings of the machines of a cluster file.
     ///
     /// # Errors
     /// If there is no kernel for it.
-    pub(crate) fn settings(&self) -> anyhow::Result<SimulationSettings> {
+    pub(crate) fn settings(&self, file: &ClusterFile) -> anyhow::Result<SimulationSettings> {
         let surroundings = Surroundings {
             chaos: self.chaos,
             network: self.network.clone(),
             clocks: self.clocks.clone(),
         };
-        settings(self.kernel.as_deref(), self.seed, &surroundings)
+        settings(file, self.kernel.as_deref(), self.seed, &surroundings)
     }
 }
 
-/// How machines are simulated, with that kernel or the last that scripts/build-uml.sh built.
+/// How the machines of a cluster file are simulated, with that kernel or the last that
+/// scripts/build-uml.sh built. What the network is like on the command line is instead of what the file
+/// says.
 ///
 /// # Errors
 /// If there is no kernel for it.
 pub(crate) fn settings(
+    file: &ClusterFile,
     kernel: Option<&Path>,
     seed: u64,
     surroundings: &Surroundings,
@@ -90,11 +93,20 @@ pub(crate) fn settings(
         seed,
         chaos,
         clocks: clocks.map(|spread| spread.clocks).unwrap_or_default(),
-        link: network.map(|network| network.link).unwrap_or_default(),
+        link: network.map_or_else(|| link_of(file), |network| network.link),
         bits_per_second: network.map_or(BITS_PER_SECOND, |network| network.bits_per_second),
         disk_times: DiskTimes::default(),
         keeping: Keeping::Honest,
     })
+}
+
+/// What the ways between the machines of a cluster file are like.
+fn link_of(file: &ClusterFile) -> Link {
+    let mut link = Link::default();
+    if let Some(latency) = file.simulated.latency {
+        link.latency_ns = latency.as_nanos() as u64;
+    }
+    link
 }
 
 /// What a run on simulated machines does.
@@ -119,7 +131,7 @@ pub(crate) fn simulate(
     if !wanted.client && !wanted.check {
         bail!("a simulated cluster cannot be looked at while it runs: give --client or --check");
     }
-    let settings = arguments.settings()?;
+    let settings = arguments.settings(file)?;
     let temporary = OwnDirectory::new(&std::env::temp_dir(), "logs");
     let temporary = temporary.context("make a directory for the logs")?;
     let directory = match &wanted.data {

@@ -73,7 +73,7 @@ impl Machine {
             0 => "cannot be forked: build one that can with scripts/build-uml.sh".into(),
             error @ ..0 => {
                 let error = io::Error::from_raw_os_error(error.unsigned_abs() as i32);
-                format!("is not forked: {error}")
+                format!("is not forked: {error} (a sweep goes without forks with --no-fork)")
             }
             _ => return Ok(()),
         };

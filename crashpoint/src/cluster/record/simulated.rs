@@ -84,7 +84,7 @@ pub(super) fn recorded(
     if arguments.clocks.is_some() {
         bail!("--clocks is not for recordings: the times of a trace are those of one clock");
     }
-    let settings = arguments.settings()?;
+    let settings = arguments.settings(file)?;
     let logs = OwnDirectory::new(&std::env::temp_dir(), "logs");
     let logs = logs.context("make a directory for the logs")?;
     let cancelled = || interrupt.requested();

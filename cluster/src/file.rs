@@ -24,9 +24,11 @@ use crate::network;
 use crate::words::{Values, find_program};
 
 mod clients;
+mod histories;
 
 pub use clients::{ProbeConfig, Side, SidedClient, Sometimes};
 use clients::{RawProbe, RawSidedClient, RawSometimes};
+use histories::RawHistory;
 
 /// Where nodes see their directories of data: each its own, under its name.
 pub const DIRECTORY: &str = "/run/crashpoint";
@@ -87,6 +89,8 @@ pub struct ClusterFile {
     pub check: Option<Check>,
     /// What its machines are like where it is simulated.
     pub simulated: SimulatedConfig,
+    /// What is promised of the objects that clients work with: what they saw judges it, too.
+    pub histories: Vec<history::Rule>,
     /// How many times as long as the file says nodes and check may take. The check is told so
     /// ([`PATIENCE_VARIABLE`]), for it may have a patience of its own.
     pub patience: u32,
@@ -447,6 +451,8 @@ struct RawFile {
     check: Option<RawCheck>,
     #[serde(default)]
     simulated: RawSimulated,
+    #[serde(default)]
+    histories: Vec<RawHistory>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -623,6 +629,7 @@ impl RawFile {
             probe,
             check: check.transpose()?,
             simulated: self.simulated.settle()?,
+            histories: histories::rules(self.histories)?,
             patience: 1,
         })
     }

@@ -121,7 +121,7 @@ pub(crate) fn run(command: HistoryCommand) -> anyhow::Result<Outcome> {
 fn check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let history = read(&arguments.of)?;
     let mut settings = settings(&arguments.of, arguments.consistency)?;
-    settings.recover_within = arguments.recover_within;
+    settings.recover_within = Some(arguments.recover_within);
     let report = checked(&arguments.of, &history, &settings)?;
     match arguments.format {
         OutputFormat::Text => print!("{}", in_words(&history, &report)),

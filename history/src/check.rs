@@ -14,17 +14,19 @@ use crate::{Anomaly, Consistency, Failure, History, Model, Outcome, Partition, S
 /// What a history is checked against.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What the objects are: of several rules for one object the first counts. What no rule is of
-    /// is taken for what its operations say.
+    /// What the objects are: of several rules for one object the first counts.
     pub rules: Vec<Rule>,
+    /// Whether an object that no rule is of is taken for what its operations say. If not, it is not
+    /// looked at.
+    pub guesses: bool,
     /// What such an object is at first, unless that goes without saying.
     pub initial: Option<Value>,
     /// What is promised of such an object, unless it is the most.
     pub consistency: Option<Consistency>,
     /// How long all checks together may take.
     pub time_limit: Option<Duration>,
-    /// How long the system may take to answer after a heal.
-    pub recover_within: Duration,
+    /// How long the system may take to answer after a heal, if that is to be looked at.
+    pub recover_within: Option<Duration>,
     /// Whether [`Object::states`] is wanted.
     pub describe: bool,
 }
@@ -42,15 +44,23 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Whether an object is to be looked at.
+    fn is_of(&self, key: Option<&Value>) -> bool {
+        self.guesses || self.rules.iter().any(|rule| rule.is_of(key))
+    }
+}
+
 impl Default for Settings {
     /// Objects are what their operations say.
     fn default() -> Self {
         Self {
             rules: Vec::new(),
+            guesses: true,
             initial: None,
             consistency: None,
             time_limit: None,
-            recover_within: RECOVER_WITHIN,
+            recover_within: Some(RECOVER_WITHIN),
             describe: false,
         }
     }
@@ -118,6 +128,9 @@ pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> 
     let mut transactions: Vec<(Contract, Vec<usize>)> = Vec::new();
     let mut is_one_told = !settings.rules.is_empty();
     for (key, places) in by_key(history) {
+        if !settings.is_of(key.as_ref()) {
+            continue;
+        }
         let told = match checked.contract(key.as_ref(), &places) {
             Ok(told) => told,
             Err(unclear) => {
@@ -264,7 +277,9 @@ impl Checked<'_> {
 
     /// Whether the system answers after the last heal.
     fn availability(&mut self) {
-        let within = self.settings.recover_within;
+        let Some(within) = self.settings.recover_within else {
+            return;
+        };
         match kinds::unavailable(self.history, within.as_nanos() as u64) {
             After::Available => {}
             After::Unavailable(anomaly) => self.report.anomalies.push(anomaly),

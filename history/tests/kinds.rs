@@ -53,7 +53,7 @@ fn history(words: &str) -> History {
 /// The named failures of a history, each once.
 fn failures(model: Model, words: &str) -> Vec<Failure> {
     let settings = Settings {
-        recover_within: Duration::from_secs(3),
+        recover_within: Some(Duration::from_secs(3)),
         ..Settings::of_all(Contract::new(model))
     };
     let report = check(&history(words), &settings).expect("it is of the model");

@@ -38,13 +38,18 @@ fn run(text: &str, arguments: &[&str], files: &[(&str, &str)]) -> Output {
 
 /// Injects the faults of a plan, so many times at most, into a store with a mistake, or none.
 fn inject(mistake: &str, plan: &str, runs: u32) -> Output {
+    inject_into(&elects_cluster(mistake), plan, runs)
+}
+
+/// The same of this cluster file.
+fn inject_into(text: &str, plan: &str, runs: u32) -> Output {
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/elects/plans");
     let plan = format!("{fixture}/{plan}.toml");
     let runs = runs.to_string();
     let arguments = ["--plan", &plan, "--repeat", &runs, "--stop-after", "1"];
     // Power losses are for nodes with disks.
-    let cluster = format!("disk = \"ext4\"\n{}", elects_cluster(mistake));
-    crashpoint(&["inject"], &cluster, &arguments, &[])
+    let text = format!("disk = \"ext4\"\n{text}");
+    crashpoint(&["inject"], &text, &arguments, &[])
 }
 
 fn crashpoint(words: &[&str], text: &str, arguments: &[&str], files: &[(&str, &str)]) -> Output {
@@ -132,6 +137,70 @@ fn others_go_on_while_an_fsync_is_held_and_its_error_ends_the_node() {
     let ended = at("fault 1 has ended");
     // The node that is held is the one that ends, and not before.
     assert!(held < ended && ended < at("ended by itself"), "{told}");
+}
+
+/// The cluster file with a mistake, or none, which has no check: what clients saw judges it.
+fn judged_by_clients(mistake: &str) -> String {
+    let text = elects_cluster(mistake);
+    let (text, _) = text.split_once("[check]").expect("it has a check");
+    format!(
+        r#"{text}
+[[histories]]
+keys = "l*"
+model = "lock"
+
+[[histories]]
+keys = "c*"
+model = "counter"
+
+[[histories]]
+model = "map"
+"#
+    )
+}
+
+#[test]
+fn what_clients_saw_is_enough_to_judge() {
+    for (mistake, words) in [
+        ("", "  ok "),
+        ("local-locks", "  broken        double-lock of l"),
+    ] {
+        let runs = if mistake.is_empty() { 1 } else { RUNS_MAX };
+        let output = inject_into(&judged_by_clients(mistake), "leader", runs);
+        let text = printed(&output);
+        assert!(text.contains(words), "{mistake}: {text}{}", said(&output));
+        let expected = i32::from(!mistake.is_empty());
+        assert_eq!(output.status.code(), Some(expected), "{text}");
+    }
+    // No client does anything with such a key.
+    let other = judged_by_clients("").replace("l*", "x*");
+    let other = other
+        .replace("c*", "y*")
+        .replace("model = \"map\"", "model = \"map\"\nkeys = \"z*\"");
+    let output = inject_into(&other, "leader", 1);
+    assert_eq!(output.status.code(), Some(3), "{}", printed(&output));
+    assert!(printed(&output).contains("no client did anything with a key"));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn what_clients_saw_shows_each_mistake() {
+    for (mistake, plan) in SHOWN {
+        let output = inject_into(&judged_by_clients(mistake), plan, RUNS_MAX);
+        let text = printed(&output);
+        assert_eq!(output.status.code(), Some(1), "{mistake}: {text}");
+        let broken = text.lines().find(|line| line.starts_with("  broken "));
+        println!("{mistake} {plan} {}", broken.unwrap_or_default().trim());
+    }
+    for plan in PLANS {
+        let output = inject_into(&judged_by_clients(""), plan, RUNS_MAX / 2);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{plan}: {}",
+            printed(&output)
+        );
+    }
 }
 
 #[test]

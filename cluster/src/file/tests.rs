@@ -329,6 +329,43 @@ fn kinds_and_steps_that_make_no_sense_are_refused_with_their_line() {
 }
 
 #[test]
+fn what_is_promised_of_objects_is_read_or_refused() {
+    let file = |histories: &str| {
+        parse(&format!(
+            "[[nodes]]\nname = \"n1\"\ncommand = \"true\"\n[[histories]]\n{histories}"
+        ))
+    };
+    let rules = file("keys = \"l*\"\nmodel = \"semaphore:2\"").expect("it is right");
+    let rule = &rules.histories[0];
+    assert!(rule.is_of(Some(&"l1".into())) && !rule.is_of(Some(&"k1".into())));
+    let rules = file("model = \"counter\"\ninitial = 5\npromises = \"eventual\"");
+    let contract = &rules.expect("it is right").histories[0].contract;
+    assert_eq!(contract.initial, 5.into());
+    assert_eq!(contract.consistency, history::Consistency::Eventual);
+    for (histories, words) in [
+        (
+            "model = \"quue\"",
+            "there is no model quue (there are register, map,",
+        ),
+        (
+            "model = \"map\"\nkeys = \"[\"",
+            "histories of map: keys: Pattern syntax error",
+        ),
+        (
+            "model = \"map\"\npromises = \"all\"",
+            "histories of map: there is no promise all (there are linearizable, eventual,",
+        ),
+        (
+            "model = \"map\"\npromises = \"serializable\"",
+            "serializable is not something that a map can be",
+        ),
+    ] {
+        let error = file(histories).expect_err("it is wrong").to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
 fn the_example_of_the_guide_and_the_files_that_come_with_it_can_be_read() {
     let guide = include_str!("../../../docs/clusters.md");
     let example = guide

@@ -162,8 +162,8 @@ fn refuse_unjudged(file: &ClusterFile, path: &Path) -> anyhow::Result<()> {
             "{path} has no [client], and no [[clients]]: nothing would be done while faults happen"
         );
     }
-    if file.check.is_none() {
-        bail!("{path} has no [check]: nobody could tell what is broken");
+    if file.check.is_none() && file.histories.is_empty() {
+        bail!("{path} has no [check], and no [[histories]]: nobody could tell what is broken");
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ mod strategies;
 mod strategy;
 mod text;
 mod triggers;
+mod witness;
 
 pub use calls::Calls;
 pub use campaign::{Selection, Summary, campaign};

@@ -17,6 +17,7 @@ use super::ran::{FaultCame, Happening, Ran, RunEvent, State};
 use super::roles::{Probe, Roles};
 use super::sometimes::Reached;
 use super::triggers::{ROLE_IS_FRESH, Seen, Waiting};
+use super::witness;
 use crate::error::Result;
 use crate::laboratory::Judged;
 
@@ -165,13 +166,15 @@ impl Runner<'_> {
             broken.extend(self.progress()?);
         }
         self.end_clients()?;
-        let verdict = if broken.is_empty() {
-            let verdict = self.check(place)?;
-            self.happened(Happening::Checked);
-            verdict
+        let mut verdict = if broken.is_empty() {
+            self.check(place)?
         } else {
             Verdict::Broken(broken)
         };
+        let rules = &self.ground.file().histories;
+        if !rules.is_empty() {
+            verdict = witness::together(verdict, witness::verdict(rules, &place.history)?);
+        }
         let seconds = self.since_begin(self.ground.now()) as f64 / 1e9;
         self.close();
         let (judged, notes) = self.judge(verdict);
@@ -193,18 +196,22 @@ impl Runner<'_> {
     /// Asks the check, and once more if something is broken: what is broken for a while only, on a
     /// machine that has much else to do, is no finding.
     fn check(&mut self, place: &Place) -> Result<Verdict> {
+        if self.ground.file().check.is_none() {
+            return Ok(Verdict::Ok);
+        }
         let mut ask = || self.ground.check(&place.acknowledgements);
-        let broken = match ask()? {
-            Verdict::Broken(broken) => broken,
-            other => return Ok(other),
-        };
-        Ok(match ask()? {
-            Verdict::Ok => Verdict::Inconclusive(format!(
-                "something was broken, and was not when the check was asked again: {}",
-                broken.join("; ")
-            )),
+        let verdict = match ask()? {
+            Verdict::Broken(broken) => match ask()? {
+                Verdict::Ok => Verdict::Inconclusive(format!(
+                    "something was broken, and was not when the check was asked again: {}",
+                    broken.join("; ")
+                )),
+                other => other,
+            },
             other => other,
-        })
+        };
+        self.happened(Happening::Checked);
+        Ok(verdict)
     }
 
     /// Has the faults happen, while the clients work.

@@ -1,0 +1,89 @@
+//! What the clients of a run saw, held against what is promised of the objects.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::time::Duration;
+
+use cluster::Verdict;
+use history::{Anomaly, Failure, Report, Rule, Settings};
+
+/// How long the search for orders may take.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(60);
+
+/// So many anomalies of one sort are said.
+const SAID_MAX: usize = 3;
+
+/// What the history says of the objects that the rules are of.
+///
+/// # Errors
+/// If there is no such file.
+pub(super) fn verdict(rules: &[Rule], history: &Path) -> crate::Result<Verdict> {
+    let file = File::open(history).map_err(|error| crate::Error::System {
+        doing: format!("read {}", history.display()),
+        error,
+    })?;
+    let history = match history::read(BufReader::new(file)) {
+        Ok(history) => history,
+        Err(wrong) => {
+            let why = format!("what the clients printed is no history: {wrong}");
+            return Ok(Verdict::Inconclusive(why));
+        }
+    };
+    let settings = Settings {
+        rules: rules.to_vec(),
+        guesses: false,
+        time_limit: Some(LOOKED_AT_WITHIN),
+        recover_within: None,
+        ..Settings::default()
+    };
+    Ok(match history::check(&history, &settings) {
+        Err(refused) => Verdict::Inconclusive(format!("[[histories]]: {refused}")),
+        Ok(report) => judged(&report),
+    })
+}
+
+fn judged(report: &Report) -> Verdict {
+    if report.objects.is_empty() {
+        let why = "[[histories]]: no client did anything with a key that it is of";
+        return Verdict::Inconclusive(why.to_owned());
+    }
+    let mut broken = Vec::new();
+    for (kind, ..) in Failure::ALL {
+        let found = report.anomalies.iter().filter(|one| one.kind == kind);
+        let found: Vec<_> = found.collect();
+        broken.extend(found.iter().take(SAID_MAX).map(|one| in_words(one)));
+        if found.len() > SAID_MAX {
+            let more = found.len() - SAID_MAX;
+            broken.push(format!("{}: and {more} more", kind.name()));
+        }
+    }
+    if !broken.is_empty() {
+        return Verdict::Broken(broken);
+    }
+    match report.undecided.as_slice() {
+        [] => Verdict::Ok,
+        undecided => Verdict::Inconclusive(undecided.join("; ")),
+    }
+}
+
+fn in_words(anomaly: &Anomaly) -> String {
+    let of = anomaly.key.as_ref();
+    let of = of.map_or_else(String::new, |key| format!(" of {key}"));
+    format!("{}{of}: {}", anomaly.kind.name(), anomaly.what)
+}
+
+/// What several judges come to: what one of them knows to be broken is.
+pub(super) fn together(one: Verdict, other: Verdict) -> Verdict {
+    match (one, other) {
+        (Verdict::Broken(mut broken), Verdict::Broken(more)) => {
+            broken.extend(more);
+            Verdict::Broken(broken)
+        }
+        (broken @ Verdict::Broken(_), _) | (_, broken @ Verdict::Broken(_)) => broken,
+        (Verdict::Inconclusive(why), Verdict::Inconclusive(more)) => {
+            Verdict::Inconclusive(format!("{why}; {more}"))
+        }
+        (Verdict::Ok, other) | (other, Verdict::Ok) => other,
+    }
+}

@@ -44,8 +44,8 @@ AGREE_WITHIN_S = float(os.environ.get("KV_AGREE_WITHIN_S", "10")) * PATIENCE
 TRY_EVERY_S = 0.01
 ANSWER_WITHIN_S = 5
 PROBE_WITHIN_S = 0.5
-# Each key is written more than once.
-KEYS = 8
+# Each key is written more than once, unless there are more keys than writes.
+KEYS = int(os.environ.get("KV_KEYS", "8"))
 # Several clients write keys of their own.
 CLIENT = os.environ.get("CRASHPOINT_CLIENT", "")
 # How long there is between two writes of a client that keeps writing.
@@ -241,6 +241,23 @@ class ZooKeeper:
 
     def ready(self):
         self.get_all(["ready"])
+
+    def role(self):
+        self.stream.write(b"srvr")
+        self.stream.flush()
+        for line in self.stream.read().decode().splitlines():
+            if line.startswith("Mode: "):
+                return line.split()[1]
+        raise Unavailable("it neither leads nor follows")
+
+    @classmethod
+    def leader(cls):
+        addresses = dict(nodes())
+        for line in probe(cls):
+            name, role = line.split()
+            if role == "leader":
+                return addresses[name]
+        raise Unavailable("nobody leads")
 
 
 class Nats:

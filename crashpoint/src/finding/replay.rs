@@ -72,7 +72,7 @@ pub(crate) fn replay(
     if let Some(outcome) = inject::replay(
         &arguments.finding.results,
         arguments.finding.number,
-        arguments.keep.as_deref(),
+        (command, arguments.keep.as_deref()),
         interrupt,
     )? {
         return Ok(outcome);

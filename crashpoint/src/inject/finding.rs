@@ -23,6 +23,14 @@ fn read(directory: &Path) -> anyhow::Result<Option<(InjectManifest, Vec<InjectRe
     Ok(Some((manifest, results(directory)?)))
 }
 
+/// The plans that were left out, by the role that they need.
+fn left_out(summary: Option<&serde_json::Value>) -> std::collections::BTreeMap<String, u64> {
+    let left_out = summary.map(|summary| summary["left_out"].clone());
+    left_out
+        .and_then(|left_out| serde_json::from_value(left_out).ok())
+        .unwrap_or_default()
+}
+
 fn numbered(results: &[InjectResult], number: usize) -> anyhow::Result<&InjectResult> {
     let found = results
         .iter()
@@ -71,9 +79,12 @@ pub(crate) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
         .as_ref()
         .is_some_and(|written| written["is_cut_off"] == false);
     let all = Summary {
-        wanted: written.and_then(|written| written["wanted"].as_u64()),
+        wanted: written
+            .as_ref()
+            .and_then(|written| written["wanted"].as_u64()),
         results,
         is_cut_off: !is_over,
+        left_out: left_out(written.as_ref()),
     };
     write!(out, "{}", table(&all, &manifest))?;
     if !is_over {
@@ -90,12 +101,17 @@ pub(crate) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
 pub(crate) fn replay(
     directory: &Path,
     number: usize,
-    keep: Option<&Path>,
+    (command, keep): (Option<&str>, Option<&Path>),
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<Outcome>> {
     let Some((manifest, results)) = read(directory)? else {
         return Ok(None);
     };
+    if command.is_some() {
+        bail!(
+            "--command has nothing to look at here: the cluster goes on; --keep DIR keeps history and logs"
+        );
+    }
     let result = numbered(&results, number)?;
     let file = file_of(&manifest, directory)?;
     let plan = FaultPlan::parse(&result.plan, Path::new("the plan of the run"), &file)?;

@@ -277,6 +277,7 @@ pub(crate) fn merge(
         wanted: merged.manifest.first,
         results: std::mem::take(&mut merged.known),
         is_cut_off: !is_whole,
+        ..Summary::default()
     };
     if is_whole {
         merged.finish(&summary)?;

@@ -1,5 +1,6 @@
 //! Many plans, each in a run of its own.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use campaign::Shard;
@@ -31,6 +32,8 @@ pub struct Summary {
     pub wanted: Option<u64>,
     /// What came of those that were, by index.
     pub results: Vec<InjectResult>,
+    /// How many were left out because no node has such a role, by the role.
+    pub left_out: BTreeMap<String, u64>,
     /// Whether it ended before all that were wanted were tried.
     pub is_cut_off: bool,
 }
@@ -86,7 +89,7 @@ pub fn campaign(
     let mut summary = Summary {
         wanted: end.map(|end| (0..end).filter(is_ours).count() as u64),
         results: known,
-        is_cut_off: false,
+        ..Summary::default()
     };
     for index in (0..end.unwrap_or(u64::MAX)).filter(is_ours) {
         if summary.results.iter().any(|result| result.index == index) {
@@ -103,6 +106,10 @@ pub fn campaign(
         let Some(plan) = strategy.propose(index, &summary.results) else {
             break;
         };
+        if let Some(role) = strategy.lacks_role(&plan, &summary.results) {
+            *summary.left_out.entry(role).or_default() += 1;
+            continue;
+        }
         let ran = match run(index, &plan) {
             Err(Error::Cluster(cluster::Error::Interrupted)) => {
                 summary.is_cut_off = true;

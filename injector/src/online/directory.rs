@@ -201,6 +201,7 @@ impl InjectDirectory {
             "tried": summary.results.len(),
             "broken": summary.broken(),
             "inconclusive": summary.inconclusive(),
+            "left_out": summary.left_out,
             "is_cut_off": summary.is_cut_off,
         });
         let path = self.directory.join(SUMMARY);

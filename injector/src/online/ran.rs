@@ -173,6 +173,13 @@ impl FaultCame {
 }
 
 impl Ran {
+    /// Whether a node had a role before the first fault.
+    pub fn began_with(&self, role: &str) -> bool {
+        let is_before = |event: &&RunEvent| !matches!(event.what, Happening::InPlace { .. });
+        let mut before = self.events.iter().take_while(is_before);
+        before.any(|event| matches!(&event.what, Happening::Role { role: has, .. } if has == role))
+    }
+
     /// What is broken, if something is.
     pub fn broken(&self) -> Option<&[String]> {
         match &self.judged {

@@ -12,6 +12,11 @@ pub trait Strategy {
     /// The plan with this index; nothing if there are no more. `so_far` is what came of those that
     /// were tried, which a strategy that learns looks at.
     fn propose(&mut self, index: u64, so_far: &[InjectResult]) -> Option<FaultPlan>;
+
+    /// The role that a plan of it needs, and that no node had, if it is not to be tried for that.
+    fn lacks_role(&self, _plan: &FaultPlan, _so_far: &[InjectResult]) -> Option<String> {
+        None
+    }
 }
 
 /// The same plan, so many times.

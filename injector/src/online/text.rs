@@ -27,8 +27,9 @@ pub fn headline(result: &InjectResult) -> String {
 /// How many runs of a campaign came to what.
 pub fn totals(summary: &Summary) -> String {
     let tried = summary.results.len();
+    let left_out: u64 = summary.left_out.values().sum();
     let of = match summary.wanted {
-        Some(wanted) if wanted != tried as u64 => format!(" of {wanted}"),
+        Some(wanted) if wanted != tried as u64 + left_out => format!(" of {wanted}"),
         _ => String::new(),
     };
     format!(
@@ -42,6 +43,13 @@ pub fn totals(summary: &Summary) -> String {
 /// The same with what never happened, and how to continue it.
 pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
     let mut text = totals(summary);
+    for (role, plans) in &summary.left_out {
+        let _ = writeln!(
+            text,
+            "left out: {}, for no node was {role} when a fault was to come",
+            counted(*plans, "plan")
+        );
+    }
     for name in summary.never_reached(&manifest.sometimes) {
         let _ = writeln!(text, "never reached: {name}");
     }
@@ -213,7 +221,7 @@ mod tests {
         let summary = |reached: &[&str]| Summary {
             wanted: Some(2),
             results: vec![result(0, 1, "", &[]), result(1, 1, "", reached)],
-            is_cut_off: false,
+            ..Summary::default()
         };
         assert!(summary(&[]).is_uneventful(&sometimes));
         let some = summary(&["a snapshot"]);

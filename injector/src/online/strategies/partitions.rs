@@ -57,6 +57,18 @@ impl Strategy for Partitions {
     fn propose(&mut self, index: u64, _: &[InjectResult]) -> Option<FaultPlan> {
         self.plans.get(usize::try_from(index).ok()?).cloned()
     }
+
+    /// A role that nodes have for moments only, such as a candidate's, is nobody's when its turn
+    /// comes. The first run says which roles are not like that.
+    fn lacks_role(&self, plan: &FaultPlan, so_far: &[InjectResult]) -> Option<String> {
+        let lasts = |role: &str| so_far.iter().any(|result| result.ran.began_with(role));
+        let mut roles = plan.faults.iter().flat_map(PlannedFault::selectors);
+        let lacking = roles.find_map(|selector| match selector {
+            Selector::Role(role) | Selector::EveryRole(role) if !lasts(role) => Some(role),
+            _ => None,
+        });
+        lacking.filter(|_| !so_far.is_empty()).cloned()
+    }
 }
 
 fn trigger(awaited: Awaited) -> Trigger {
@@ -171,4 +183,65 @@ fn events(cut: &PlannedFault, file: &ClusterFile) -> Vec<Ranked<Option<PlannedFa
         all.push((4, Some(kill)));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::super::ran::{Happening, Ran, RunEvent};
+    use super::*;
+    use crate::laboratory::Judged;
+
+    fn event(time_ns: u64, what: Happening) -> RunEvent {
+        RunEvent {
+            time_ns,
+            acknowledged: 0,
+            what,
+        }
+    }
+
+    fn role(name: &str) -> Happening {
+        Happening::Role {
+            node: "a".into(),
+            role: name.into(),
+            more: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_role_that_no_node_had_before_the_first_fault_is_not_waited_for() {
+        let text = "[[nodes]]\nnames = [\"a\", \"b\", \"c\"]\ncommand = \"sh\"\n[probe]\n\
+                    command = \"sh\"\nroles = [\"leader\", \"follower\", \"candidate\"]\n";
+        let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
+        let partitions = Partitions::new(&file.expect("a cluster"), 0);
+        let in_place = Happening::InPlace {
+            fault: 1,
+            words: String::new(),
+        };
+        let happened = [
+            role("leader"),
+            role("follower"),
+            in_place,
+            role("candidate"),
+        ];
+        let events = (0..).zip(happened).map(|(at, what)| event(at, what));
+        let ran = Ran {
+            events: events.collect(),
+            judged: Judged::Ok,
+            ..Ran::without(&cluster::Error::Interrupted)
+        };
+        let first = InjectResult {
+            index: 0,
+            plan: String::new(),
+            ran,
+        };
+        let lacking = |so_far: &[InjectResult]| {
+            let lacking = partitions.plans.iter();
+            let lacking = lacking.filter_map(|plan| partitions.lacks_role(plan, so_far));
+            lacking.collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(lacking(&[first]), ["candidate".to_owned()].into());
+        assert!(lacking(&[]).is_empty());
+    }
 }

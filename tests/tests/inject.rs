@@ -308,3 +308,22 @@ fn an_isolated_redis_acknowledges_what_is_lost_after_the_heal() {
         "{told}"
     );
 }
+
+/// ZOOKEEPER-4882: what others commit while a follower's fdatasync is held, and then fails, is in its
+/// memory only when it follows again.
+#[test]
+#[ignore = "it takes minutes: make test-clusters"]
+fn a_zookeeper_server_lacks_what_was_committed_while_its_fdatasync_was_held_and_failed() {
+    require_root();
+    let here = |path: &str| format!("{}/../workloads/{path}", env!("CARGO_MANIFEST_DIR"));
+    let mut command = crashpoint();
+    command.args(["inject", &here("clusters/zookeeper/cluster.toml"), "--plan"]);
+    command.args([&here("plans/zookeeper-4882.toml"), "--repeat", "3"]);
+    let output = command.output().expect("it runs");
+    let told = printed(&output);
+    assert!(
+        told.contains("\n3 broken of 3 runs, 0 inconclusive\n"),
+        "{told}"
+    );
+    assert!(told.contains("zk1 has lost it; "), "{told}");
+}

@@ -3,6 +3,8 @@
 //	putters prepare             waits until all members take a put
 //	putters write COUNT MS      so many putters for so many milliseconds; prints `set KEY VALUE` for
 //	                            each put that was acknowledged
+//	putters back-up COUNT MS MEMBER  so many back-ups of a member at a time, one after the other: it
+//	                            commits what it has before each
 //	putters check ACKS          prints `ok`, or `broken …`: an acknowledged put that is gone, or
 //	                            members that hold different things at the same place of their log
 //
@@ -122,6 +124,25 @@ type state struct {
 	Header  struct {
 		Revision string `json:"revision"`
 	} `json:"header"`
+}
+
+// backUp has a member commit again and again, whatever its timer says.
+func backUp(count int, during time.Duration, member string) {
+	until := time.Now().Add(during)
+	client := &http.Client{Timeout: answerWithin, Transport: &http.Transport{MaxIdleConnsPerHost: count}}
+	var askers sync.WaitGroup
+	for range count {
+		askers.Add(1)
+		go func() {
+			defer askers.Done()
+			for time.Now().Before(until) {
+				if ask(client, member, "maintenance/snapshot", map[string]string{}, nil) != nil {
+					time.Sleep(tryEvery)
+				}
+			}
+		}()
+	}
+	askers.Wait()
 }
 
 func number(text string) int64 {
@@ -258,10 +279,13 @@ func run(words []string) error {
 	case len(words) == 3 && words[0] == "write":
 		write(int(number(words[1])), time.Duration(number(words[2]))*time.Millisecond)
 		return nil
+	case len(words) == 4 && words[0] == "back-up":
+		backUp(int(number(words[1])), time.Duration(number(words[2]))*time.Millisecond, words[3])
+		return nil
 	case len(words) == 2 && words[0] == "check":
 		return check(words[1])
 	}
-	return fmt.Errorf("usage: putters prepare | write COUNT MS | check ACKS")
+	return fmt.Errorf("usage: putters prepare | write COUNT MS | back-up COUNT MS MEMBER | check ACKS")
 }
 
 func main() {

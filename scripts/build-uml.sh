@@ -1,19 +1,24 @@
 #!/bin/sh
 # Builds a User-Mode Linux kernel with what crashpoint needs, and prints where it is.
 #
-#   scripts/build-uml.sh [--debian]     from Debian's package linux-source-6.1
-#   scripts/build-uml.sh SOURCE_TREE    from a kernel tree, which is left as it is
+#   scripts/build-uml.sh [--debian]      from Debian's package linux-source-6.1
+#   scripts/build-uml.sh --debian=6.12   from Debian's package linux-source-6.12
+#   scripts/build-uml.sh SOURCE_TREE     from a kernel tree, which is left as it is
 #
 # The kernel goes to ${XDG_CACHE_HOME:-~/.cache}/crashpoint/uml/KEY/linux, where KEY stands for
-# the source, scripts/uml/config and the patches beside it; what was built once is found again.
-# crashpoint looks for ${XDG_CACHE_HOME:-~/.cache}/crashpoint/uml/current, the last from Debian's
-# package. JOBS is the number of compilers (all processors if not given), CC the compiler.
+# the source, scripts/uml/config and the patches: those beside it, or in scripts/uml/6.12 for Linux
+# 6.12 and later. What was built once is found again. crashpoint looks for
+# ${XDG_CACHE_HOME:-~/.cache}/crashpoint/uml/current, the last from linux-source-6.1; the last from
+# linux-source-6.12 is uml/6.12. JOBS is the number of compilers (all processors if not given), CC the compiler.
 # Only missing programs need root. Exit status: 0 built or found, 2 not.
 set -eu
 
 PATH=$PATH:/usr/sbin:/sbin
-PACKAGE=linux-source-6.1
 LOG_LINES=20
+# The first version of Linux for which scripts/uml/6.12 is meant.
+NEWER=6.12
+# What the configuration has for older kernels only: 6.12 does this without being told.
+GONE='CONFIG_RANDOM_TRUST_CPU=y CONFIG_RANDOM_TRUST_BOOTLOADER=y'
 # Each program that the build calls, and the Debian package that has it.
 PROGRAMS='gcc:gcc make:make flex:flex bison:bison bc:bc ld:binutils patch:patch perl:perl xz:xz-utils
 tar:tar flock:util-linux'
@@ -30,8 +35,11 @@ jobs=${JOBS:-$(nproc)}
 cc=${CC:-gcc}
 
 tree=''
+release=6.1
 case ${1:---debian} in
-    --debian) ;;
+    --debian | --debian=6.1) ;;
+    --debian=6.12) release=6.12 ;;
+    --debian=*) give_up "there are patches for Debian's 6.1 and 6.12: give --debian=6.1, --debian=6.12 or a kernel tree" ;;
     -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" && exit 0 ;;
     -*) give_up "unknown option $1: give --debian or a kernel tree" ;;
     *)
@@ -40,6 +48,10 @@ case ${1:---debian} in
         ;;
 esac
 [ $# -le 1 ] || give_up "too many arguments: give --debian or one kernel tree"
+PACKAGE=linux-source-$release
+# What the result is called beside its key.
+link=$release
+[ "$release" != 6.1 ] || link=current
 
 # Runs apt-get as root, if we may.
 as_root() {
@@ -142,7 +154,7 @@ lost_without() {
 
 # Applies the patches to $1; prints the names of those that fit.
 patch_source() {
-    for file in "$parts"/*.patch; do
+    for file in "$patches"/*.patch; do
         name=$(basename "$file" .patch)
         if patch -d "$1" -p1 -s -f --dry-run <"$file" >/dev/null 2>&1; then
             patch -d "$1" -p1 -s -f --no-backup-if-mismatch <"$file" >&2
@@ -159,7 +171,10 @@ patch_source() {
 check_config() {
     while read -r line; do
         case $line in
-            CONFIG_*=*) grep -Fxq "$line" "$1/.config" || say "warning: this kernel has no $line" ;;
+            CONFIG_*=*)
+                case " $gone " in *" $line "*) continue ;; esac
+                grep -Fxq "$line" "$1/.config" || say "warning: this kernel has no $line"
+                ;;
             '# CONFIG_'*' is not set')
                 option=${line#\# }
                 if grep -q "^${option%% *}=" "$1/.config"; then
@@ -189,15 +204,21 @@ else
         give_up "there is no package $PACKAGE to be had: give a kernel tree (6.1 is best)"
     contents=''
 fi
-key=$({ echo "$version $contents" && cat "$parts/config" "$parts"/*.patch; } | sha256sum | cut -c1-16)
+patches=$parts
+gone=''
+if [ "$(printf '%s\n' "$NEWER" "$version" | sort -V | head -n 1)" = "$NEWER" ]; then
+    patches=$parts/$NEWER
+    gone=$GONE
+fi
+key=$({ echo "$version $contents" && cat "$parts/config" "$patches"/*.patch; } | sha256sum | cut -c1-16)
 result=$cache/$key
 
 # Points the link at the result and ends. The link is replaced in one step.
 finish() {
     if [ -z "$tree" ]; then
         # Two that find it at the same time do not take each other's.
-        ln -sfn "$key" "$cache/.current.$$"
-        mv -T "$cache/.current.$$" "$cache/current"
+        ln -sfn "$key" "$cache/.$link.$$"
+        mv -T "$cache/.$link.$$" "$cache/$link"
     fi
     echo "$result/linux"
     exit 0
@@ -221,7 +242,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 2' HUP INT TERM
 
 if [ -n "$tree" ]; then copy_tree "$work"; else unpack_debian "$work"; fi
-patches=$(patch_source "$work/source")
+applied=$(patch_source "$work/source")
 say "configuring Linux $version"
 compile "$work/source" defconfig
 cat "$parts/config" >>"$work/source/.config"
@@ -235,7 +256,7 @@ strip -o "$work/result/linux" "$work/source/linux"
 cp "$work/source/.config" "$work/result/config"
 {
     echo "source: ${tree:-$PACKAGE} $version"
-    echo "patches:" $patches
+    echo "patches:" $applied
     echo "config: $(sha256sum <"$parts/config" | cut -c1-16)"
     echo "compiler: $($cc --version | head -n 1)"
 } >"$work/result/about"

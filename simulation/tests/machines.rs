@@ -28,7 +28,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// What tests of each kernel are called, and what scripts/build-uml.sh calls it. The first one must be
 /// there; without another one its tests are ignored, and shown as that.
-const KERNELS: [(&str, &str); 1] = [("", "current")];
+const KERNELS: [(&str, &str); 2] = [("", "current"), ("of_6_12_", "6.12")];
 
 /// A name, and what is done with a kernel.
 type Test = (&'static str, fn(&Path));

@@ -218,7 +218,7 @@ pub(super) const TABLE: &[Requirement] = &[
         part: Part::Userland,
         name: "kernel with virtual time",
         needed_by: &[VirtualTime],
-        required: "a User-Mode Linux of scripts/build-uml.sh",
+        required: "a User-Mode Linux of scripts/build-uml.sh (tried: 6.1 and 6.12)",
         without: "`--virtual-time` ends with the script's name, status 2",
         check: check::virtual_kernel,
     },

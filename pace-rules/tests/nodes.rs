@@ -1500,6 +1500,44 @@ fn a_name_between_the_first_and_the_last_may_be_left_to_who_had_it_on_btrfs() {
     assert_eq!(who(&script, 1, is_twice), NOBODY);
 }
 
+/// A file has a name in another directory, with which it was synced, and loses the first one. The
+/// directory of that was logged with what was new in it (`link a d/b; fsync d/b; unlink a; fsync d/b`
+/// on a recorded disk, with a new file beside a); it is not logged again.
+#[test]
+fn a_name_may_be_there_again_if_its_directory_was_logged_before_on_btrfs() {
+    let (directory, b) = (FileId(8), name("b"));
+    let script = |is_new_beside: bool, synced: FileId| {
+        let mut script = Script::new(1, &[(FOO, "a", 8)]);
+        let mkdir = FileOp::Create {
+            parent: FileId::ROOT,
+            name: name("d"),
+            file: directory,
+            kind: FileKind::Directory,
+            mode: 0o755,
+        };
+        script.file(0, mkdir).file(0, FileOp::SyncAll);
+        if is_new_beside {
+            script.create(0, BAR, "c");
+        }
+        let (parent, name) = (directory, b.clone());
+        let link = FileOp::Link {
+            parent,
+            name,
+            file: FOO,
+        };
+        script.file(0, link).sync(0, FOO).unlink(0, FOO, "a");
+        script.sync(0, synced).mark(0);
+        script
+    };
+    let both = |tree: &Tree| has(tree, "a") && tree.contains_key(&(directory, b.clone()));
+    assert_eq!(who(&script(true, FOO), 1, both), ["btrfs"]);
+    assert_eq!(who(&script(false, FOO), 1, both), NOBODY);
+    assert_eq!(who(&script(true, FileId::ROOT), 1, both), NOBODY);
+    // The sync may have kept that it is gone, without the file beside it.
+    let is_gone = |tree: &Tree| !has(tree, "a") && !has(tree, "c");
+    assert_eq!(who(&script(true, FOO), 1, is_gone), ["btrfs"]);
+}
+
 /// The same where the file was synced under the name that another one had before, and again under
 /// its last one: that takes the place of the other in the log.
 #[test]

@@ -249,6 +249,7 @@ impl Operations {
             groups_before: Vec::new(),
             touching: HashMap::new(),
             logged: HashSet::new(),
+            left_out: HashSet::new(),
             synced: HashMap::new(),
             first_since: 0,
             files: HashMap::new(),
@@ -748,6 +749,9 @@ struct Reader<'a> {
     touching: HashMap<FileId, Vec<usize>>,
     /// What was synced since all was.
     logged: HashSet<FileId>,
+    /// Names that were removed from a directory which a log tree had already: the sync of a file
+    /// that had one of them does not log that.
+    left_out: HashSet<usize>,
     /// The last event that synced a file or directory.
     synced: HashMap<FileId, usize>,
     /// The first operation that may have come since then.
@@ -806,6 +810,9 @@ impl Reader<'_> {
                 _ => false,
             };
             let groups = first..self.this.groups.len();
+            if self.leaves_logged(op) {
+                self.left_out.insert(operation);
+            }
             for file in touched(op) {
                 let touching = self.touching.entry(file).or_default();
                 if touching.last() != Some(&operation) {

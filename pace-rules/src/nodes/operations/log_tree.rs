@@ -63,6 +63,7 @@ impl Reader<'_> {
                     || above.contains(&op.subject())
                     || self.took_its_name(op, file)))
                 || self.is_entry_of(number_of_group, &logged_whole)
+                || self.is_left_out(number_of_group, op, file)
                 || (!group.is_named && group.file == file)
                 || (related.contains(&group.file) && self.this.is_size_with_name(number_of_group));
             if is_of_it {
@@ -191,6 +192,26 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether a name is removed from a directory that a log tree has, with what had changed in it
+    /// before: it is not logged once more for a file that has other names in other directories.
+    pub(super) fn leaves_logged(&self, op: &FileOp) -> bool {
+        let FileOp::Unlink { file, parent, .. } = op else {
+            return false;
+        };
+        let is_elsewhere = |known: &Known| known.names.iter().any(|(other, _)| other != parent);
+        let touching = self.touching.get(parent).and_then(|all| all.last());
+        self.this.model.log == Log::LogTree
+            && self.logged.contains(parent)
+            && touching.is_some_and(|last| *last >= self.first_since)
+            && self.files.get(file).is_some_and(is_elsewhere)
+    }
+
+    /// Whether a group is such a removal of a name of a file.
+    fn is_left_out(&self, group: usize, op: &FileOp, file: FileId) -> bool {
+        let operation = self.this.groups[group].operation;
+        op.subject() == file && self.left_out.contains(&operation)
+    }
+
     /// Whether a group is a name in one of these directories, new or removed. A name that goes to
     /// another directory is not removed for itself: the next sync commits all then
     /// (btrfs_record_unlink_dir).
@@ -258,7 +279,7 @@ impl Reader<'_> {
             exchange,
         } = op
         else {
-            return touched(op).contains(&file);
+            return touched(op).contains(&file) && !self.is_left_out(group, op, file);
         };
         let is_of_it = |effect: &Effect| match effect {
             Effect::SetEntry {

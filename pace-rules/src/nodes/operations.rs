@@ -1198,8 +1198,10 @@ impl Reader<'_> {
                     },
                     Some(to),
                 ) => {
-                    // In the last block, which has its place, the file grows on the disk at once.
-                    if *offset < to.next_multiple_of(PAGE_BYTES) {
+                    // In the last block, which has its place, the file grows on the disk at once;
+                    // it does not if it has filled that.
+                    let end_of_block = to.next_multiple_of(PAGE_BYTES);
+                    if to < end_of_block && *offset < end_of_block {
                         break;
                     }
                     taken_back.push(operation);

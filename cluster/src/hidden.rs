@@ -13,7 +13,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,6 +24,7 @@ use nix::unistd::{Pid, User, chroot, fchdir, sethostname};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Context, Error, Result};
+use crate::everybody;
 use crate::file::DIRECTORY;
 use crate::ground::MachineSpec;
 use crate::simulated::{MACHINE_COMMAND, be_machine};
@@ -54,17 +54,8 @@ pub(crate) const RESUME: &str = "resume";
 /// What a node says when that is done.
 pub(crate) const IS_DONE: &str = "done";
 
-/// How long processes may take to stop: one that waits for a disk stops when that has answered.
-const STOP_WITHIN: Duration = Duration::from_secs(10);
-
-/// How often it is looked whether they have.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
-
 /// The status of a command that could not be run, as shells have it.
 pub(crate) const COULD_NOT_RUN: u8 = 127;
-
-/// The number of a namespace's first process.
-const OWN_PID: u32 = 1;
 
 /// What is added to a signal's number for an exit status, as shells do.
 const SIGNALLED: i32 = 128;
@@ -272,71 +263,12 @@ fn live() -> io::Result<()> {
 }
 
 /// Stops all processes of this namespace, or has them go on.
-///
-/// The kernel sends a signal to all of them at once: who is about to fork gets it with the child
-/// (`copy_process` in kernel/fork.c), so none escapes.
 fn obey(line: &str) -> io::Result<()> {
-    let all = Pid::from_raw(-1);
-    let send = |signal| match kill(all, signal) {
-        // There is nobody.
-        Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
-        Err(error) => Err(io::Error::from(error)),
-    };
     match line {
-        PAUSE => send(Signal::SIGSTOP).and_then(|()| await_stop()),
-        RESUME => send(Signal::SIGCONT),
+        PAUSE => everybody::stop(),
+        RESUME => everybody::go_on(),
         other => Err(io::Error::other(format!("{other} is nothing to ask of it"))),
     }
-}
-
-/// Waits until no other process of this namespace runs any more.
-fn await_stop() -> io::Result<()> {
-    let deadline = Instant::now() + STOP_WITHIN;
-    // One that is traced stands still between two of its calls too: it does so twice by chance.
-    let mut stood_still = false;
-    loop {
-        match running_thread()? {
-            None if stood_still => return Ok(()),
-            None => stood_still = true,
-            Some(name) if Instant::now() > deadline => {
-                return Err(io::Error::other(format!(
-                    "{name} does not stop within {STOP_WITHIN:?}"
-                )));
-            }
-            Some(_) => stood_still = false,
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-}
-
-/// The name of a thread of another process that neither stands still nor has ended.
-fn running_thread() -> io::Result<Option<String>> {
-    let numbered = |directory: &Path| -> io::Result<Vec<PathBuf>> {
-        let entries: io::Result<Vec<_>> = fs::read_dir(directory)?.collect();
-        let is_number = |path: &PathBuf| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.parse::<u32>().is_ok_and(|pid| pid != OWN_PID))
-        };
-        Ok(entries?
-            .into_iter()
-            .map(|entry| entry.path())
-            .filter(is_number)
-            .collect())
-    };
-    for process in numbered(Path::new("/proc"))? {
-        // Whoever is gone by now does not run.
-        for thread in numbered(&process.join("task")).unwrap_or_default() {
-            let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
-            // The name may have anything in it (proc(5)).
-            let Some((name, rest)) = stat.rsplit_once(')') else {
-                continue;
-            };
-            if !rest.trim_start().starts_with(['T', 't', 'Z', 'X']) {
-                return Ok(Some(format!("{name})")));
-            }
-        }
-    }
-    Ok(None)
 }
 
 /// Enters a node, runs a command there, and ends as it does.

@@ -18,6 +18,7 @@ mod cluster;
 mod disk;
 mod ends;
 mod error;
+mod everybody;
 mod file;
 mod filter;
 mod ground;
@@ -51,6 +52,6 @@ pub use node::Node;
 pub use process::{Ending, Process, Spawn, Starter};
 pub use simulated::{
     Driven, Look, Looked, MachineRecorder, MachineRecording, RunningClient, SimulatedCluster,
-    SimulationSettings,
+    SimulatedProgram, SimulationSettings,
 };
 pub use turns::Turns;

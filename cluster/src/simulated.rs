@@ -9,5 +9,5 @@ mod words;
 pub(crate) use init::{MACHINE_COMMAND, be_machine};
 pub use run::{
     Driven, Look, Looked, MachineRecorder, MachineRecording, RunningClient, SimulatedCluster,
-    SimulationSettings,
+    SimulatedProgram, SimulationSettings,
 };

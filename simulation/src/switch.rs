@@ -1,6 +1,7 @@
 //! The network: a switch with a link to each machine.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::chance::Chance;
 use crate::pcap::SentFrame;
@@ -10,6 +11,10 @@ pub type HardwareAddress = [u8; 6];
 
 /// The bit of an address that makes it one of a group: broadcast is one, too.
 const GROUP: u8 = 1;
+
+/// Where a frame says what it is, and what it says there if it is of ARP.
+const ETHER_TYPE: Range<usize> = 12..14;
+const ETHER_TYPE_ARP: [u8; 2] = [0x08, 0x06];
 
 /// What the way from one machine to another is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +145,8 @@ impl Switch {
         self.links.insert((from, to), link);
     }
 
-    /// Loses everything, silently, that is sent from one machine to another from now on.
+    /// Loses everything, silently, that is sent from one machine to another from now on, but for ARP:
+    /// without it the other direction would end too when addresses are asked for again.
     pub fn cut(&mut self, from: usize, to: usize) {
         self.cuts.insert((from, to));
     }
@@ -150,8 +156,14 @@ impl Switch {
         self.cuts.remove(&(from, to));
     }
 
-    /// The shortest time in which anything gets from one machine to another.
-    pub(crate) fn latency_ns_min(&self) -> u64 {
+    /// The directions that are cut.
+    pub fn cuts(&self) -> &BTreeSet<(usize, usize)> {
+        &self.cuts
+    }
+
+    /// The shortest time in which anything gets from one machine to another: a machine that runs is
+    /// not further ahead of the others, in nanoseconds.
+    pub fn latency_ns_min(&self) -> u64 {
         let latencies = self.links.values().map(|link| link.latency_ns);
         latencies.chain([self.usual.latency_ns]).min().expect("one")
     }
@@ -173,7 +185,7 @@ impl Switch {
         }
         let arrivals = self.receivers(from, frame).into_iter();
         let arrivals = arrivals
-            .flat_map(|to| self.cross(from, to, sent_ns))
+            .flat_map(|to| self.cross((from, to), sent_ns, is_arp(frame)))
             .collect();
         OnItsWay { sent_ns, arrivals }
     }
@@ -191,8 +203,13 @@ impl Switch {
     }
 
     /// When a frame arrives at a machine: not at all, once or twice.
-    fn cross(&mut self, from: usize, to: usize, sent_ns: u64) -> Vec<(u64, usize)> {
-        if self.cuts.contains(&(from, to)) {
+    fn cross(
+        &mut self,
+        (from, to): (usize, usize),
+        sent_ns: u64,
+        passes_cuts: bool,
+    ) -> Vec<(u64, usize)> {
+        if self.cuts.contains(&(from, to)) && !passes_cuts {
             self.lost += 1;
             return Vec::new();
         }
@@ -218,6 +235,11 @@ impl Switch {
         };
         (0..times).map(|_| arrival(chance)).collect()
     }
+}
+
+/// Whether a frame asks who has an address, or answers that.
+fn is_arp(frame: &[u8]) -> bool {
+    frame.get(ETHER_TYPE) == Some(ETHER_TYPE_ARP.as_slice())
 }
 
 #[cfg(test)]
@@ -275,6 +297,9 @@ mod tests {
             "the third gets it"
         );
         assert_eq!(switch.lost(), 2);
+        let mut asks = frame([0xff; 6]);
+        asks[ETHER_TYPE].copy_from_slice(&ETHER_TYPE_ARP);
+        assert_eq!(switch.send(0, &asks, 0).arrivals.len(), 2, "ARP passes");
         switch.heal(0, 1);
         assert_eq!(arrivals(&mut switch, 0, ADDRESSES[1]).len(), 1);
     }

@@ -15,13 +15,16 @@ use local_fs::{Mounted, Variant, format_device};
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, sethostname, syncfs};
 
-use super::words::{DiskSetUp, Order, ProcessId, Refusal, Report, SetUp, Stream, Task, packed};
+use super::words::{
+    DiskSetUp, Everybody, Order, ProcessId, Refusal, Report, SetUp, Stream, Task, packed,
+};
 use crate::error::{Context, Error, Result};
+use crate::everybody;
 use crate::file::DIRECTORY;
 use crate::hidden::{COULD_NOT_RUN, HOSTS, attach, run_as, user};
 use crate::network;
@@ -230,10 +233,17 @@ impl Init {
                 }
                 return Ok(());
             }
+            Order::AskToEnd { id } => {
+                if let Some(process) = self.processes.get(&id) {
+                    let _ = kill(pid_of(&process.child), Signal::SIGTERM);
+                }
+                return Ok(());
+            }
+            Order::Everybody(what) => self.everybody(what)?,
             Order::Signal { id, signal } => {
                 let signal = Signal::try_from(signal);
                 if let (Some(process), Ok(signal)) = (self.processes.get(&id), signal) {
-                    let _ = killpg(Pid::from_raw(process.child.id().cast_signed()), signal);
+                    let _ = killpg(pid_of(&process.child), signal);
                 }
                 return Ok(());
             }
@@ -293,6 +303,26 @@ impl Init {
             self.sync()?;
         }
         bind(&inside, data)
+    }
+
+    /// Does something to all processes. What those had printed that were killed is told; of their ends
+    /// whoever asked for that knows.
+    fn everybody(&mut self, what: Everybody) -> Result<Result<()>> {
+        let done = match what {
+            Everybody::Stop => everybody::stop(),
+            Everybody::GoOn => everybody::go_on(),
+            Everybody::End => everybody::end(),
+        };
+        if what == Everybody::End {
+            let ids: Vec<_> = self.processes.keys().copied().collect();
+            for id in ids {
+                while let Some(index) = self.has_printed(id)? {
+                    self.pass_on(id, index)?;
+                }
+                self.processes.remove(&id);
+            }
+        }
+        Ok(done.doing(|| format!("{what:?} all processes")))
     }
 
     /// Has the disk hold what was written to it.
@@ -395,6 +425,10 @@ impl Init {
         let mut came = came.filter(|(_, fd)| fd.any() == Some(true));
         Ok(came.next().map(|(index, _)| index))
     }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed())
 }
 
 fn refused(what: &str) -> Error {

@@ -6,10 +6,12 @@
 mod client;
 mod look;
 mod recording;
+mod singly;
 mod start;
 mod tasks;
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -27,8 +29,9 @@ use simulation::{
 use super::hosts::{Heard, Hosts};
 use super::init::MACHINE_COMMAND;
 use super::words::{Order, ProcessId};
+use crate::client::name;
 use crate::error::{Context, Error, Result, log_words};
-use crate::file::{CLIENT, ClusterFile};
+use crate::file::ClusterFile;
 use crate::log;
 use crate::network::{client_address, hardware_address};
 use crate::node::SETUP_WITHIN;
@@ -37,6 +40,7 @@ use crate::process::ending;
 pub use client::{Driven, RunningClient};
 pub use look::{Look, Looked};
 pub use recording::{MachineRecorder, MachineRecording};
+pub use singly::SimulatedProgram;
 
 /// The file system of a node's disk, if the cluster file names none.
 const FILE_SYSTEM: &str = "ext4";
@@ -67,7 +71,8 @@ pub struct SimulatedCluster {
     hosts: Hosts,
     file: ClusterFile,
     nodes: Vec<NodeState>,
-    /// How far each machine is, the client's last.
+    settings: SimulationSettings,
+    /// How far each machine is, those of clients last.
     stages: Vec<Stage>,
     /// What the client has in its environment beside what all clients have.
     variables: Vec<(String, String)>,
@@ -102,6 +107,20 @@ enum Data {
     Begun,
 }
 
+/// What was done to a node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Fate {
+    /// Nothing.
+    #[default]
+    Goes,
+    /// Its processes stand still.
+    Paused,
+    /// Its machine stands still.
+    Frozen,
+    /// It was killed, or has lost its power.
+    Down,
+}
+
 /// What is known of a node.
 #[derive(Debug, Clone, Default)]
 struct NodeState {
@@ -116,6 +135,8 @@ struct NodeState {
     tries: bool,
     /// How often it was switched on.
     starts: u32,
+    /// What was done to it since it was started.
+    fate: Fate,
     /// How much of the log of its disk was durable when its command was started to be recorded.
     durable: usize,
 }
@@ -135,35 +156,60 @@ impl SimulatedCluster {
             bits_per_second: settings.bits_per_second,
             consoles: logs.to_owned(),
         })?;
-        let mut hosts = Hosts::new(simulation, logs);
-        let client = (CLIENT, client_address(0), false);
-        let nodes = file.nodes.iter();
-        let machines = nodes.map(|node| (node.name.as_str(), node.address, node.has_data));
-        for (name, address, has_data) in machines.chain([client]) {
-            let disk = has_data
-                .then(|| new_disk(file, name, settings))
-                .transpose()?;
-            hosts.simulation.add(MachineSpec {
-                name: name.to_owned(),
-                address: hardware_address(address),
-                memory_mib: file.simulated.memory_mib,
-                disks: disk.into_iter().collect(),
-                clock: settings.clocks.of(settings.seed, name),
-                chaos: settings.chaos,
-                init: vec![MACHINE_COMMAND.into()],
-            })?;
-            hosts.add(name);
-        }
-        Ok(Self {
-            hosts,
+        let mut cluster = Self {
+            hosts: Hosts::new(simulation, logs),
             nodes: file.nodes.iter().map(|_| NodeState::default()).collect(),
-            stages: vec![Stage::Boots; file.nodes.len() + 1],
+            settings: settings.clone(),
+            stages: Vec::new(),
             variables: Vec::new(),
             file: file.clone(),
             server: None,
             steps_done: 0,
             recorder: None,
-        })
+        };
+        for node in &file.nodes {
+            let disk = node
+                .has_data
+                .then(|| new_disk(file, &node.name, settings))
+                .transpose()?;
+            cluster.add_machine(&node.name, node.address, disk)?;
+        }
+        cluster.add_client()?;
+        Ok(cluster)
+    }
+
+    /// A cluster file as it is on simulated machines: each node that has data has a disk, also if the
+    /// file names no file system for it.
+    #[must_use]
+    pub fn with_disks(mut file: ClusterFile) -> ClusterFile {
+        file.disk.get_or_insert_with(|| FILE_SYSTEM.to_owned());
+        file
+    }
+
+    /// Adds a machine for one more client, which is off; not to a cluster that was started. The first
+    /// is there from the beginning.
+    ///
+    /// # Errors
+    /// If there is no room for it.
+    pub fn add_client(&mut self) -> Result<()> {
+        let index = self.stages.len() - self.nodes.len();
+        self.add_machine(&name(index), client_address(index as u8), None)
+    }
+
+    fn add_machine(&mut self, name: &str, address: Ipv4Addr, disk: Option<Disk>) -> Result<()> {
+        let settings = &self.settings;
+        self.hosts.simulation.add(MachineSpec {
+            name: name.to_owned(),
+            address: hardware_address(address),
+            memory_mib: self.file.simulated.memory_mib,
+            disks: disk.into_iter().collect(),
+            clock: settings.clocks.of(settings.seed, name),
+            chaos: settings.chaos,
+            init: vec![MACHINE_COMMAND.into()],
+        })?;
+        self.hosts.add(name);
+        self.stages.push(Stage::Boots);
+        Ok(())
     }
 
     /// Another cluster that goes on from here as this one does, with everything that is in flight
@@ -178,6 +224,7 @@ impl SimulatedCluster {
             hosts: self.hosts.fork(logs)?,
             file: self.file.clone(),
             nodes: self.nodes.clone(),
+            settings: self.settings.clone(),
             stages: self.stages.clone(),
             variables: self.variables.clone(),
             server: self.server,
@@ -191,6 +238,11 @@ impl SimulatedCluster {
         &mut self.hosts.simulation
     }
 
+    /// The time, in nanoseconds since the simulation began.
+    pub fn now_ns(&self) -> u64 {
+        self.hosts.simulation.now_ns()
+    }
+
     /// What it was made of.
     pub fn file(&self) -> &ClusterFile {
         &self.file
@@ -201,14 +253,14 @@ impl SimulatedCluster {
         self.hosts.log(name)
     }
 
-    /// The index of the machine of the client.
+    /// The index of the machine of the client, the first one.
     fn client(&self) -> usize {
         self.file.nodes.len()
     }
 
     /// The machines whose kernels gave up, or that were switched off from the inside: index, name and words.
     pub fn ended(&self) -> Vec<(usize, String, String)> {
-        let all = 0..=self.client();
+        let all = 0..self.stages.len();
         all.filter_map(|machine| match self.hosts.end(machine)? {
             // It says nothing about the kernel.
             End::Process(_) => None,

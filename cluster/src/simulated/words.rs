@@ -30,12 +30,27 @@ pub(super) enum Order {
     Input { id: ProcessId, bytes: Vec<u8> },
     /// To send a signal to a process and to what it started, as far as that is in its group.
     Signal { id: ProcessId, signal: i32 },
+    /// To ask a process to end: only itself.
+    AskToEnd { id: ProcessId },
+    /// To do something to all processes.
+    Everybody(Everybody),
     /// To try whether somebody answers at a port.
     Try { address: Ipv4Addr, port: u16 },
     /// To write everything to the disk.
     Sync,
     /// To send what is in a file.
     Read { path: PathBuf },
+}
+
+/// What is done to all processes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Everybody {
+    /// They stop where they are.
+    Stop,
+    /// They go on.
+    GoOn,
+    /// They are killed.
+    End,
 }
 
 /// A command.

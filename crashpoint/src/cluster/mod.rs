@@ -18,7 +18,9 @@ pub(crate) use live::{laboratory_of, listed, merge as merge_live, summed_up as l
 pub(crate) use live_bench::{LiveBench, bench as bench_live};
 pub(crate) use record::{FRAMES, record_again, run_hidden};
 pub(crate) use run::show;
+pub(crate) use simulate::{MachinesArgs, settings};
 pub(crate) use states::Ground;
+pub(crate) use surroundings::Surroundings;
 pub(crate) use workspace::Workspace;
 
 /// What can be done with a cluster.

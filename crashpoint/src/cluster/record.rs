@@ -66,6 +66,7 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     }
     let simulated = arguments
         .simulate
+        .machines
         .simulate
         .then(|| simulated::recorded(&file, &arguments.simulate, interrupt));
     let recorded = match simulated {

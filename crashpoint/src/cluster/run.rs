@@ -50,7 +50,7 @@ pub(crate) struct RunArgs {
 /// Does it.
 pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let file = ClusterFile::read(&arguments.file)?;
-    if arguments.simulate.simulate {
+    if arguments.simulate.machines.simulate {
         let wanted = Wanted {
             client: arguments.client,
             restart: arguments.restart,

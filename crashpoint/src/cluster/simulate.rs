@@ -19,17 +19,24 @@ use super::surroundings::{Level, Network, Spread, Surroundings};
 /// A second in nanoseconds.
 const SECOND_NS: f64 = 1e9;
 
-/// What says how machines are simulated.
+/// What says how a run on simulated machines is made.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SimulateArgs {
-    /// Run it on simulated machines: a kernel, a disk, a clock and a network card for each node, in
-    /// virtual time, without root. The same seed gives the same run, to the byte
-    #[arg(long)]
-    pub(crate) simulate: bool,
+    #[command(flatten)]
+    pub(crate) machines: MachinesArgs,
 
     /// What everything that is drawn on simulated machines comes from
     #[arg(long, value_name = "S", default_value_t = 0, requires = "simulate")]
     pub(crate) seed: u64,
+}
+
+/// What says how machines are simulated.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MachinesArgs {
+    /// Run it on simulated machines: a kernel, a disk, a clock and a network card for each node, in
+    /// virtual time, without root. The same seed gives the same run, to the byte
+    #[arg(long)]
+    pub(crate) simulate: bool,
 
     /// The kernel of simulated machines: one of scripts/build-uml.sh, whose last one is taken if
     /// none is named
@@ -60,12 +67,30 @@ impl SimulateArgs {
     /// # Errors
     /// If there is no kernel for it.
     pub(crate) fn settings(&self, file: &ClusterFile) -> anyhow::Result<SimulationSettings> {
-        let surroundings = Surroundings {
+        self.machines.settings(file, self.seed)
+    }
+}
+
+impl MachinesArgs {
+    /// The settings of the machines with a seed.
+    ///
+    /// # Errors
+    /// If there is no kernel for it.
+    pub(crate) fn settings(
+        &self,
+        file: &ClusterFile,
+        seed: u64,
+    ) -> anyhow::Result<SimulationSettings> {
+        settings(file, self.kernel.as_deref(), seed, &self.surroundings())
+    }
+
+    /// What surrounds them.
+    pub(crate) fn surroundings(&self) -> Surroundings {
+        Surroundings {
             chaos: self.chaos,
             network: self.network.clone(),
             clocks: self.clocks.clone(),
-        };
-        settings(file, self.kernel.as_deref(), self.seed, &surroundings)
+        }
     }
 }
 

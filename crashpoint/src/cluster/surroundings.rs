@@ -144,11 +144,24 @@ impl Surroundings {
     /// # Errors
     /// If they are not known.
     pub(crate) fn recorded(asked: &Asked) -> Result<Self, String> {
-        let level = Level::from_str(&asked.chaos, false);
+        let (network, clocks) = (asked.network.as_deref(), asked.clocks.as_deref());
+        Self::read(&asked.chaos, network, clocks)
+    }
+
+    /// Those that are written down.
+    ///
+    /// # Errors
+    /// If they are not known.
+    pub(crate) fn read(
+        chaos: &str,
+        network: Option<&str>,
+        clocks: Option<&str>,
+    ) -> Result<Self, String> {
+        let level = Level::from_str(chaos, false);
         Ok(Self {
-            chaos: level.map_err(|_| format!("there is no chaos `{}`", asked.chaos))?,
-            network: asked.network.as_deref().map(str::parse).transpose()?,
-            clocks: asked.clocks.as_deref().map(str::parse).transpose()?,
+            chaos: level.map_err(|_| format!("there is no chaos `{chaos}`"))?,
+            network: network.map(str::parse).transpose()?,
+            clocks: clocks.map(str::parse).transpose()?,
         })
     }
 }

@@ -119,7 +119,7 @@ pub(crate) fn replay(
         make_empty(keep)?;
     }
     let again = InjectResult {
-        ran: match run_once(&file, &plan, keep, interrupt) {
+        ran: match run_once((&file, &manifest), (result.index, &plan), keep, interrupt) {
             Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
                 say("interrupted: everything is stopped");
                 return Ok(Some(Outcome::Incomplete));
@@ -130,6 +130,21 @@ pub(crate) fn replay(
     };
     let mut out = io::stdout().lock();
     write!(out, "{}", story(&again))?;
+    if manifest.simulated.is_some() {
+        let is_same = again.ran == result.ran;
+        let what = if is_same {
+            "the same again, to the byte"
+        } else {
+            "something else"
+        };
+        writeln!(out, "it came to {what}")?;
+        let is_broken = again.ran.broken().is_some();
+        return Ok(Some(if is_same && is_broken {
+            Outcome::Findings
+        } else {
+            Outcome::Incomplete
+        }));
+    }
     if alike(&again, result) {
         writeln!(out, "it broke the same again")?;
         return Ok(Some(Outcome::Findings));
@@ -171,7 +186,7 @@ pub(crate) fn minimize(
     let file = file_of(&manifest, directory)?;
     let mut run = |plan: &FaultPlan| {
         say(&format!("trying {}", counted(plan.faults.len(), "fault")));
-        run_once(&file, plan, None, interrupt)
+        run_once((&file, &manifest), (result.index, plan), None, interrupt)
     };
     let found = match injector::online::minimize(&file, result, &mut run) {
         Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {

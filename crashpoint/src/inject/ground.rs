@@ -3,12 +3,17 @@
 use std::fs;
 use std::path::Path;
 
+use anyhow::{Context, anyhow};
 use campaign::Interrupt;
-use cluster::{Cluster, ClusterFile};
-use injector::online::{FaultPlan, HISTORY, Namespaces, Place, Ran, run};
-use injector::{Error, Result};
+use cluster::{Cluster, ClusterFile, SimulatedCluster, SimulationSettings};
+use injector::online::{
+    FaultPlan, HISTORY, InjectManifest, Namespaces, OnMachines, Place, Ran, Simulated,
+    SimulatedRun, run,
+};
+use injector::{Error, Result, kernel_hash};
+use machine::OwnDirectory;
 
-use crate::cluster::Workspace;
+use crate::cluster::{MachinesArgs, Surroundings, Workspace, settings};
 
 /// What the file with every line of the clients is called.
 const ACKNOWLEDGEMENTS: &str = "acknowledgements";
@@ -16,22 +21,103 @@ const ACKNOWLEDGEMENTS: &str = "acknowledgements";
 /// The directory of logs.
 const LOGS: &str = "logs";
 
-/// Makes a cluster, runs a plan on it, and takes everything down, whatever happens. What clients
-/// said and nodes logged is left in `kept`.
-pub(crate) fn run_once(
+/// What says on which ground a campaign is, if that is simulated machines.
+///
+/// # Errors
+/// If there is no kernel for them.
+pub(super) fn on_machines(
+    arguments: &MachinesArgs,
+    file: &ClusterFile,
+    seed: u64,
+) -> anyhow::Result<Option<OnMachines>> {
+    if !arguments.simulate {
+        return Ok(None);
+    }
+    let kernel = arguments
+        .settings(file, seed)?
+        .kernel
+        .kernel
+        .canonicalize()?;
+    Ok(Some(OnMachines {
+        seed,
+        kernel_hash: kernel_hash(&kernel).context("read the kernel")?,
+        kernel: kernel.display().to_string(),
+        chaos: arguments.chaos.name(),
+        network: arguments.network.as_ref().map(ToString::to_string),
+        clocks: arguments.clocks.as_ref().map(ToString::to_string),
+    }))
+}
+
+/// Fails if the kernel of a campaign that was begun is another one now.
+///
+/// # Errors
+/// If so, or if it is not there.
+pub(super) fn refuse_other_kernel(
+    manifest: &InjectManifest,
+    directory: &Path,
+) -> anyhow::Result<()> {
+    if let Some(on) = &manifest.simulated
+        && kernel_hash(Path::new(&on.kernel)).with_context(|| format!("read {}", on.kernel))?
+            != on.kernel_hash
+    {
+        return Err(Error::OtherSweep {
+            path: directory.into(),
+            what: "kernel",
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// How the machines of a run are simulated, if they are.
+fn settings_of(
+    file: &ClusterFile,
+    manifest: &InjectManifest,
+    index: u64,
+) -> anyhow::Result<Option<SimulationSettings>> {
+    let Some(on) = &manifest.simulated else {
+        return Ok(None);
+    };
+    let (network, clocks) = (on.network.as_deref(), on.clocks.as_deref());
+    let surroundings = Surroundings::read(&on.chaos, network, clocks);
+    let surroundings = surroundings.map_err(|what| anyhow!("{what}"))?;
+    let (kernel, seed) = (Path::new(&on.kernel), on.seed.wrapping_add(index));
+    settings(file, Some(kernel), seed, &surroundings).map(Some)
+}
+
+/// Runs a plan once, as the run with an index of a campaign, and takes everything down, whatever
+/// happens. What clients said and nodes logged is left in `kept`.
+pub(super) fn run_once(
+    (file, manifest): (&ClusterFile, &InjectManifest),
+    (index, plan): (u64, &FaultPlan),
+    kept: Option<&Path>,
+    interrupt: &Interrupt,
+) -> Result<Ran> {
+    match settings_of(file, manifest, index).map_err(|error| not_prepared(&error))? {
+        Some(settings) => on_simulated(file, plan, &settings, kept, interrupt),
+        None => in_namespaces(file, plan, kept, interrupt),
+    }
+}
+
+fn not_prepared(error: &anyhow::Error) -> Error {
+    Error::System {
+        doing: "prepare a place for the cluster".into(),
+        error: std::io::Error::other(format!("{error:#}")),
+    }
+}
+
+fn in_namespaces(
     file: &ClusterFile,
     plan: &FaultPlan,
     kept: Option<&Path>,
     interrupt: &Interrupt,
 ) -> Result<Ran> {
-    let prepare = |error: anyhow::Error| Error::System {
-        doing: "prepare a place for the cluster".into(),
-        error: std::io::Error::other(format!("{error:#}")),
-    };
-    let mut workspace = Workspace::new(file, None).map_err(prepare)?;
+    let mut workspace = Workspace::new(file, None).map_err(|error| not_prepared(&error))?;
     // Before the disks: what is there before them does not hold them.
     let mut cluster = Cluster::new(file, &workspace.logs)?;
-    let disks = workspace.make_disks(file).map_err(prepare)?;
+    let disks = workspace
+        .make_disks(file)
+        .map_err(|error| not_prepared(&error))?;
     for (node, disk) in cluster.nodes().iter_mut().zip(disks) {
         node.set_disk(disk);
     }
@@ -43,13 +129,50 @@ pub(crate) fn run_once(
     let mut ground = Namespaces::new(&mut cluster, &workspace.directories, &cancelled);
     let ran = run(&mut ground, plan, &place, &cancelled);
     if let Some(kept) = kept {
-        keep(&workspace, &place, kept)?;
+        keep(&workspace.logs, &place, kept)?;
     }
     ran
 }
 
+/// With what is kept are the frames, if something is broken.
+fn on_simulated(
+    file: &ClusterFile,
+    plan: &FaultPlan,
+    settings: &SimulationSettings,
+    kept: Option<&Path>,
+    interrupt: &Interrupt,
+) -> Result<Ran> {
+    let own = OwnDirectory::new(&std::env::temp_dir(), "run");
+    let own = own.map_err(|error| not_prepared(&error.into()))?;
+    let logs = own.path().join(LOGS);
+    let mut cluster = SimulatedCluster::new(file, &logs, settings)?;
+    if kept.is_some() {
+        cluster.simulation().switch().keep_frames();
+    }
+    let place = Place {
+        acknowledgements: own.path().join(ACKNOWLEDGEMENTS),
+        history: own.path().join(HISTORY),
+    };
+    let cancelled = || interrupt.requested();
+    let mut ground = Simulated::new(cluster, &cancelled);
+    let ran = run(&mut ground, plan, &place, &cancelled);
+    let cluster = ground.cluster();
+    if let Some(kept) = kept {
+        keep(&logs, &place, kept)?;
+        if ran.as_ref().is_ok_and(|ran| ran.broken().is_some()) {
+            cluster.write_frames(kept)?;
+        }
+    }
+    let mut ran = ran?;
+    ran.simulated = Some(SimulatedRun {
+        seed: settings.seed,
+        history: cluster.simulation().history(),
+    });
+    Ok(ran)
+}
+
 /// Copies what a run leaves.
-fn keep(workspace: &Workspace, place: &Place, kept: &Path) -> Result<()> {
+fn keep(logs: &Path, place: &Place, kept: &Path) -> Result<()> {
     let doing = |path: &Path| {
         let doing = format!("copy {} to {}", path.display(), kept.display());
         move |error| Error::System { doing, error }
@@ -62,7 +185,6 @@ fn keep(workspace: &Workspace, place: &Place, kept: &Path) -> Result<()> {
     };
     copy(&place.acknowledgements, Path::new(ACKNOWLEDGEMENTS))?;
     copy(&place.history, Path::new(HISTORY))?;
-    let logs = &workspace.logs;
     fs::create_dir_all(kept.join(LOGS)).map_err(doing(logs))?;
     for entry in fs::read_dir(logs).map_err(doing(logs))?.flatten() {
         copy(&entry.path(), &Path::new(LOGS).join(entry.file_name()))?;

@@ -8,18 +8,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, Shard, own_call, quoted, say};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use cluster::ClusterFile;
+use cluster::{ClusterFile, SimulatedCluster};
 use injector::online::{
     FaultPlan, InjectDirectory, InjectManifest, InjectResult, Repeated, STRATEGIES, Selection,
     Strategy, Summary, campaign, headline, strategy, table, timeline,
 };
 
 pub(crate) use finding::{minimize, replay, show};
-use ground::run_once;
+use ground::{on_machines, refuse_other_kernel, run_once};
+
+use crate::cluster::MachinesArgs;
 
 /// The arguments of `crashpoint inject`.
 #[derive(Debug, Args)]
@@ -50,9 +52,13 @@ pub(crate) struct InjectArgs {
     )]
     strategy: Option<String>,
 
-    /// The seed of what a strategy draws
-    #[arg(long, value_name = "S", default_value_t = 0, conflicts_with_all = ["plan", "resume"])]
-    seed: u64,
+    #[command(flatten)]
+    machines: MachinesArgs,
+
+    /// The seed of what a strategy draws, and of the simulated machines of the first run: each run
+    /// has the next (0)
+    #[arg(long, value_name = "S", conflicts_with = "resume")]
+    seed: Option<u64>,
 
     /// Try only the first N plans of a strategy
     #[arg(
@@ -113,19 +119,29 @@ pub(crate) fn run(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Resu
 
 fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Result<Campaign<'a>> {
     let path = arguments.file.as_deref().context("clap wants one")?;
-    let file = ClusterFile::read(path)?;
+    let simulate = arguments.machines.simulate;
+    if arguments.seed.is_some() && arguments.strategy.is_none() && !simulate {
+        bail!(
+            "--seed is for --strategy and --simulate: what a plan draws, it draws with its own seed"
+        );
+    }
+    let file = read_file(path, simulate)?;
     refuse_unjudged(&file, path)?;
+    let seed = arguments.seed.unwrap_or_default();
     let mut manifest = InjectManifest::new(&file, &path.canonicalize()?);
+    manifest.simulated = on_machines(&arguments.machines, &file, seed)?;
     manifest.shard = arguments.shard.map(|shard| shard.to_string());
     if let Some(path) = &arguments.plan {
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         let plan = FaultPlan::parse(&text, path, &file)?;
+        let refused = plan.refuse_on(simulate);
+        refused.map_err(|what| anyhow!("{}: {what}", path.display()))?;
         manifest.seed = plan.seed;
         manifest.plan = Some(plan.to_string());
         manifest.first = Some(arguments.repeat);
     } else {
         manifest.strategy.clone_from(&arguments.strategy);
-        manifest.seed = arguments.seed;
+        manifest.seed = seed;
         manifest.first = arguments.sample;
     }
     let directory = arguments.out.as_deref();
@@ -144,6 +160,9 @@ fn resumed<'a>(
     arguments: &'a InjectArgs,
     interrupt: &'a Interrupt,
 ) -> anyhow::Result<Campaign<'a>> {
+    if arguments.machines.simulate {
+        bail!("--resume goes on as it was begun: leave out --simulate");
+    }
     let directory = InjectDirectory::open(path)?;
     Ok(Campaign {
         file: file_of(&directory.manifest, path)?,
@@ -168,9 +187,21 @@ fn refuse_unjudged(file: &ClusterFile, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cluster file of a campaign that was begun, if it is still that.
+/// A cluster file, as it is on its ground.
+fn read_file(path: &Path, simulate: bool) -> anyhow::Result<ClusterFile> {
+    let file = ClusterFile::read(path)?;
+    Ok(if simulate {
+        SimulatedCluster::with_disks(file)
+    } else {
+        file
+    })
+}
+
+/// The cluster file of a campaign that was begun, if it and the kernel of simulated machines are still
+/// those.
 fn file_of(manifest: &InjectManifest, directory: &Path) -> anyhow::Result<ClusterFile> {
-    let file = ClusterFile::read(Path::new(&manifest.file))?;
+    let file = read_file(Path::new(&manifest.file), manifest.simulated.is_some())?;
+    refuse_other_kernel(manifest, directory)?;
     if file.text != manifest.text {
         return Err(injector::Error::OtherSweep {
             path: directory.into(),
@@ -211,14 +242,14 @@ impl Campaign<'_> {
             .map(|directory| std::mem::take(&mut directory.known));
         let known = known.unwrap_or_default();
         let had_none = known.is_empty();
-        let (file, interrupt) = (&self.file, self.interrupt);
+        let (file, interrupt) = ((&self.file, &self.manifest), self.interrupt);
         let directory = std::cell::RefCell::new(self.directory.as_mut());
         let mut run = |index: u64, plan: &FaultPlan| {
             let kept = directory.borrow();
             let kept = kept
                 .as_ref()
                 .map(|directory| directory.run_directory(index));
-            run_once(file, plan, kept.transpose()?.as_deref(), interrupt)
+            run_once(file, (index, plan), kept.transpose()?.as_deref(), interrupt)
         };
         let mut keep = |result: &InjectResult| {
             if let Some(directory) = directory.borrow_mut().as_mut() {

@@ -48,6 +48,7 @@ impl Runner<'_> {
             What::Kill => self.kill(on),
             What::PowerLoss(keeps) => self.power_loss(on, *keeps),
             What::Pause => self.pause(on),
+            What::Freeze => self.freeze(on),
             What::Restart => self.restart(on),
             What::Resume => {
                 said(self.ground.resume(&on))?;
@@ -158,6 +159,16 @@ impl Runner<'_> {
         said(self.ground.pause(&on))?;
         Ok(Hit {
             words: format!("pause {}", self.names(&on)),
+            undo: Undo::Resume(on.clone()),
+            on,
+        })
+    }
+
+    fn freeze(&mut self, on: Vec<usize>) -> Said<Hit> {
+        self.refuse_stopped(&on)?;
+        said(self.ground.freeze(&on))?;
+        Ok(Hit {
+            words: format!("freeze {}", self.names(&on)),
             undo: Undo::Resume(on.clone()),
             on,
         })

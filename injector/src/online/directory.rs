@@ -54,10 +54,30 @@ pub struct InjectManifest {
     /// What should happen in some run.
     #[serde(default)]
     pub sometimes: Vec<String>,
+    /// How machines are simulated, if it is on simulated machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<OnMachines>,
     /// Which part of the plans it tries, as `I/N`.
     pub shard: Option<String>,
     /// The command line, for people.
     pub command: Vec<String>,
+}
+
+/// How the machines of a campaign are simulated, in the words of the command line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnMachines {
+    /// The seed of the first run; each has the next.
+    pub seed: u64,
+    /// The kernel of the machines, absolute.
+    pub kernel: String,
+    /// The hash of that.
+    pub kernel_hash: String,
+    /// How much kernels disturb programs.
+    pub chaos: String,
+    /// What the network is like, if that was said.
+    pub network: Option<String>,
+    /// How far clocks are apart, if that was said.
+    pub clocks: Option<String>,
 }
 
 /// What came of one plan: a line of results.jsonl.
@@ -88,6 +108,7 @@ impl InjectManifest {
             seed: 0,
             first: None,
             sometimes: conditions(file).into_iter().map(|(name, _)| name).collect(),
+            simulated: None,
             shard: None,
             command: campaign::command_line(),
         }
@@ -102,6 +123,7 @@ impl InjectManifest {
             (self.strategy != other.strategy, "strategies"),
             (self.seed != other.seed, "seeds"),
             (self.first != other.first, "numbers of plans"),
+            (self.simulated != other.simulated, "simulated machines"),
         ];
         let different = differences.into_iter().find(|(is_so, _)| *is_so);
         different.map(|(_, what)| format!("they are of different {what}"))

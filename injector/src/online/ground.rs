@@ -46,6 +46,12 @@ pub trait Ground {
         })
     }
 
+    /// How long the probe need not be asked while nobody waits for what it says. To ask costs little
+    /// where time passes anyway.
+    fn probe_rests(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Starts the nodes, makes so many places for clients, and prepares the cluster. What is there
     /// then is durable.
     ///
@@ -96,7 +102,13 @@ pub trait Ground {
     /// If they cannot be stopped.
     fn pause(&mut self, nodes: &[usize]) -> Result<()>;
 
-    /// Has nodes go on that are paused; others are left as they are.
+    /// Has the machines of nodes stand still, with their kernels and clocks.
+    ///
+    /// # Errors
+    /// If this ground cannot do that.
+    fn freeze(&mut self, nodes: &[usize]) -> Result<()>;
+
+    /// Has nodes go on that stand still; others are left as they are.
     ///
     /// # Errors
     /// If they do not.

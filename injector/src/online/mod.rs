@@ -21,6 +21,7 @@ mod ran;
 mod roles;
 mod run;
 mod select;
+mod simulated;
 mod sometimes;
 mod strategies;
 mod strategy;
@@ -31,7 +32,8 @@ mod witness;
 pub use calls::Calls;
 pub use campaign::{Selection, Summary, campaign};
 pub use directory::{
-    InjectDirectory, InjectManifest, InjectResult, RUNS, manifest, merge, results, summary,
+    InjectDirectory, InjectManifest, InjectResult, OnMachines, RUNS, manifest, merge, results,
+    summary,
 };
 pub use errno::Errno;
 pub use ground::{Ground, Loses, ProgramId};
@@ -42,8 +44,9 @@ pub use plan::{
     Awaited, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger,
     What,
 };
-pub use ran::{FaultCame, Happening, Ran, RunEvent, State};
+pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub use run::{HISTORY, Place, run};
+pub use simulated::Simulated;
 pub use sometimes::conditions;
 pub use strategies::{STRATEGIES, strategy};
 pub use strategy::{Repeated, Strategy};

@@ -160,6 +160,14 @@ impl Ground for Namespaces<'_> {
         Ok(())
     }
 
+    fn freeze(&mut self, nodes: &[usize]) -> Result<()> {
+        let names = nodes.iter().map(|node| &*self.file().nodes[*node].name);
+        Err(Error::Command {
+            whose: names.collect::<Vec<_>>().join(", "),
+            what: "cannot be frozen: all nodes share this machine's clock".into(),
+        })
+    }
+
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {
         for place in nodes {
             let node = self.cluster.node(*place);

@@ -65,6 +65,7 @@ pub(super) enum Name {
     Kill,
     PowerLoss,
     Pause,
+    Freeze,
     Resume,
     Restart,
     Partition,
@@ -265,6 +266,7 @@ fn settle_fault(
     let what = match kind {
         Name::Kill => What::Kill,
         Name::Pause => What::Pause,
+        Name::Freeze => What::Freeze,
         Name::Resume => What::Resume,
         Name::Restart => What::Restart,
         Name::Heal => What::Heal,

@@ -47,7 +47,9 @@ pub enum What {
     PowerLoss(Keeps),
     /// All processes are stopped; their kernel still answers. Its end has them go on.
     Pause,
-    /// Those that are paused go on.
+    /// Their machines stand still, with kernels and clocks: nobody answers. Its end has them go on.
+    Freeze,
+    /// Those that stand still go on.
     Resume,
     /// They are killed, and started again at once.
     Restart,
@@ -117,6 +119,7 @@ impl What {
             Self::Kill => "kill",
             Self::PowerLoss(_) => "power-loss",
             Self::Pause => "pause",
+            Self::Freeze => "freeze",
             Self::Resume => "resume",
             Self::Restart => "restart",
             Self::Partition { .. } => "partition",
@@ -232,6 +235,14 @@ impl PlannedFault {
         };
         self.on.iter().chain(from)
     }
+
+    /// Whether it has to do with system calls.
+    fn needs_calls(&self) -> bool {
+        let triggers = [Some(&self.at), self.until.as_ref()];
+        let mut triggers = triggers.into_iter().flatten();
+        matches!(self.what, What::Call(_))
+            || triggers.any(|trigger| matches!(trigger.awaited, Awaited::Call { .. }))
+    }
 }
 
 impl FaultPlan {
@@ -263,6 +274,30 @@ impl FaultPlan {
     /// Whether it has to do with system calls.
     pub fn needs_calls(&self) -> bool {
         self.calls().next().is_some()
+    }
+
+    /// Fails if it asks for what its ground cannot do: that of simulated machines, or of namespaces.
+    ///
+    /// # Errors
+    /// In words, with the number of the fault.
+    pub fn refuse_on(&self, is_simulated: bool) -> Result<(), String> {
+        let find = |is_refused: &dyn Fn(&PlannedFault) -> bool| {
+            let place = self.faults.iter().position(is_refused)?;
+            Some(place + 1)
+        };
+        if is_simulated && let Some(number) = find(&PlannedFault::needs_calls) {
+            return Err(format!(
+                "fault {number} has to do with system calls, and nodes are traced in namespaces only: \
+                 leave out --simulate"
+            ));
+        }
+        if !is_simulated && let Some(number) = find(&|fault| fault.what == What::Freeze) {
+            return Err(format!(
+                "fault {number} freezes a machine, and only simulated ones can be frozen: give \
+                 --simulate, or have it `pause`"
+            ));
+        }
+        Ok(())
     }
 
     /// Whether somebody has to say which roles nodes have.

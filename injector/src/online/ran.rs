@@ -26,6 +26,18 @@ pub struct Ran {
     /// What else has to be known to believe that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Which run of simulated machines it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<SimulatedRun>,
+}
+
+/// A run of simulated machines: for the same plan and seed it is the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SimulatedRun {
+    /// The seed of the machines.
+    pub seed: u64,
+    /// What two equal runs have in common ([`simulation::Simulation::history`]).
+    pub history: String,
 }
 
 /// Something that happened.
@@ -203,6 +215,7 @@ impl Ran {
                 why: error.to_string(),
             },
             notes: Vec::new(),
+            simulated: None,
         }
     }
 }

@@ -76,11 +76,16 @@ impl Probe {
         }
     }
 
-    /// Asks it if it is time to, and returns an answer that has come since, or why there is none.
-    pub(super) fn look(&mut self, ground: &mut dyn Ground) -> Option<Result<Roles, String>> {
+    /// Asks it if it is time to, and returns an answer that has come since, or why there is none. It
+    /// `rests` for so long after each at least.
+    pub(super) fn look(
+        &mut self,
+        ground: &mut dyn Ground,
+        rests: Duration,
+    ) -> Option<Result<Roles, String>> {
         let now = ground.now();
         let Some(asked) = self.asked else {
-            let is_due = |at: Duration| now >= at + self.config.every;
+            let is_due = |at: Duration| now >= at + self.config.every.max(rests);
             if self.answered.is_none_or(is_due)
                 && let Err(error) = self.begin(ground)
             {

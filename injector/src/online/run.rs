@@ -30,6 +30,9 @@ const ROLE_WITHIN: Duration = Duration::from_secs(30);
 /// How long the probe may take for its first answer, whatever it may take for others: it starts.
 const PROBE_STARTS_WITHIN: Duration = Duration::from_secs(60);
 
+/// How long after what has happened last it is quiet, if nothing is waited for.
+const QUIET_AFTER: Duration = Duration::from_secs(5);
+
 /// How long a client may take that was asked to end.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
@@ -60,6 +63,8 @@ pub(super) struct Runner<'a> {
     last_placed: Option<Duration>,
     last_ended: bool,
     sometimes: Option<Reached>,
+    /// Whether the probe may be asked less often.
+    is_quiet: bool,
     /// Whether clients that end now were asked to.
     is_over: bool,
     problems: Vec<String>,
@@ -123,6 +128,7 @@ pub fn run(
         last_placed: None,
         last_ended: false,
         sometimes: None,
+        is_quiet: false,
         is_over: false,
         problems: Vec::new(),
         cancelled,
@@ -145,7 +151,7 @@ fn first_roles(
         if cancelled() {
             return Err(ClusterError::Interrupted.into());
         }
-        match probe.look(ground) {
+        match probe.look(ground, Duration::ZERO) {
             Some(Ok(roles)) => return Ok(roles),
             Some(Err(what)) if ground.now() > begun + PROBE_STARTS_WITHIN => {
                 let whose = "the probe".to_owned();
@@ -190,6 +196,7 @@ impl Runner<'_> {
             seconds,
             judged,
             notes,
+            simulated: None,
         })
     }
 
@@ -219,6 +226,7 @@ impl Runner<'_> {
         let mut next = self.arm(0);
         let mut clients_ended = None;
         loop {
+            self.is_quiet = self.is_quiet_until(next.as_ref());
             self.hear()?;
             self.fire(&mut next);
             self.look_for_ends();
@@ -228,10 +236,22 @@ impl Runner<'_> {
             if let Some(ended) = clients_ended
                 && !self.is_worth_waiting(next.as_ref(), ended)
             {
+                self.is_quiet = false;
                 return Ok(());
             }
             self.ground.pass()?;
         }
+    }
+
+    /// Whether nothing has happened for a while, and nobody waits for what the probe says.
+    fn is_quiet_until(&self, next: Option<&Next>) -> bool {
+        let waits = |next: &Next| next.fired.is_some() || next.trigger.needs_roles();
+        let now_ns = self.since_begin(self.ground.now());
+        let is_recent = |event: &RunEvent| now_ns < event.time_ns + QUIET_AFTER.as_nanos() as u64;
+        !next.is_some_and(waits)
+            && self.active.is_empty()
+            && self.returning.is_empty()
+            && !self.events.last().is_some_and(is_recent)
     }
 
     /// Whether something can still happen by itself after the clients have ended.
@@ -597,7 +617,9 @@ impl Runner<'_> {
 
     fn hear_probe(&mut self) {
         let Some(probe) = &mut self.probe else { return };
-        match probe.look(self.ground) {
+        let rests = self.ground.probe_rests();
+        let rests = if self.is_quiet { rests } else { Duration::ZERO };
+        match probe.look(self.ground, rests) {
             None => {}
             Some(Ok(roles)) => {
                 let before = self.roles.replace(roles);

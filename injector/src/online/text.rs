@@ -7,7 +7,7 @@ use brief::counted;
 use super::campaign::Summary;
 use super::directory::{InjectManifest, InjectResult};
 use super::plan::{CallFault, CallOf, Comes};
-use super::ran::{Happening, Ran};
+use super::ran::{Happening, Ran, SimulatedRun};
 use crate::laboratory::Judged;
 use crate::text::without_numbers;
 
@@ -109,6 +109,10 @@ pub fn timeline(ran: &Ran) -> String {
     let mut row = |name: &str, words: &str| {
         let _ = writeln!(text, "  {name:12}  {words}");
     };
+    if let Some(run) = &ran.simulated {
+        let SimulatedRun { seed, history } = run;
+        row("history", &format!("{history}, seed {seed}"));
+    }
     match &ran.judged {
         Judged::Ok => row("ok", &format!("{} acknowledged", ran.acknowledged)),
         Judged::Inconclusive { why } => row("inconclusive", why),
@@ -195,6 +199,7 @@ mod tests {
                     },
                 },
                 notes: Vec::new(),
+                simulated: None,
             },
         }
     }

@@ -84,6 +84,11 @@ impl Waiting {
         self.call.as_ref()?.fired()
     }
 
+    /// Whether the probe has to say it.
+    pub(super) fn needs_roles(&self) -> bool {
+        self.trigger.awaited.needs_roles()
+    }
+
     /// Whether it fires now.
     pub(super) fn fires(&mut self, seen: &Seen) -> bool {
         if self.reached.is_none() && self.is_reached(seen) {

@@ -78,7 +78,7 @@ impl SimulatedCluster {
         let (machine, task) = (self.client(), self.client_task(&config.command, false));
         let task = self.recorded(None, task);
         let id = self.hosts.start(machine, task, CLIENT, false)?;
-        let now_ns = self.hosts.simulation.now_ns();
+        let now_ns = self.now_ns();
         Ok(RunningClient {
             id,
             within: config.within,
@@ -100,7 +100,7 @@ impl SimulatedCluster {
     ) -> Result<Driven> {
         let machine = self.client();
         loop {
-            let now_ns = self.hosts.simulation.now_ns();
+            let now_ns = self.now_ns();
             let Some(process) = self.hosts.process(machine, client.id) else {
                 return Ok(Driven::Ended(Ending::Unknown));
             };
@@ -173,7 +173,7 @@ impl SimulatedCluster {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(Verdict, bool)> {
         let client = self.client();
-        let end_ns = self.hosts.simulation.now_ns() + check.within.as_nanos() as u64;
+        let end_ns = self.now_ns() + check.within.as_nanos() as u64;
         let mut said = Vec::new();
         loop {
             let heard = self.hosts.hear(end_ns, cancelled)?;

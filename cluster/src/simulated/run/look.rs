@@ -82,7 +82,7 @@ impl SimulatedCluster {
             let names: Vec<_> = self.powers().into_iter().map(|(name, _)| name).collect();
             return Err(refused(format!("is none of these: {}", names.join(", "))));
         };
-        let time_s = self.hosts.simulation.now_ns() as f64 / 1e9;
+        let time_s = self.now_ns() as f64 / 1e9;
         if !self.hosts.simulation.is_on(machine) {
             return Err(refused(format!("has no power at {time_s} s")));
         }
@@ -111,7 +111,7 @@ impl SimulatedCluster {
         printed: &mut dyn FnMut(&[u8]),
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Looked> {
-        let end_ns = self.hosts.simulation.now_ns() + for_ns;
+        let end_ns = self.now_ns() + for_ns;
         let mut last = Vec::new();
         loop {
             let Some(process) = self.hosts.process(look.machine, look.id) else {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use simulation::End;
 
 use super::{Data, NodeState, PROBE, STEPS, SimulatedCluster, Stage, how_ended, words_of};
+use crate::client::name;
 use crate::error::{Error, Result};
-use crate::file::{CLIENT, NodeConfig, Ready};
+use crate::file::{NodeConfig, Ready};
 use crate::network::client_address;
 use crate::node::{FIRST_LAST_PID, SETUP_WITHIN, hosts};
 use crate::process::ending;
@@ -16,7 +17,7 @@ use crate::simulated::hosts::Heard;
 use crate::simulated::words::{DiskSetUp, Order, SetUp};
 
 /// How often a node is asked whether it is ready, where it does not say so by itself.
-const ASK_EVERY_NS: u64 = 20_000_000;
+pub(super) const ASK_EVERY_NS: u64 = 20_000_000;
 
 /// How long a kernel may take until its init is there.
 const BOOT_WITHIN: Duration = Duration::from_secs(60);
@@ -28,29 +29,11 @@ impl SimulatedCluster {
     /// If one of them does not become ready in its time. [`Error::AtPoint`] if the simulation is to
     /// [stop](Self::stop_at) before that: called again, it goes on from there.
     pub fn start(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let machines: Vec<_> = (0..=self.client()).collect();
-        let off = machines
-            .into_iter()
-            .filter(|machine| !self.hosts.simulation.is_on(*machine));
+        let machines = 0..self.stages.len();
+        let off = machines.filter(|machine| !self.hosts.simulation.is_on(*machine));
         let off: Vec<_> = off.collect();
-        for machine in &off {
-            self.hosts.forget(*machine);
-            self.stages[*machine] = Stage::Boots;
-            if let Some(node) = self.nodes.get_mut(*machine) {
-                *node = NodeState {
-                    data: node.data,
-                    starts: node.starts + 1,
-                    ..NodeState::default()
-                };
-            } else {
-                self.server = None;
-            }
-        }
-        self.hosts
-            .simulation
-            .switch_on(&off, cancelled)
-            .map_err(Error::from)?;
-        let new = (0..=self.client()).filter(|machine| self.stages[*machine] != Stage::Up);
+        self.switch_on(&off, cancelled)?;
+        let new = (0..self.stages.len()).filter(|machine| self.stages[*machine] != Stage::Up);
         let new: Vec<_> = new.collect();
         for machine in &new {
             self.wait(*machine, BOOT_WITHIN, cancelled, |hosts| {
@@ -64,37 +47,66 @@ impl SimulatedCluster {
         self.start_nodes(cancelled)
     }
 
+    /// Switches machines on, of which nothing is known any more.
+    pub(super) fn switch_on(&mut self, off: &[usize], cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let now_ns = self.now_ns();
+        for machine in off.iter().copied() {
+            self.hosts.forget(machine);
+            self.stages[machine] = Stage::Boots;
+            if let Some(node) = self.nodes.get_mut(machine) {
+                *node = NodeState {
+                    data: node.data,
+                    starts: node.starts + 1,
+                    started_ns: now_ns,
+                    ..NodeState::default()
+                };
+            } else {
+                self.server = None;
+            }
+        }
+        let switched = self.hosts.simulation.switch_on(off, cancelled);
+        switched.map_err(Error::from)
+    }
+
     /// Has the init of a machine make a system of its kernel, with its disk.
     fn set_up(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let node = self.file.nodes.get(machine).cloned();
-        let is_new = self
-            .nodes
-            .get(machine)
-            .is_some_and(|node| node.data == Data::None);
-        let has_data = node.as_ref().is_some_and(|node| node.has_data);
-        let starts = self.nodes.get(machine).map_or(1, |node| node.starts);
-        let spec = SetUp {
-            name: self.hosts.name(machine).to_owned(),
-            address: node.as_ref().map_or(client_address(0), |node| node.address),
-            hosts: hosts(&self.file, [(client_address(0), CLIENT.to_owned())]),
-            visible: self.visible(),
-            disk: has_data.then(|| DiskSetUp {
-                file_system: self.file_system().to_owned(),
-                is_new,
-                user: node.as_ref().and_then(|node| node.user.clone()),
-            }),
-            last_pid: FIRST_LAST_PID * starts.max(1),
-        };
         if self.stages[machine] == Stage::Boots {
-            self.hosts.order(machine, &Order::SetUp(Box::new(spec)));
-            self.stages[machine] = Stage::Told;
+            self.tell_set_up(machine);
         }
         self.wait_done(machine, cancelled)?;
         self.stages[machine] = Stage::Up;
-        if let Some(node) = self.nodes.get_mut(machine).filter(|_| is_new) {
+        let node = self.nodes.get_mut(machine);
+        if let Some(node) = node.filter(|node| node.data == Data::None) {
             node.data = Data::Empty;
         }
         Ok(())
+    }
+
+    /// Tells the init of a machine what to make of its kernel.
+    pub(super) fn tell_set_up(&mut self, machine: usize) {
+        let node = self.file.nodes.get(machine);
+        let state = self.nodes.get(machine);
+        let has_data = node.is_some_and(|node| node.has_data);
+        let starts = state.map_or(1, |node| node.starts);
+        let clients = 0..self.stages.len() - self.nodes.len();
+        let address = |client: usize| client_address(client as u8);
+        let spec = SetUp {
+            name: self.hosts.name(machine).to_owned(),
+            address: node.map_or_else(|| address(machine - self.client()), |node| node.address),
+            hosts: hosts(
+                &self.file,
+                clients.map(|index| (address(index), name(index))),
+            ),
+            visible: self.visible(),
+            disk: has_data.then(|| DiskSetUp {
+                file_system: self.file_system().to_owned(),
+                is_new: state.is_some_and(|state| state.data == Data::None),
+                user: node.and_then(|node| node.user.clone()),
+            }),
+            last_pid: FIRST_LAST_PID * starts.max(1),
+        };
+        self.hosts.order(machine, &Order::SetUp(Box::new(spec)));
+        self.stages[machine] = Stage::Told;
     }
 
     /// Gives a new node what it begins with: files, and what its setup makes.
@@ -140,7 +152,7 @@ impl SimulatedCluster {
     }
 
     /// Waits until an init has done what it was told.
-    fn wait_done(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+    pub(super) fn wait_done(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let done = self.wait(machine, SETUP_WITHIN, cancelled, |hosts| {
             hosts.done(machine)
         })?;
@@ -169,7 +181,7 @@ impl SimulatedCluster {
             if is_over && self.nodes.iter().all(|node| node.is_ready) {
                 return Ok(());
             }
-            let until_ns = self.hosts.simulation.now_ns() + ASK_EVERY_NS;
+            let until_ns = self.now_ns() + ASK_EVERY_NS;
             if self.hosts.hear(until_ns, cancelled)? == Heard::Point {
                 return Err(Error::AtPoint);
             }
@@ -198,7 +210,7 @@ impl SimulatedCluster {
             return Err(self.failed(&whose, STEPS, &how_ended(status, step.within)));
         }
         self.steps_done += 1;
-        let now_ns = self.hosts.simulation.now_ns();
+        let now_ns = self.now_ns();
         // Nobody has asked them meanwhile.
         let waiting = self.nodes.iter_mut().filter(|node| !node.is_ready);
         waiting.for_each(|node| node.started_ns = now_ns);
@@ -206,8 +218,8 @@ impl SimulatedCluster {
     }
 
     /// Brings a node nearer to being ready.
-    fn advance(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let now_ns = self.hosts.simulation.now_ns();
+    pub(super) fn advance(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let now_ns = self.now_ns();
         self.refuse_end_of(machine)?;
         let config = self.file.nodes[machine].clone();
         let Some(id) = self.nodes[machine].command else {
@@ -231,8 +243,18 @@ impl SimulatedCluster {
             if let Some(process) = self.hosts.process(machine, id) {
                 process.logged = None;
             }
-        } else if now_ns - node.started_ns > config.ready_within.as_nanos() as u64 {
-            let what = format!("was not ready within {:?}", config.ready_within);
+        } else {
+            self.refuse_late(machine)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if a node has had its time to become ready.
+    pub(super) fn refuse_late(&self, machine: usize) -> Result<()> {
+        let within = self.file.nodes[machine].ready_within;
+        let has_had_ns = self.now_ns() - self.nodes[machine].started_ns;
+        if has_had_ns > within.as_nanos() as u64 {
+            let what = format!("was not ready within {within:?}");
             return Err(self.not_ready(machine, what));
         }
         Ok(())
@@ -261,9 +283,15 @@ impl SimulatedCluster {
             disk.settle();
             self.nodes[machine].durable = disk.log().len();
         }
-        let now_ns = self.hosts.simulation.now_ns();
-        let task = self.recorded(Some(machine), self.node_task(machine, &config.command));
-        let id = self.hosts.start(machine, task, &config.name, true)?;
+        self.run_command(machine)
+    }
+
+    /// Runs the command of a node.
+    pub(super) fn run_command(&mut self, machine: usize) -> Result<()> {
+        let now_ns = self.now_ns();
+        let NodeConfig { name, command, .. } = &self.file.nodes[machine];
+        let task = self.recorded(Some(machine), self.node_task(machine, command));
+        let id = self.hosts.start(machine, task, name, true)?;
         self.nodes[machine].command = Some(id);
         self.nodes[machine].started_ns = now_ns;
         Ok(())
@@ -320,7 +348,7 @@ impl SimulatedCluster {
         (0..self.nodes.len()).try_for_each(|machine| self.refuse_end_of(machine))
     }
 
-    fn refuse_end_of(&mut self, machine: usize) -> Result<()> {
+    pub(super) fn refuse_end_of(&mut self, machine: usize) -> Result<()> {
         if let Some(end) = self.hosts.end(machine) {
             return Err(self.not_ready(machine, words_of(end)));
         }

@@ -73,10 +73,15 @@ impl SimulatedCluster {
     /// What may lie in directories for temporary files, and must be seen: the folder of the cluster
     /// file, where programs are looked for, and what commands name.
     pub(super) fn visible(&self) -> Vec<PathBuf> {
+        let all_clients = self.file.all_clients();
         let nodes = self.file.nodes.iter();
         let commands = nodes.flat_map(|node| [&node.command].into_iter().chain(&node.setup));
-        let client = self.file.client.iter().map(|client| &client.command);
-        let commands = commands.chain(&self.file.prepare).chain(client);
+        let clients = all_clients.iter().map(|client| &client.config.command);
+        let probe = self.file.probe.iter().map(|probe| &probe.command);
+        let commands = commands
+            .chain(&self.file.prepare)
+            .chain(clients)
+            .chain(probe);
         let named = |word: &str| {
             let path = Path::new(word.rsplit('=').next().unwrap_or_default());
             let is_there = path.is_absolute() && path.exists();

@@ -81,7 +81,7 @@ pub(super) fn recorded(
     arguments: &SimulateArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<(Trace, Vec<u8>)> {
-    if arguments.clocks.is_some() {
+    if arguments.machines.clocks.is_some() {
         bail!("--clocks is not for recordings: the times of a trace are those of one clock");
     }
     let settings = arguments.settings(file)?;

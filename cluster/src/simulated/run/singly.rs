@@ -1,0 +1,300 @@
+//! Nodes, links and programs one by one, while the rest goes on: what faults do, and their ends.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use pace_rules::disk::{Log, Relaxation};
+use simulation::PowerCut;
+
+use super::{Fate, SimulatedCluster, Stage, words_of};
+use crate::client::name;
+use crate::error::{Error, Result};
+use crate::links::Member;
+use crate::process::{Ending, ending};
+use crate::simulated::words::{Everybody, Order, ProcessId};
+
+/// How long whoever tries a port of a node may go on when all of the node was killed.
+const TRIED_WITHIN: Duration = Duration::from_secs(2);
+
+/// A command in the machine of a client.
+#[derive(Debug, Clone, Copy)]
+pub struct SimulatedProgram {
+    machine: usize,
+    id: ProcessId,
+}
+
+impl SimulatedCluster {
+    /// Lets time pass until something happens, at the latest until a time.
+    ///
+    /// # Errors
+    /// If the simulation cannot go on.
+    pub fn pass(&mut self, until_ns: u64, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        self.hosts.hear(until_ns, cancelled).map(drop)
+    }
+
+    /// How the command of a node, or its kernel, has ended, if it has and was not killed.
+    pub fn end_of(&mut self, node: usize) -> Option<String> {
+        if let Some(end) = self.hosts.end(node) {
+            return Some(words_of(end));
+        }
+        let id = self.nodes[node].command?;
+        let status = self.hosts.process(node, id)?.status?;
+        Some(ending(ExitStatus::from_raw(status)).to_string())
+    }
+
+    /// Whether a node was started, and has neither ended nor been killed since.
+    pub fn is_running(&mut self, node: usize) -> bool {
+        self.nodes[node].fate != Fate::Down && self.end_of(node).is_none()
+    }
+
+    /// Brings a node that was started again nearer to being ready, without waiting. Whether it is. One
+    /// that stands still has the answer of the last time.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`] if it has ended, or is not ready in its time.
+    pub fn is_node_ready(&mut self, node: usize, cancelled: &dyn Fn() -> bool) -> Result<bool> {
+        self.refuse_end_of(node)?;
+        let state = &self.nodes[node];
+        if state.is_ready || state.fate != Fate::Goes {
+            return Ok(state.is_ready);
+        }
+        match self.stages[node] {
+            Stage::Boots if self.hosts.is_here(node) => self.tell_set_up(node),
+            Stage::Boots => self.refuse_late(node)?,
+            Stage::Told => match self.hosts.done(node) {
+                None => self.refuse_late(node)?,
+                Some(Ok(())) => {
+                    self.stages[node] = Stage::Up;
+                    self.run_command(node)?;
+                }
+                Some(Err(refusal)) => return Err(self.not_ready(node, refusal.what)),
+            },
+            Stage::Up => self.advance(node, cancelled)?,
+        }
+        Ok(self.nodes[node].is_ready)
+    }
+
+    /// From now on a node that is not ready has its time to be.
+    pub fn begin_time(&mut self, node: usize) {
+        let now_ns = self.now_ns();
+        let state = &mut self.nodes[node];
+        if !state.is_ready {
+            state.started_ns = now_ns;
+        }
+    }
+
+    /// Starts a node again: the machine is switched on if it is off, and what is left in it is killed
+    /// if it is not. It may not be ready yet.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn restart_node(&mut self, node: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        if !self.hosts.simulation.is_on(node) {
+            return self.switch_on(&[node], cancelled);
+        }
+        if self.nodes[node].fate != Fate::Down {
+            self.kill_nodes(&[node], cancelled)?;
+        }
+        self.nodes[node].fate = Fate::Goes;
+        self.run_command(node)
+    }
+
+    /// Kills all processes of nodes; their kernels go on.
+    ///
+    /// # Errors
+    /// If a machine does not do that.
+    pub fn kill_nodes(&mut self, nodes: &[usize], cancelled: &dyn Fn() -> bool) -> Result<()> {
+        self.everybody(nodes, Everybody::End, cancelled)?;
+        for node in nodes.iter().copied() {
+            if self.nodes[node].tries {
+                // It is not to be taken for an answer of the next start.
+                self.wait(node, TRIED_WITHIN, cancelled, |hosts| hosts.tried(node))?;
+            }
+            let state = &mut self.nodes[node];
+            let ids = [state.command.take(), state.probe.take()];
+            (state.tries, state.is_ready, state.fate) = (false, false, Fate::Down);
+            for id in ids.into_iter().flatten() {
+                self.hosts.forget_process(node, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops all processes of nodes; their kernels go on.
+    ///
+    /// # Errors
+    /// If a machine does not do that.
+    pub fn pause_nodes(&mut self, nodes: &[usize], cancelled: &dyn Fn() -> bool) -> Result<()> {
+        self.everybody(nodes, Everybody::Stop, cancelled)?;
+        for node in nodes {
+            self.nodes[*node].fate = Fate::Paused;
+        }
+        Ok(())
+    }
+
+    /// Has the machines of nodes stand still: no time passes for them.
+    ///
+    /// # Errors
+    /// If one stands still already, or the simulation cannot go on.
+    pub fn freeze_nodes(&mut self, nodes: &[usize], cancelled: &dyn Fn() -> bool) -> Result<()> {
+        for node in nodes {
+            if self.nodes[*node].fate != Fate::Goes {
+                return Err(self.stands_still(*node));
+            }
+        }
+        self.meet(cancelled)?;
+        for node in nodes {
+            self.hosts.simulation.freeze(*node);
+            self.nodes[*node].fate = Fate::Frozen;
+        }
+        Ok(())
+    }
+
+    /// Has a node go on whose processes or machine stand still.
+    ///
+    /// # Errors
+    /// If its machine does not do that.
+    pub fn resume_node(&mut self, node: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let fate = self.nodes[node].fate;
+        match fate {
+            Fate::Goes | Fate::Down => return Ok(()),
+            Fate::Frozen => self.hosts.simulation.thaw(node),
+            Fate::Paused => self.ask(node, &Order::Everybody(Everybody::GoOn), cancelled)?,
+        }
+        self.nodes[node].fate = Fate::Goes;
+        Ok(())
+    }
+
+    /// The power of nodes fails as in [`Self::power_off`], at one instant of all machines.
+    ///
+    /// # Errors
+    /// [`Error::NoDisk`] if one has no disk: then nothing has happened. If `select` loses what no power
+    /// failure may cost.
+    pub fn power_loss(
+        &mut self,
+        nodes: &[usize],
+        select: impl FnMut(usize, &Log) -> Relaxation,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<(usize, PowerCut)>> {
+        for node in nodes.iter().map(|node| &self.file.nodes[*node]) {
+            if !node.has_data {
+                return Err(Error::NoDisk(node.name.clone()));
+            }
+        }
+        self.meet(cancelled)?;
+        let cuts = self.power_off(nodes, select)?;
+        for node in nodes {
+            let state = &mut self.nodes[*node];
+            (state.command, state.fate) = (None, Fate::Down);
+        }
+        Ok(cuts)
+    }
+
+    /// Lets so much time pass that no machine is ahead of the others.
+    fn meet(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let ahead_ns = self.hosts.simulation.switch().latency_ns_min();
+        self.idle(ahead_ns, cancelled)
+    }
+
+    /// The index of the machine of a member.
+    pub fn machine_of(&self, member: Member) -> usize {
+        match member {
+            Member::Node(node) => node,
+            Member::Client(client) => self.client() + client,
+        }
+    }
+
+    /// Starts a command in the machine of a client, with these variables in its environment. What it
+    /// says on standard error is in the log of that client.
+    ///
+    /// # Errors
+    /// If there is no place for its log.
+    pub fn run_program(
+        &mut self,
+        client: usize,
+        words: &[String],
+        variables: &[(&str, String)],
+    ) -> Result<SimulatedProgram> {
+        let machine = self.machine_of(Member::Client(client));
+        let mut task = self.client_task(words, true);
+        let variables = variables.iter().cloned();
+        task.environment
+            .extend(variables.map(|(name, value)| (name.to_owned(), value)));
+        let id = self.hosts.start(machine, task, &name(client), false)?;
+        Ok(SimulatedProgram { machine, id })
+    }
+
+    /// The lines that it has printed and that were not taken yet.
+    pub fn program_lines(&mut self, program: SimulatedProgram) -> Vec<Vec<u8>> {
+        let process = self.hosts.process(program.machine, program.id);
+        let lines = process.map(|process| std::iter::from_fn(|| process.line()).collect());
+        lines.unwrap_or_default()
+    }
+
+    /// How it ended, if it has.
+    pub fn program_end(&mut self, program: SimulatedProgram) -> Option<Ending> {
+        if self.hosts.end(program.machine).is_some() {
+            return Some(Ending::Unknown);
+        }
+        match self.hosts.process(program.machine, program.id) {
+            None => Some(Ending::Unknown),
+            Some(process) => process.status.map(ExitStatus::from_raw).map(ending),
+        }
+    }
+
+    /// Gives it a line to read.
+    pub fn tell_program(&mut self, program: SimulatedProgram, line: &str) {
+        let (id, bytes) = (program.id, format!("{line}\n").into_bytes());
+        let order = Order::Input { id, bytes };
+        self.hosts.order(program.machine, &order);
+    }
+
+    /// Asks it to end (SIGTERM).
+    pub fn ask_program_to_end(&mut self, program: SimulatedProgram) {
+        let order = Order::AskToEnd { id: program.id };
+        self.hosts.order(program.machine, &order);
+    }
+
+    /// Kills it, if it runs.
+    pub fn end_program(&mut self, program: SimulatedProgram) {
+        self.end_process(program.machine, program.id);
+    }
+
+    /// Does something to all processes of nodes.
+    fn everybody(
+        &mut self,
+        nodes: &[usize],
+        what: Everybody,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        for node in nodes {
+            if self.nodes[*node].fate == Fate::Frozen {
+                return Err(self.stands_still(*node));
+            }
+            self.wait_for_command(*node, cancelled)?;
+        }
+        for node in nodes {
+            self.hosts.order(*node, &Order::Everybody(what));
+        }
+        let mut nodes = nodes.iter();
+        nodes.try_for_each(|node| self.wait_done(*node, cancelled))
+    }
+
+    fn stands_still(&self, node: usize) -> Error {
+        Error::Command {
+            whose: self.hosts.name(node).to_owned(),
+            what: "stands still already".into(),
+        }
+    }
+
+    /// Waits until the machine of a node that was switched on again is a system, and runs its command.
+    fn wait_for_command(&mut self, node: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        while self.stages[node] != Stage::Up {
+            self.is_node_ready(node, cancelled)?;
+            let now_ns = self.now_ns();
+            self.pass(now_ns + super::start::ASK_EVERY_NS, cancelled)?;
+        }
+        Ok(())
+    }
+}

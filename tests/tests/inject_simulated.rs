@@ -1,0 +1,165 @@
+//! Faults from a plan on simulated machines, by somebody who is not root. Root is needed to be
+//! somebody else.
+
+use std::process::Output;
+
+use end_to_end::{Ordinary, elects_cluster, printed, said};
+
+/// The leader is cut off until another one leads: clients lock on both sides.
+const LEADER: &str = include_str!("../fixtures/elects/plans/leader.toml");
+
+/// Every fault of a node, one after the other.
+const NODES: &str = r#"
+[[faults]]
+at = { acknowledged = 10 }
+fault = "kill"
+on = "leader"
+until = { after_s = 1.0 }
+
+[[faults]]
+at = { ended = true, delay_s = 0.5 }
+fault = "power-loss"
+on = "all"
+until = { after_s = 1.0 }
+
+[[faults]]
+at = { ended = true, delay_s = 0.5 }
+fault = "pause"
+on = "leader"
+until = { after_s = 1.5 }
+
+[[faults]]
+at = { ended = true, delay_s = 0.5 }
+fault = "freeze"
+on = "leader"
+until = { after_s = 1.5 }
+
+[[faults]]
+at = { ended = true, delay_s = 0.5 }
+fault = "restart"
+on = "a"
+
+[[faults]]
+at = { ended = true, delay_s = 0.5 }
+fault = "heal"
+"#;
+
+/// A place of an ordinary user's with the store that elects its leader.
+struct Laid {
+    place: Ordinary,
+    path: String,
+    kernel: String,
+}
+
+impl Laid {
+    fn new(mistake: &str, plan: &str) -> Self {
+        let place = Ordinary::new();
+        place.file("cluster.toml", &elects_cluster(mistake));
+        place.file("plan.toml", plan);
+        place.shared("out");
+        let path = place.on_path("elects");
+        let [_, _, kernel] = place.virtual_time();
+        let kernel = kernel.strip_prefix("uml:").expect("a path").to_owned();
+        Self {
+            place,
+            path,
+            kernel,
+        }
+    }
+
+    fn crashpoint(&self, arguments: &[&str]) -> Output {
+        let mut command = self.place.crashpoint(arguments);
+        let output = command.env("PATH", &self.path).output().expect("it runs");
+        let left = std::fs::read_dir(self.place.temporary()).expect("it is there");
+        assert_eq!(left.count(), 0);
+        output
+    }
+
+    fn inject(&self, options: &[&str]) -> Output {
+        let words = ["inject", "cluster.toml", "--plan", "plan.toml"];
+        let how = ["--simulate", "--kernel", &self.kernel];
+        self.crashpoint(&[&words[..], &how, options].concat())
+    }
+
+    fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.place.path(name)).expect("read")
+    }
+}
+
+fn assert_status(output: &Output, status: i32) {
+    let words = printed(output) + &said(output);
+    assert_eq!(output.status.code(), Some(status), "{words}");
+}
+
+#[test]
+fn a_run_is_made_again_to_the_byte_and_another_seed_is_another_run() {
+    let laid = Laid::new("local-locks", LEADER);
+    let output = laid.inject(&["--seed", "3", "--repeat", "2", "--out", "out/first"]);
+    assert_status(&output, 1);
+    let text = printed(&output);
+    assert!(text.contains("is held twice, by "), "{text}");
+    assert!(
+        text.contains(", seed 3\n") && text.contains(", seed 4\n"),
+        "{text}"
+    );
+    let (first, second) = ("out/first/runs/1", "out/first/runs/2");
+    let history = |run: &str| laid.file(&format!("{run}/history.jsonl"));
+    assert_ne!(history(first), history(second));
+    let kept = laid.place.shared("out/again");
+    let kept = kept.to_str().expect("text");
+    let again = laid.crashpoint(&["replay", "out/first", "1", "--keep", kept]);
+    assert_status(&again, 1);
+    let words = printed(&again);
+    assert!(
+        words.ends_with("it came to the same again, to the byte\n"),
+        "{words}"
+    );
+    for name in [
+        "history.jsonl",
+        "acknowledgements",
+        "logs/a.log",
+        "logs/b.console",
+    ] {
+        let once = laid.file(&format!("{first}/{name}"));
+        assert_eq!(once, laid.file(&format!("out/again/{name}")), "{name}");
+    }
+    assert!(laid.place.path(&format!("{first}/net.pcap")).exists());
+}
+
+#[test]
+fn all_faults_of_nodes_happen_and_end() {
+    let laid = Laid::new("", NODES);
+    let output = laid.inject(&["--format", "json"]);
+    assert_status(&output, 0);
+    let result: serde_json::Value = serde_json::from_str(&printed(&output)).expect("an object");
+    let faults = result["faults"].as_array().expect("a list");
+    assert_eq!(faults.len(), 6);
+    for fault in faults {
+        assert_eq!(fault["state"], "undone", "{result:#}");
+    }
+    assert_eq!(result["simulated"]["seed"], 0);
+}
+
+#[test]
+fn what_a_ground_cannot_do_is_said_before_anything_runs() {
+    let laid = Laid::new("", NODES);
+    let words = ["inject", "cluster.toml", "--plan", "plan.toml"];
+    let told = |options: &[&str], expected: &str| {
+        let output = laid.crashpoint(&[&words[..], options].concat());
+        assert_status(&output, 2);
+        assert!(said(&output).contains(expected), "{}", said(&output));
+    };
+    told(
+        &[],
+        "plan.toml:10:9: power-loss needs nodes with recorded disks",
+    );
+    told(&["--seed", "1"], "--seed is for --strategy and --simulate");
+    told(&["--kernel", "x"], "--simulate");
+    told(&["--simulate", "--kernel", "/none"], "/none");
+    laid.place
+        .file("plan.toml", &NODES.replace("power-loss", "kill"));
+    told(
+        &[],
+        "plan.toml: fault 4 freezes a machine, and only simulated ones can be frozen",
+    );
+}

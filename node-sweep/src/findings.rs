@@ -892,16 +892,24 @@ impl<'a> Findings<'a> {
         all
     }
 
-    /// What came last, what is missing whenever it was, and the last acknowledgement.
-    pub(crate) fn timeline(&self, state: &State) -> Vec<Moment> {
-        let run = &self.trace.run;
-        let mut all: Vec<(u64, usize, usize)> = Vec::new();
+    /// When the events before the crash ended, with node and place.
+    fn in_order_of_time(&self, state: &State) -> Vec<(u64, usize, usize)> {
+        let mut all = Vec::new();
         for (node, cut) in state.cut.iter().enumerate() {
             let until = self.begun(state, node).map_or(*cut, |event| event + 1);
-            let events = run.nodes[node].events[..until].iter().enumerate();
+            let events = self.trace.run.nodes[node].events[..until]
+                .iter()
+                .enumerate();
             all.extend(events.map(|(place, event)| (event.end_ns, node, place)));
         }
         all.sort_unstable();
+        all
+    }
+
+    /// What came last, what is missing whenever it was, and the last acknowledgement.
+    pub(crate) fn timeline(&self, state: &State) -> Vec<Moment> {
+        let run = &self.trace.run;
+        let all = self.in_order_of_time(state);
         let parts: Vec<_> = (0..run.nodes.len())
             .map(|node| self.parts(state, node))
             .collect();
@@ -925,19 +933,21 @@ impl<'a> Findings<'a> {
                 from: None,
             });
         }
+        self.connect(&mut moments);
+        moments
+    }
+
+    /// Says of what was received where it was sent.
+    fn connect(&self, moments: &mut [Moment]) {
         // A send may have returned after the receive.
-        let from: Vec<_> = moments
-            .iter()
-            .map(|to| {
-                moments
-                    .iter()
-                    .rposition(|sent| self.is_sent(sent, to.node, to.event))
-            })
-            .collect();
+        let sent_to = |to: &Moment| {
+            let mut sent = moments.iter();
+            sent.rposition(|sent| self.is_sent(sent, to.node, to.event))
+        };
+        let from: Vec<_> = moments.iter().map(sent_to).collect();
         for (moment, from) in moments.iter_mut().zip(from) {
             moment.from = from;
         }
-        moments
     }
 
     /// Whether an event received something that was sent there.

@@ -38,6 +38,32 @@ pub(crate) struct Likeness {
     words: HashMap<String, String>,
 }
 
+/// The names with tokens that may be random, by what they have in common beside that token.
+fn families<'n>(names: &[(&'n str, &'n str)]) -> BTreeMap<Family, Vec<(&'n str, &'n str)>> {
+    let mut families: BTreeMap<Family, Vec<_>> = BTreeMap::new();
+    for &(path, name) in names {
+        let long = name.split('.').enumerate();
+        for (place, token) in long.filter(|(_, token)| token.len() >= TOKEN_LEN_MIN) {
+            // Of one length: that is how random names are made.
+            let family = (place, with_token(name, place, &token.len().to_string()));
+            families.entry(family).or_default().push((path, name));
+        }
+    }
+    families
+}
+
+/// The tokens of a name without their numbers, and with something else in place of one of them.
+fn with_token(name: &str, place: usize, token: &str) -> Vec<String> {
+    let other = |(number, other): (usize, &str)| {
+        if number == place {
+            token.to_owned()
+        } else {
+            without_numbers(other)
+        }
+    };
+    name.split('.').enumerate().map(other).collect()
+}
+
 impl Likeness {
     pub(crate) fn of(run: &Run, operations: &[Operations]) -> Self {
         let mut created: BTreeMap<Site, BTreeSet<String>> = BTreeMap::new();
@@ -85,27 +111,7 @@ impl Likeness {
 
     /// The names of files that were created at one site in one directory, with their paths.
     fn add(&mut self, names: &[(&str, &str)]) {
-        let mut families: BTreeMap<Family, Vec<(&str, &str)>> = BTreeMap::new();
-        for (path, name) in names {
-            let tokens: Vec<_> = name.split('.').collect();
-            for (place, token) in tokens
-                .iter()
-                .enumerate()
-                .filter(|(_, token)| token.len() >= TOKEN_LEN_MIN)
-            {
-                let other = |(number, other): (usize, &&str)| {
-                    // Of one length: that is how random names are made.
-                    if number == place {
-                        token.len().to_string()
-                    } else {
-                        without_numbers(other)
-                    }
-                };
-                let family = (place, tokens.iter().enumerate().map(other).collect());
-                families.entry(family).or_default().push((path, name));
-            }
-        }
-        for ((place, _), members) in families {
+        for ((place, _), members) in families(names) {
             let token = |name: &str| name.split('.').nth(place).unwrap_or_default().to_owned();
             let tokens: BTreeSet<_> = members.iter().map(|(_, name)| token(name)).collect();
             let Some((before, after)) = random_part(&tokens) else {
@@ -116,21 +122,10 @@ impl Likeness {
                 if is_plain_word(&own[before..own.len() - after]) {
                     continue;
                 }
+                let (head, tail) = (&own[..before], &own[own.len() - after..]);
                 let part = &own[before..own.len() - after];
-                let like = |(number, other): (usize, &str)| {
-                    let (head, tail) = (&own[..before], &own[own.len() - after..]);
-                    if number == place {
-                        [&without_numbers(head), RANDOM, &without_numbers(tail)].concat()
-                    } else {
-                        without_numbers(other)
-                    }
-                };
-                let pattern = name
-                    .split('.')
-                    .enumerate()
-                    .map(like)
-                    .collect::<Vec<_>>()
-                    .join(".");
+                let like = [&without_numbers(head), RANDOM, &without_numbers(tail)].concat();
+                let pattern = with_token(name, place, &like).join(".");
                 let (directory, _) = split(path);
                 let whole = join(&self.pattern(directory), &pattern);
                 self.paths.entry(path.to_owned()).or_insert(whole);

@@ -206,7 +206,27 @@ fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> Result<
             durable_position = next(OperationMark::SetupEnd)?.1;
         }
     }
+    let crash_points = crash_points(workload, durable_position, &ends);
+    let (log, places) = parts(read);
+    Ok(Imported {
+        log,
+        places,
+        from,
+        durable_position,
+        outcomes,
+        crash_points,
+    })
+}
+
+/// The positions at which the power may fail, each with how many operations are done there. `ends`
+/// are those of the operations.
+fn crash_points(
+    workload: &Workload,
+    durable_position: usize,
+    ends: &[usize],
+) -> Vec<(usize, usize)> {
     let explicit = workload.run.contains(&Step::CrashPoint);
+    let setup = workload.setup.len();
     let mut crash_points = Vec::new();
     let mut done = setup;
     for step in &workload.run {
@@ -226,15 +246,7 @@ fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> Result<
             crash_points.push((position, done));
         }
     }
-    let (log, places) = parts(read);
-    Ok(Imported {
-        log,
-        places,
-        from,
-        durable_position,
-        outcomes,
-        crash_points,
-    })
+    crash_points
 }
 
 impl Imported {

@@ -21,7 +21,7 @@ use workloads::Workload;
 use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
 use crate::engine::search::{Recovered, Search};
-use crate::engine::{Engine, EngineError, Unfinished};
+use crate::engine::{Engine, EngineError, Tell, Unfinished};
 use crate::fsck::{self, FsckPlace, HostAnswers, Slot, Task};
 use crate::guest_look::{GuestLook, Keyboard, Seen, Stream};
 use crate::import::Import;
@@ -297,29 +297,26 @@ impl Worker {
             }
             Job::Alone(workload) => {
                 self.engine.set_alone(true);
-                let mut told = Ok(());
-                let mut tell = |step: &str| told = answer(&Answer::Step(step.to_owned()));
-                let unfinished = self.engine.start(&workload, &mut tell);
-                tell("running the file system's checker");
-                told?;
+                let unfinished = self.step_by_step(|engine, tell| {
+                    let unfinished = engine.start(&workload, tell);
+                    tell("running the file system's checker");
+                    unfinished
+                })?;
                 self.finish(Some(unfinished))?;
                 self.engine.set_alone(self.alone);
                 Ok(())
             }
             Job::Search(workload, search) => {
-                let mut told = Ok(());
-                let mut tell = |step: &str| told = answer(&Answer::Step(step.to_owned()));
-                let result = self.engine.search(&workload, &search, &mut tell);
-                told?;
+                let result =
+                    self.step_by_step(|engine, tell| engine.search(&workload, &search, tell))?;
                 answer(&Answer::Result(Box::new(result)))
             }
             Job::Look(workload, search, look) => {
-                let mut told = Ok(());
-                let mut tell = |step: &str| told = answer(&Answer::Step(step.to_owned()));
-                let keyboard = &self.keyboard;
-                let mut show = |recovered: Recovered<'_>| Ok(look.show(recovered, keyboard)?);
-                let result = self.engine.look(&workload, &search, &mut tell, &mut show);
-                told?;
+                let keyboard = self.keyboard.clone();
+                let mut show = |recovered: Recovered<'_>| Ok(look.show(recovered, &keyboard)?);
+                let result = self.step_by_step(|engine, tell| {
+                    engine.look(&workload, &search, tell, &mut show)
+                })?;
                 answer(&Answer::Result(Box::new(result)))
             }
             Job::Floor { cycles, recovering } => {
@@ -331,6 +328,15 @@ impl Worker {
             // Whoever waits for it has it already.
             Job::Helped(..) | Job::Typed(_) => Ok(()),
         }
+    }
+
+    /// Has the engine do something, and says each of its steps.
+    fn step_by_step<T>(&mut self, doing: impl FnOnce(&mut Engine, Tell<'_>) -> T) -> io::Result<T> {
+        let mut told = Ok(());
+        let answer = Arc::clone(&self.answer);
+        let mut tell = |step: &str| told = answer(&Answer::Step(step.to_owned()));
+        let done = doing(&mut self.engine, &mut tell);
+        told.map(|()| done)
     }
 
     fn finish(&mut self, unfinished: Option<Unfinished>) -> io::Result<()> {

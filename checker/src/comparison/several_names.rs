@@ -212,20 +212,7 @@ impl Comparison<'_> {
                     .chain(&findings)
                     .any(|known| known.promise == Promise::RenameAtomic);
                 if names.len() > most && !said {
-                    let paths: Vec<_> = names
-                        .iter()
-                        .map(|place| format!("'{}'", self.path_of(place)))
-                        .collect();
-                    let list = paths.join(" and ");
-                    let what = format!(
-                        "the {} is at {list}, and was never at so many at once",
-                        inode.kind.noun()
-                    );
-                    findings.push(Finding::new(
-                        Promise::RenameAtomic,
-                        self.path_of(&names[0]),
-                        what,
-                    ));
+                    findings.push(self.too_many_names(names, &inode.kind));
                 }
             }
             let Some(exists) = inode.exists else { continue };
@@ -256,6 +243,20 @@ impl Comparison<'_> {
         for finding in findings {
             self.report(finding);
         }
+    }
+
+    /// An inode is at more names than it ever had at once.
+    fn too_many_names(&self, names: &[(InodeId, String)], kind: &Kind) -> Finding {
+        let paths: Vec<_> = names
+            .iter()
+            .map(|place| format!("'{}'", self.path_of(place)))
+            .collect();
+        let list = paths.join(" and ");
+        let what = format!(
+            "the {} is at {list}, and was never at so many at once",
+            kind.noun()
+        );
+        Finding::new(Promise::RenameAtomic, self.path_of(&names[0]), what)
     }
 
     /// The names, and the modes and owners after them, are those of one moment.

@@ -68,6 +68,9 @@ struct Moment {
     clean: bool,
 }
 
+/// A crash state in a recovery, what it recovers to, and the moments that it stands for.
+type Next = (State, Option<Tree>, Vec<Moment>);
+
 /// What a disk was asked during a recovery.
 pub(super) struct Recovered {
     pub(super) log: BlockLog,
@@ -188,6 +191,25 @@ impl Engine {
         counts(tour).silent += u64::from(recovered.writes == 0);
         let visited = self.visit_crashes(tour, crashed, &recovered, &address)?;
         self.settle(tour);
+        let next = self.those_that_crash_again(tour, crashed, &recovered, visited);
+        if tour.visited.len() > VISITED_MAX {
+            tour.visited.clear();
+        }
+        self.crash_again(tour, crashed, &recovered, next)?;
+        let result = &mut tour.unfinished.result;
+        result.keep_recovery(&address, &recovered.log);
+        self.bed.recycle_recovery(recovered.log);
+        Ok(())
+    }
+
+    /// The crash states of a recovery whose own recoveries are to be crashed, and what is in them.
+    fn those_that_crash_again(
+        &self,
+        tour: &mut Tour<'_>,
+        crashed: &Crashed,
+        recovered: &Recovered,
+        visited: Vec<(State, ImageHash)>,
+    ) -> Vec<Next> {
         let mut next = Vec::new();
         for (state, hash) in visited {
             let of = |moment: &Moment| {
@@ -208,16 +230,24 @@ impl Engine {
                 next.push((state, tree, moments));
             }
         }
-        if tour.visited.len() > VISITED_MAX {
-            tour.visited.clear();
-        }
+        next
+    }
+
+    /// Visits the crash states of the recoveries from these, as long as there is time.
+    fn crash_again(
+        &mut self,
+        tour: &mut Tour<'_>,
+        crashed: &Crashed,
+        recovered: &Recovered,
+        next: Vec<Next>,
+    ) -> Result<()> {
         let count = next.len();
         for (number, (state, tree, moments)) in next.into_iter().enumerate() {
             if self.is_time_up(tour) {
                 counts(tour).recoveries_left += (count - number) as u64;
                 break;
             }
-            let Recovered { log, rules, .. } = &recovered;
+            let Recovered { log, rules, .. } = recovered;
             rebuild_after(&mut self.image, &crashed.image, log, rules, &state);
             let image = self.image.clone();
             let crashed = Crashed {
@@ -227,9 +257,6 @@ impl Engine {
             };
             self.crash_in_recovery(tour, &crashed)?;
         }
-        let result = &mut tour.unfinished.result;
-        result.keep_recovery(&address, &recovered.log);
-        self.bed.recycle_recovery(recovered.log);
         Ok(())
     }
 
@@ -269,29 +296,7 @@ impl Engine {
                     .lap(&mut tour.unfinished.result.timing.enumerate_us);
             }
             let checked = counts(tour).states_checked;
-            let mut is_new = false;
-            for moment in &crashed.moments {
-                let progress = tour.recording.progress[moment.first.position];
-                if !tour.judged.insert((progress, hash)) {
-                    continue;
-                }
-                is_new = true;
-                let mut id = moment.id(tour.recording);
-                let again = recovered.crash(state.clone(), moment.clean);
-                id.state.again.push(again);
-                // Of a moment without a model no state of the run was visited either.
-                let Some(Ok(model)) = tour.models.get(&progress) else {
-                    continue;
-                };
-                self.judge(
-                    model.as_ref(),
-                    hash,
-                    id,
-                    &mut tour.visited,
-                    tour.unfinished,
-                    tour.tell,
-                )?;
-            }
+            let is_new = self.judge_moments(tour, crashed, recovered, &state, hash)?;
             let counts = counts(tour);
             counts.states_equal += u64::from(counts.states_checked == checked);
             if is_new && tour.visited.contains_key(&hash) {
@@ -299,6 +304,42 @@ impl Engine {
             }
         }
         Ok(visited)
+    }
+
+    /// Judges a crash state of a recovery, which is in the image, at each moment at which its
+    /// content was not judged before. Says whether there is such a moment.
+    fn judge_moments(
+        &mut self,
+        tour: &mut Tour<'_>,
+        crashed: &Crashed,
+        recovered: &Recovered,
+        state: &State,
+        hash: ImageHash,
+    ) -> Result<bool> {
+        let mut is_new = false;
+        for moment in &crashed.moments {
+            let progress = tour.recording.progress[moment.first.position];
+            if !tour.judged.insert((progress, hash)) {
+                continue;
+            }
+            is_new = true;
+            let mut id = moment.id(tour.recording);
+            let again = recovered.crash(state.clone(), moment.clean);
+            id.state.again.push(again);
+            // Of a moment without a model no state of the run was visited either.
+            let Some(Ok(model)) = tour.models.get(&progress) else {
+                continue;
+            };
+            self.judge(
+                model.as_ref(),
+                hash,
+                id,
+                &mut tour.visited,
+                tour.unfinished,
+                tour.tell,
+            )?;
+        }
+        Ok(is_new)
     }
 
     /// Whether the recoveries have more crash states than are visited without a limit of time.

@@ -66,29 +66,7 @@ impl Engine {
     ) -> Result<()> {
         let Unfinished { result, checks } = unfinished;
         if let Entry::Vacant(place) = visited.entry(hash) {
-            // The position of the crash need not be the same in another run.
-            let done = id.progress.operations_done;
-            let again = if id.state.again.is_empty() {
-                ""
-            } else {
-                " again"
-            };
-            tell(&format!(
-                "recovering{again} from a crash after {} ({})",
-                counted(done, "operation"),
-                id.state.relaxations()
-            ));
-            let timing = &mut result.timing;
-            let seen = if id.open.is_empty() {
-                self.visit(timing)?
-            } else {
-                self.visit_and_check(timing)?
-            };
-            match &mut result.again {
-                Some(counts) if !id.state.again.is_empty() => counts.states_checked += 1,
-                _ => result.states_checked += 1,
-            }
-            place.insert(seen);
+            place.insert(self.recover(&id, result, tell)?);
         } else {
             self.watch.lap(&mut result.timing.enumerate_us);
             // A crash in a recovery may stand for several moments: whoever has it counts it once.
@@ -117,6 +95,38 @@ impl Engine {
             result.add_findings(StateFindings { findings, ..state });
         }
         Ok(())
+    }
+
+    /// Has a crash state that is in the image recover, and counts it.
+    fn recover(
+        &mut self,
+        id: &StateId<'_>,
+        result: &mut WorkloadResult,
+        tell: Tell<'_>,
+    ) -> Result<Visited> {
+        // The position of the crash need not be the same in another run.
+        let done = id.progress.operations_done;
+        let again = if id.state.again.is_empty() {
+            ""
+        } else {
+            " again"
+        };
+        tell(&format!(
+            "recovering{again} from a crash after {} ({})",
+            counted(done, "operation"),
+            id.state.relaxations()
+        ));
+        let timing = &mut result.timing;
+        let seen = if id.open.is_empty() {
+            self.visit(timing)?
+        } else {
+            self.visit_and_check(timing)?
+        };
+        match &mut result.again {
+            Some(counts) if !id.state.again.is_empty() => counts.states_checked += 1,
+            _ => result.states_checked += 1,
+        }
+        Ok(seen)
     }
 
     /// What is wrong with a state that was visited: with a model compared with what may be there,

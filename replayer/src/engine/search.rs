@@ -10,7 +10,7 @@ use block_dev::Image;
 use campaign::ddmin;
 use checker::Promise;
 use crash_images::{rebuild, rebuild_after};
-use pace_rules::disk::{Log, Relaxation, State, States};
+use pace_rules::disk::{Log, Relaxation, Space, State, States};
 use serde::{Deserialize, Serialize};
 use workloads::Workload;
 
@@ -67,6 +67,15 @@ impl Search {
             state.position.abs_diff(self.state.position),
         )
     }
+}
+
+/// The one that is wanted, if a disk may show it, and those of a space, but not too many.
+fn first_of(wanted: &State, rules: &Log, space: &Space<'_>) -> Vec<State> {
+    let same = Some(wanted.clone()).filter(|state| rules.check(state).is_ok());
+    same.into_iter()
+        .chain(space.iter())
+        .take(STATES_MAX)
+        .collect()
 }
 
 /// How much a state differs from the one that is wanted, but for its position.
@@ -183,12 +192,7 @@ impl Engine {
             ..
         } = recording;
         let space = recording.space(&search.states, self.seed);
-        let same = Some(search.state.clone()).filter(|state| rules.check(state).is_ok());
-        let mut states: Vec<State> = same
-            .into_iter()
-            .chain(space.iter())
-            .take(STATES_MAX)
-            .collect();
+        let mut states = first_of(&search.state, rules, &space);
         states.sort_by_cached_key(|state| search.distance(state, progress[state.position]));
         let mut judged = HashSet::new();
         for state in states {
@@ -251,12 +255,7 @@ impl Engine {
         let Recovery { log, rules, .. } = &recovered;
         let wanted = &search.again[depth];
         let space = self.recovery_space(rules, &address);
-        let same = Some(wanted.clone()).filter(|state| rules.check(state).is_ok());
-        let mut states: Vec<State> = same
-            .into_iter()
-            .chain(space.iter())
-            .take(STATES_MAX)
-            .collect();
+        let mut states = first_of(wanted, rules, &space);
         states.sort_by_cached_key(|state| {
             let position = state.position.abs_diff(wanted.position);
             (unlike(wanted, state), position)

@@ -166,32 +166,40 @@ impl Engine {
                 continue;
             }
             tracing::trace!(number, position = state.position, "checks a crash state");
-            let make = || recording.model(&self.contract, progress);
-            let Tour {
-                models,
-                visited,
-                unfinished,
-                tell,
-                ..
-            } = &mut tour;
-            match models.entry(progress).or_insert_with(make) {
-                Ok(model) => {
-                    if self.again.times > 0 {
-                        firsts.add(hash, &state);
-                    }
-                    let (model, id) = (model.as_ref(), recording.id(state));
-                    self.judge(model, hash, id, visited, unfinished, tell)?;
-                }
-                Err(why) => {
-                    let inconclusive = &mut unfinished.result.inconclusive;
-                    inconclusive.get_or_insert_with(|| why.to_string());
-                }
-            }
+            self.visit_state(&mut tour, state, hash, &mut firsts)?;
         }
         if self.again.times > 0 {
             self.visit_recoveries(&mut tour, firsts.of_each)?;
         }
         Ok(())
+    }
+
+    /// Has the crash state that is in the image recover, and judges it.
+    fn visit_state(
+        &mut self,
+        tour: &mut Tour<'_>,
+        state: State,
+        hash: ImageHash,
+        firsts: &mut Firsts,
+    ) -> Result<()> {
+        let recording = tour.recording;
+        let progress = recording.progress[state.position];
+        let make = || recording.model(&self.contract, progress);
+        match tour.models.entry(progress).or_insert_with(make) {
+            Ok(model) => {
+                if self.again.times > 0 {
+                    firsts.add(hash, &state);
+                }
+                let (model, id) = (model.as_ref(), recording.id(state));
+                let (visited, unfinished) = (&mut tour.visited, &mut *tour.unfinished);
+                self.judge(model, hash, id, visited, unfinished, tour.tell)
+            }
+            Err(why) => {
+                let inconclusive = &mut tour.unfinished.result.inconclusive;
+                inconclusive.get_or_insert_with(|| why.to_string());
+                Ok(())
+            }
+        }
     }
 }
 

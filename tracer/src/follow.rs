@@ -300,9 +300,9 @@ impl<O: Observer> Follower<O> {
 
     /// Somebody says that the observer may decide otherwise now.
     fn ask_again(&mut self) {
-        if !self.living.take_question() {
+        let Some(question) = self.living.open_question() else {
             return;
-        }
+        };
         let threads = self.threads.iter();
         let held =
             threads.filter(|(_, thread)| matches!(thread.doing, Doing::Held(_) | Doing::Made));
@@ -310,6 +310,7 @@ impl<O: Observer> Follower<O> {
         for thread in held {
             self.try_again(thread);
         }
+        self.living.answer(question);
     }
 
     fn try_again(&mut self, thread: pid_t) {

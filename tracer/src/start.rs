@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -58,7 +58,9 @@ pub(crate) struct Shared {
     living: Mutex<Living>,
     /// The thread that is the tracer; 0 as long as there is none.
     tracer: AtomicI32,
-    asked: AtomicBool,
+    /// How many questions there were, and how many of these have been answered.
+    asked: AtomicU64,
+    answered: AtomicU64,
 }
 
 impl Shared {
@@ -87,9 +89,15 @@ impl Shared {
         }
     }
 
-    /// Whether the observer shall be asked again; it is then.
-    pub(crate) fn take_question(&self) -> bool {
-        self.asked.swap(false, Ordering::SeqCst)
+    /// The number of the last question, if it is open.
+    pub(crate) fn open_question(&self) -> Option<u64> {
+        let last = self.asked.load(Ordering::SeqCst);
+        (last > self.answered.load(Ordering::SeqCst)).then_some(last)
+    }
+
+    /// That question, and those before it, are answered.
+    pub(crate) fn answer(&self, question: u64) {
+        self.answered.store(question, Ordering::SeqCst);
     }
 }
 
@@ -149,10 +157,11 @@ impl<T, E: From<Error>> Traced<T, E> {
         self.shared.kill_all();
     }
 
-    /// Has the observer asked again about every thread that it holds. Returns when it was.
+    /// Has the observer asked again about every thread that it holds. Returns when it was, and those
+    /// go on that may.
     pub fn ask_again(&self) {
-        self.shared.asked.store(true, Ordering::SeqCst);
-        while self.shared.asked.load(Ordering::SeqCst) && !self.has_ended() {
+        let question = self.shared.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        while self.shared.answered.load(Ordering::SeqCst) < question && !self.has_ended() {
             system::interrupt_wait(self.shared.tracer.load(Ordering::SeqCst));
             thread::sleep(ASK_EVERY);
         }

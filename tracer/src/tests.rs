@@ -246,6 +246,30 @@ fn a_thread_that_is_held_can_be_killed() {
 }
 
 #[test]
+fn a_question_is_over_when_whoever_is_held_was_decided_about() {
+    let folder = folder();
+    let decided = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&decided);
+    let script = format!("cd {}; mkdir a", folder.path().display());
+    let traced = trace(&script, move |origin, _| {
+        if !origin.row.name.starts_with("mkdir") {
+            return Decision::GoOn;
+        }
+        // As on a machine that has much else to do.
+        std::thread::sleep(Duration::from_millis(5));
+        *count.lock().expect("whole") += 1;
+        Decision::Hold
+    });
+    let traced = traced.expect("started");
+    let times = || *decided.lock().expect("whole");
+    wait_for("it is held", || times() > 0);
+    for question in 1..=20 {
+        traced.ask_again();
+        assert!(times() > question, "{} after {question}", times());
+    }
+}
+
+#[test]
 fn a_question_to_a_tracer_that_has_ended_is_answered() {
     let traced = trace("exit 3", |_, _| Decision::GoOn).expect("started");
     wait_for("it ends", || traced.has_ended());

@@ -145,6 +145,16 @@ impl Switch {
         self.links.insert((from, to), link);
     }
 
+    /// Has it be as ways usually are again.
+    pub fn reset_link(&mut self, from: usize, to: usize) {
+        self.links.remove(&(from, to));
+    }
+
+    /// What ways usually are like.
+    pub fn usual(&self) -> Link {
+        self.usual
+    }
+
     /// Loses everything, silently, that is sent from one machine to another from now on, but for ARP:
     /// without it the other direction would end too when addresses are asked for again.
     pub fn cut(&mut self, from: usize, to: usize) {

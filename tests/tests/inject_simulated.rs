@@ -41,6 +41,16 @@ on = "a"
 
 [[faults]]
 at = { ended = true, delay_s = 0.5 }
+fault = "link"
+on = "leader"
+lost = 0.3
+doubled = 0.2
+late = 0.2
+jitter_s = 0.002
+until = { after_s = 1.5 }
+
+[[faults]]
+at = { ended = true, delay_s = 0.5 }
 fault = "heal"
 "#;
 
@@ -133,7 +143,7 @@ fn all_faults_of_nodes_happen_and_end() {
     assert_status(&output, 0);
     let result: serde_json::Value = serde_json::from_str(&printed(&output)).expect("an object");
     let faults = result["faults"].as_array().expect("a list");
-    assert_eq!(faults.len(), 6);
+    assert_eq!(faults.len(), 7);
     for fault in faults {
         assert_eq!(fault["state"], "undone", "{result:#}");
     }
@@ -161,5 +171,17 @@ fn what_a_ground_cannot_do_is_said_before_anything_runs() {
     told(
         &[],
         "plan.toml: fault 4 freezes a machine, and only simulated ones can be frozen",
+    );
+    let bad = |from: &str, to: &str, expected: &str| {
+        laid.place.file("plan.toml", &NODES.replace(from, to));
+        told(&["--simulate", "--kernel", &laid.kernel], expected);
+    };
+    bad("lost = 0.3", "lost = 2.0", "2 is no share of messages");
+    bad("\"link\"", "\"pause\"", "`lost` is only for a link");
+    let call = "at = { call = \"fsync\" }";
+    bad(
+        "at = { acknowledged = 10 }",
+        call,
+        "fault 1 has to do with system calls",
     );
 }

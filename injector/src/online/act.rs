@@ -6,9 +6,10 @@ use cluster::{Member, Side, between};
 use pace_rules::disk::Log;
 use simulation::Chance;
 
-use super::plan::{Flow, What};
+use super::plan::{Flow, Selector, What};
 use super::run::Runner;
 use super::select::Known;
+use super::worse::Worse;
 use crate::disks::Keeps;
 
 /// What ends a fault.
@@ -22,6 +23,8 @@ pub(super) enum Undo {
     Calls(usize),
     /// These links are healed.
     Heal(Vec<(Member, Member)>),
+    /// These links are as ever.
+    Links(Vec<(Member, Member)>, Worse),
     /// Nothing is left to be done.
     Nothing,
 }
@@ -76,12 +79,20 @@ impl Runner<'_> {
                 })
             }
             What::Partition { from, flow } => {
-                let from = self.known().all(from, &on)?;
-                let from = from.into_iter().filter(|node| !on.contains(node));
-                let from: Vec<_> = from.collect();
+                let from = self.others(from, &on)?;
                 self.partition(on, &from, *flow)
             }
+            What::Link { from, flow, worse } => {
+                let from = self.others(from, &on)?;
+                self.worsen(on, (&from, *flow), *worse)
+            }
         }
+    }
+
+    /// Those who are named, without those that are hit.
+    fn others(&self, named: &[Selector], on: &[usize]) -> Said<Vec<usize>> {
+        let named = self.known().all(named, on)?.into_iter();
+        Ok(named.filter(|node| !on.contains(node)).collect())
     }
 
     fn known(&self) -> Known<'_> {
@@ -175,6 +186,37 @@ impl Runner<'_> {
     }
 
     fn partition(&mut self, on: Vec<usize>, from: &[usize], flow: Flow) -> Said<Hit> {
+        let (cuts, words) = self.between(&on, from, flow)?;
+        said(self.ground.cut(&cuts))?;
+        Ok(Hit {
+            words: format!("partition {words}"),
+            undo: Undo::Heal(cuts),
+            on,
+        })
+    }
+
+    fn worsen(
+        &mut self,
+        on: Vec<usize>,
+        (from, flow): (&[usize], Flow),
+        worse: Worse,
+    ) -> Said<Hit> {
+        let (directions, words) = self.between(&on, from, flow)?;
+        said(self.ground.set_links(&directions, Some(worse)))?;
+        Ok(Hit {
+            words: format!("link {words}: {}", worse.words()),
+            undo: Undo::Links(directions, worse),
+            on,
+        })
+    }
+
+    /// The directions between two groups, with the clients on their sides, and the groups in words.
+    fn between(
+        &self,
+        on: &[usize],
+        from: &[usize],
+        flow: Flow,
+    ) -> Said<(Vec<(Member, Member)>, String)> {
         let members = |nodes: &[usize], side: Side| {
             let nodes = nodes.iter().map(|node| Member::Node(*node));
             let clients = self.clients.all.iter().enumerate();
@@ -182,33 +224,25 @@ impl Runner<'_> {
             let clients = clients.map(|(place, _)| Member::Client(place));
             nodes.chain(clients).collect::<Vec<_>>()
         };
-        let inside = members(&on, Side::Isolated);
+        let inside = members(on, Side::Isolated);
         let outside = members(from, Side::Others);
         if on.is_empty() || from.is_empty() {
             return Err("nobody is left to be cut off from".into());
         }
-        let mut cuts = Vec::new();
+        let mut directions = Vec::new();
         if flow != Flow::In {
-            cuts.extend(between(&inside, &outside));
+            directions.extend(between(&inside, &outside));
         }
         if flow != Flow::Out {
-            cuts.extend(between(&outside, &inside));
+            directions.extend(between(&outside, &inside));
         }
-        said(self.ground.cut(&cuts))?;
         let arrow = match flow {
             Flow::Both => "|",
             Flow::Out => "-x>",
             Flow::In => "<x-",
         };
-        Ok(Hit {
-            words: format!(
-                "partition {} {arrow} {}",
-                self.members(&inside),
-                self.members(&outside)
-            ),
-            undo: Undo::Heal(cuts),
-            on,
-        })
+        let (inside, outside) = (self.members(&inside), self.members(&outside));
+        Ok((directions, format!("{inside} {arrow} {outside}")))
     }
 
     /// Ends a fault, as far as that takes no time: nodes that are started are ready later.
@@ -226,6 +260,16 @@ impl Runner<'_> {
                 let name = self.names(&[node]);
                 format!("{name} has a call that is still held")
             }),
+            Undo::Links(directions, _) => {
+                said(self.ground.set_links(directions, None))?;
+                // What another fault makes worse stays that.
+                for active in &self.active {
+                    if let Undo::Links(others, worse) = &active.undo {
+                        said(self.ground.set_links(others, Some(*worse)))?;
+                    }
+                }
+                Ok(())
+            }
             Undo::Heal(cuts) => {
                 // What another fault cuts too stays cut.
                 let others = self.active.iter().filter_map(|active| match &active.undo {

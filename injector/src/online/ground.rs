@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::worse::Worse;
 use cluster::{ClusterFile, Ending, Error, Member, Result, Verdict};
 use pace_rules::disk::{Log, Relaxation};
 
@@ -137,6 +138,12 @@ pub trait Ground {
     /// # Errors
     /// If a link is cut then.
     fn heal_all(&mut self) -> Result<()>;
+
+    /// Has links in these directions be worse, or as ever.
+    ///
+    /// # Errors
+    /// If this ground cannot do that.
+    fn set_links(&mut self, directions: &[(Member, Member)], worse: Option<Worse>) -> Result<()>;
 
     /// Starts a command in the place of a client, with these variables in its environment.
     ///

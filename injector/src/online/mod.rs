@@ -28,6 +28,7 @@ mod strategy;
 mod text;
 mod triggers;
 mod witness;
+mod worse;
 
 pub use calls::Calls;
 pub use campaign::{Selection, Summary, campaign};
@@ -51,3 +52,4 @@ pub use sometimes::conditions;
 pub use strategies::{STRATEGIES, strategy};
 pub use strategy::{Repeated, Strategy};
 pub use text::{alike, findings, headline, table, timeline, totals};
+pub use worse::Worse;

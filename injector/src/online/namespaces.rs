@@ -11,6 +11,7 @@ use cluster::{
 
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
+use super::worse::Worse;
 
 /// How often it is looked what has happened.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -203,6 +204,13 @@ impl Ground for Namespaces<'_> {
         let links = self.cluster.links();
         links.heal_all()?;
         links.verify()
+    }
+
+    fn set_links(&mut self, _: &[(Member, Member)], _: Option<Worse>) -> Result<()> {
+        Err(Error::Command {
+            whose: "links".into(),
+            what: "in namespaces can be cut only".into(),
+        })
     }
 
     fn run(

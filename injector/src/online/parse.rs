@@ -12,6 +12,7 @@ use toml::Spanned;
 
 use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
 use super::plan::{Awaited, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What};
+use super::worse::worse;
 use crate::disks::Keeps;
 
 /// What is wrong with a plan, and where.
@@ -56,6 +57,11 @@ pub(super) struct RawFault {
     pub(super) short: Option<Spanned<u64>>,
     pub(super) slow_s: Option<Spanned<f64>>,
     pub(super) hold: Option<Spanned<bool>>,
+    pub(super) lost: Option<Spanned<f64>>,
+    pub(super) doubled: Option<Spanned<f64>>,
+    pub(super) late: Option<Spanned<f64>>,
+    pub(super) latency_s: Option<Spanned<f64>>,
+    pub(super) jitter_s: Option<Spanned<f64>>,
     until: Option<Spanned<RawTrigger>>,
 }
 
@@ -69,6 +75,7 @@ pub(super) enum Name {
     Resume,
     Restart,
     Partition,
+    Link,
     Call,
     Heal,
 }
@@ -234,9 +241,10 @@ fn settle_fault(
         Some(place) => Err(Wrong(place, format!("`{key}` is only for {of}"))),
         None => Ok(()),
     };
-    if kind != Name::Partition {
-        refuse(raw.from.as_ref().map(Spanned::span), "from", "a partition")?;
-        refuse(raw.flow.as_ref().map(Spanned::span), "flow", "a partition")?;
+    if !matches!(kind, Name::Partition | Name::Link) {
+        let of = "a partition or a link";
+        refuse(raw.from.as_ref().map(Spanned::span), "from", of)?;
+        refuse(raw.flow.as_ref().map(Spanned::span), "flow", of)?;
     }
     if kind != Name::PowerLoss {
         refuse(raw.keeps.as_ref().map(Spanned::span), "keeps", "power-loss")?;
@@ -246,6 +254,7 @@ fn settle_fault(
         let of = "a fault that lasts";
         refuse(raw.until.as_ref().map(Spanned::span), "until", of)?;
     }
+    let worse = worse(&raw)?;
     let call = (kind == Name::Call).then(|| call_fault(&raw)).transpose()?;
     let on = match raw.on {
         Some(names) if kind == Name::Heal => {
@@ -271,13 +280,17 @@ fn settle_fault(
         Name::Restart => What::Restart,
         Name::Heal => What::Heal,
         Name::Call => What::Call(call.expect("it is one")),
-        Name::Partition => What::Partition {
-            from: match raw.from {
+        Name::Partition | Name::Link => {
+            let from = match raw.from {
                 Some(names) => selectors(names, known, true)?,
                 None => vec![Selector::Others],
-            },
-            flow: raw.flow.map(Spanned::into_inner).unwrap_or_default(),
-        },
+            };
+            let flow = raw.flow.map(Spanned::into_inner).unwrap_or_default();
+            match worse {
+                Some(worse) => What::Link { from, flow, worse },
+                None => What::Partition { from, flow },
+            }
+        }
         Name::PowerLoss if file.disk.is_none() => {
             let what = "power-loss needs nodes with recorded disks: put disk = \"ext4\" (or another \
                         file system) into the cluster file; `kill` needs none, and loses nothing that \
@@ -574,10 +587,19 @@ call = \"open\"
 slow_s = 0.5
 [[faults]]
 at = { time_s = 10 }
+fault = \"link\"
+on = \"a\"
+flow = \"in\"
+lost = 0.25
+late = 1
+latency_s = 0.05
+until = { after_s = 1 }
+[[faults]]
+at = { time_s = 10 }
 fault = \"heal\"
 ";
         let plan = parsed(text).expect("a plan");
-        assert_eq!(plan.faults.len(), 8);
+        assert_eq!(plan.faults.len(), 9);
         assert!(plan.needs_roles() && plan.needs_calls());
         let again = parsed(&plan.to_string()).expect("a plan");
         assert_eq!(again, plan, "{plan}");

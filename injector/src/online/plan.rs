@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::errno::Errno;
 use super::parse::{self, PlanError};
+use super::worse::Worse;
 use crate::disks::Keeps;
 
 /// Faults in order, and what else a run goes by.
@@ -59,6 +60,16 @@ pub enum What {
         from: Vec<Selector>,
         /// Which of the messages between them are lost.
         flow: Flow,
+    },
+    /// What is sent between them and others is lost, doubled, late or slow, as the seed says. Its end
+    /// has links be as ever.
+    Link {
+        /// Between them and whom.
+        from: Vec<Selector>,
+        /// Which of the messages.
+        flow: Flow,
+        /// How much worse links are.
+        worse: Worse,
     },
     /// Some of their system calls come to something else. Its end leaves calls alone.
     Call(CallFault),
@@ -124,6 +135,7 @@ impl What {
             Self::Restart => "restart",
             Self::Partition { .. } => "partition",
             Self::Call(_) => "call",
+            Self::Link { .. } => "link",
             Self::Heal => "heal",
         }
     }
@@ -230,7 +242,7 @@ impl PlannedFault {
     /// All who are named: those that it hits, and those that they are cut off from.
     pub fn selectors(&self) -> impl Iterator<Item = &Selector> {
         let from: &[Selector] = match &self.what {
-            What::Partition { from, .. } => from,
+            What::Partition { from, .. } | What::Link { from, .. } => from,
             _ => &[],
         };
         self.on.iter().chain(from)
@@ -295,6 +307,12 @@ impl FaultPlan {
             return Err(format!(
                 "fault {number} freezes a machine, and only simulated ones can be frozen: give \
                  --simulate, or have it `pause`"
+            ));
+        }
+        let is_of_links = |fault: &PlannedFault| matches!(fault.what, What::Link { .. });
+        if !is_simulated && let Some(number) = find(&is_of_links) {
+            return Err(format!(
+                "fault {number} makes links worse, which takes simulated machines: give --simulate"
             ));
         }
         Ok(())

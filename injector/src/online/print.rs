@@ -39,7 +39,7 @@ impl Display for PlannedFault {
         }
         match &self.what {
             What::PowerLoss(keeps) => writeln!(f, "keeps = \"{keeps}\"")?,
-            What::Partition { from, flow } => {
+            What::Partition { from, flow } | What::Link { from, flow, .. } => {
                 if from[..] != [Selector::Others] {
                     writeln!(f, "from = {}", selected(from))?;
                 }
@@ -49,6 +49,10 @@ impl Display for PlannedFault {
                     Flow::In => writeln!(f, "flow = \"in\"")?,
                 }
             }
+            _ => {}
+        }
+        match &self.what {
+            What::Link { worse, .. } => write!(f, "{worse}")?,
             What::Call(call) => write!(f, "{call}")?,
             _ => {}
         }

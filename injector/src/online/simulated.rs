@@ -9,6 +9,7 @@ use cluster::{
 };
 
 use super::ground::{Ground, Loses, ProgramId};
+use super::worse::Worse;
 
 /// How much time passes at most before it is looked again.
 const LOOK_EVERY_NS: u64 = 2_000_000;
@@ -169,6 +170,18 @@ impl Ground for Simulated<'_> {
     fn heal_all(&mut self) -> Result<()> {
         let cuts: Vec<_> = self.cuts.iter().copied().collect();
         self.heal(&cuts)
+    }
+
+    fn set_links(&mut self, directions: &[(Member, Member)], worse: Option<Worse>) -> Result<()> {
+        for direction in directions {
+            let (from, to) = self.machines(*direction);
+            let switch = self.cluster.simulation().switch();
+            match worse {
+                Some(worse) => switch.set_link(from, to, worse.than(switch.usual())),
+                None => switch.reset_link(from, to),
+            }
+        }
+        Ok(())
     }
 
     fn run(

@@ -12,6 +12,9 @@ use tempfile::TempDir;
 /// One model is enough, and takes less time.
 const OPTIONS: [&str; 4] = ["--model", "ext4-ordered", "--jobs", "8"];
 
+/// How many sweeps may be made until one is conclusive, on a machine that has much else to do.
+const CONCLUSIVE_WITHIN: u32 = 3;
+
 /// One test at a time: nodes that are started together are not to come up one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -107,7 +110,17 @@ fn what_is_lost_if_those_that_lost_it_are_first_is_found() {
     let recorded = Recorded::of("copies", |text| text);
     let one = ["--sample", "40", "--stop-after", "1"];
     let options = ["--starts", "lost-first", "--out", "out"];
-    let swept = recorded.sweep(&[&one[..], &options].concat());
+    let options = [&one[..], &options].concat();
+    let mut swept = recorded.sweep(&options);
+    // Where other work makes nodes come up late, a state is broken once and then is not: nobody is
+    // accused of that, and nothing is found.
+    for _ in 1..CONCLUSIVE_WITHIN {
+        if swept.status != Some(3) {
+            break;
+        }
+        std::fs::remove_dir_all(recorded.path("out")).expect("removed");
+        swept = recorded.sweep(&options);
+    }
     assert_eq!(swept.status, Some(1), "{}", swept.said);
     let finding = &swept.findings[0];
     assert_eq!(finding["broken"][0], "acknowledged entry two is lost");

@@ -48,11 +48,11 @@ impl Runner<'_> {
         let planned = &self.plan.faults[fault];
         let on = self.known().all(&planned.on, &[])?;
         match &planned.what {
-            What::Kill => self.kill(on),
+            What::Kill => self.kill(on, "kill"),
             What::PowerLoss(keeps) => self.power_loss(on, *keeps),
             What::Pause => self.pause(on),
             What::Freeze => self.freeze(on),
-            What::Restart => self.restart(on),
+            What::Restart => self.kill(on, "restart"),
             What::Resume => {
                 said(self.ground.resume(&on))?;
                 let words = format!("resume {}", self.names(&on));
@@ -113,15 +113,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn kill(&mut self, on: Vec<usize>) -> Said<Hit> {
-        self.kill_all(on, "kill")
-    }
-
-    fn restart(&mut self, on: Vec<usize>) -> Said<Hit> {
-        self.kill_all(on, "restart")
-    }
-
-    fn kill_all(&mut self, on: Vec<usize>, what: &str) -> Said<Hit> {
+    fn kill(&mut self, on: Vec<usize>, what: &str) -> Said<Hit> {
         self.refuse_stopped(&on)?;
         said(self.ground.kill(&on))?;
         self.verify_stopped(&on)?;

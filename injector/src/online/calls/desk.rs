@@ -80,7 +80,16 @@ struct Made<'a> {
     data: Option<&'a Path>,
 }
 
-impl Made<'_> {
+impl<'a> Made<'a> {
+    fn new(origin: &'a Origin, entry: &'a Entry, data: Option<&'a Path>) -> Self {
+        Self {
+            origin,
+            entry,
+            paths: paths(origin, entry),
+            data,
+        }
+    }
+
     fn is(&self, of: &CallOf) -> bool {
         let path = of.path.as_deref();
         is_one(self.origin.row.name, &of.call)
@@ -205,16 +214,8 @@ impl Desk {
     pub(super) fn tick(&self) -> Vec<String> {
         let mut state = self.state();
         let news = std::mem::take(&mut state.news);
-        let is_due = |held: &Held| match held {
-            Held::Rule(id, since, _) => {
-                state
-                    .rules
-                    .get(id)
-                    .is_some_and(|rule| match rule.fault.comes {
-                        Comes::Slow(time) => since.elapsed() >= time,
-                        _ => false,
-                    })
-            }
+        let is_due = |held: &Held| match *held {
+            Held::Rule(id, since, _) => state.still_holds(id, since) == Some(false),
             Held::Watch(_) => false,
         };
         let is_due = state.held.values().any(is_due);
@@ -230,6 +231,11 @@ impl Desk {
 type Kept = Option<u64>;
 
 impl State {
+    /// Whether nobody wants anything of calls.
+    fn is_idle(&self) -> bool {
+        self.watches.is_empty() && self.rules.is_empty() && self.held.is_empty() && !self.is_paused
+    }
+
     fn decide(&mut self, call: &Made) -> Decision<Kept> {
         let thread = call.origin.thread;
         match self.held.get(&thread).copied() {
@@ -264,6 +270,15 @@ impl State {
         self.ruled(call, after)
     }
 
+    /// Whether a fault that is in place still holds a thread that it has held since then.
+    fn still_holds(&self, id: usize, since: Instant) -> Option<bool> {
+        let rule = self.rules.get(&id)?;
+        Some(match rule.fault.comes {
+            Comes::Slow(time) => since.elapsed() < time,
+            _ => true,
+        })
+    }
+
     /// Whether a thread that a fault holds may go on.
     fn goes_on(
         &mut self,
@@ -272,14 +287,7 @@ impl State {
         since: Instant,
         error: Option<i32>,
     ) -> Decision<Kept> {
-        let stays = self
-            .rules
-            .get(&id)
-            .is_some_and(|rule| match rule.fault.comes {
-                Comes::Slow(time) => since.elapsed() < time,
-                _ => true,
-            });
-        if stays {
+        if self.still_holds(id, since) == Some(true) {
             return Decision::Hold;
         }
         self.held.remove(&thread);
@@ -368,12 +376,7 @@ impl Observer for Clerk {
         if state.is_paused {
             return Decision::Hold;
         }
-        let call = Made {
-            origin,
-            entry,
-            paths: paths(origin, entry),
-            data: self.0.data.as_deref(),
-        };
+        let call = Made::new(origin, entry, self.0.data.as_deref());
         state.decide(&call)
     }
 
@@ -386,12 +389,7 @@ impl Observer for Clerk {
         if result < 0 || !watch.counts() {
             return After::GoOn;
         }
-        let call = Made {
-            origin,
-            entry,
-            paths: paths(origin, entry),
-            data: self.0.data.as_deref(),
-        };
+        let call = Made::new(origin, entry, self.0.data.as_deref());
         watch.fired = Some(format!("has made {}", call.words()));
         if !watch.holds {
             return After::GoOn;
@@ -428,12 +426,5 @@ impl Observer for Clerk {
 
     fn finish(self, status: ExitStatus, _: &StackTable) -> tracer::Result<ExitStatus> {
         Ok(status)
-    }
-}
-
-impl State {
-    /// Whether nobody wants anything of calls.
-    fn is_idle(&self) -> bool {
-        self.watches.is_empty() && self.rules.is_empty() && self.held.is_empty() && !self.is_paused
     }
 }

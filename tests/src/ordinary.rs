@@ -138,16 +138,21 @@ impl Ordinary {
         ]
     }
 
-    /// `--virtual-time`, and `--kernel` with a copy of the kernel for it.
-    pub fn virtual_time(&self) -> [String; 3] {
+    /// The path of a copy of the kernel for virtual time.
+    pub fn simulation_kernel(&self) -> String {
         let kernel = self.0.path().join("linux-virtual");
         if !kernel.exists() {
             self.copy(virtual_kernel(), "linux-virtual");
         }
+        kernel.display().to_string()
+    }
+
+    /// `--virtual-time`, and `--kernel` with a copy of the kernel for it.
+    pub fn virtual_time(&self) -> [String; 3] {
         [
             "--virtual-time".into(),
             "--kernel".into(),
-            format!("uml:{}", kernel.display()),
+            format!("uml:{}", self.simulation_kernel()),
         ]
     }
 

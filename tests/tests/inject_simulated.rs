@@ -68,8 +68,7 @@ impl Laid {
         place.file("plan.toml", plan);
         place.shared("out");
         let path = place.on_path("elects");
-        let [_, _, kernel] = place.virtual_time();
-        let kernel = kernel.strip_prefix("uml:").expect("a path").to_owned();
+        let kernel = place.simulation_kernel();
         Self {
             place,
             path,

@@ -43,8 +43,7 @@ impl Store {
     fn of(place: Ordinary) -> Self {
         place.shared("out");
         let path = place.on_path("store");
-        let [_, _, kernel] = place.virtual_time();
-        let kernel = kernel.strip_prefix("uml:").expect("a path").to_owned();
+        let kernel = place.simulation_kernel();
         Self {
             place,
             path,

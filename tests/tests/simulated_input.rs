@@ -26,8 +26,7 @@ command = \"true\"
 fn place(cluster: &str) -> (Ordinary, String) {
     let place = Ordinary::new();
     place.file("cluster.toml", cluster);
-    let [_, _, kernel] = place.virtual_time();
-    let kernel = kernel.strip_prefix("uml:").expect("a path").to_owned();
+    let kernel = place.simulation_kernel();
     (place, kernel)
 }
 

@@ -22,6 +22,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
 
 use crate::capabilities::{self, drop_from_bounding_set};
+use crate::descriptors::keep_from_others;
 use crate::error::{Context as _, Error, Result};
 use crate::processor::stay_on_one_processor;
 
@@ -172,6 +173,9 @@ pub(crate) fn become_kept(mut command_line: impl Iterator<Item = OsString>) -> R
         .and_then(|text| text.to_str()?.parse().ok())
         .ok_or(Error::NotNamed("number"))?;
     let kernel = command_line.next().ok_or(Error::NotNamed("kernel"))?;
+    // The kernel says the numbers of descriptors on its console, which is to be the same whatever the
+    // caller has left open. Where this cannot be had, nothing else depends on it.
+    let _ = keep_from_others(libc::STDERR_FILENO + 1);
     // It works on any processor, only slower.
     let _ = stay_on_one_processor(number);
     let error = Command::new(&kernel).args(command_line).exec();

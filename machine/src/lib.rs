@@ -10,6 +10,7 @@ mod activity;
 mod capabilities;
 mod causes;
 mod console;
+mod descriptors;
 mod error;
 mod guest;
 mod held;

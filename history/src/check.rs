@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::iter::repeat;
 use std::time::{Duration, Instant};
 
-use crate::contract::{self, Contract, Guess, Rule};
+use crate::contract::{self, Contract, Rule};
 use crate::kinds::{self, After, Seen};
 use crate::linear::{Limits, Linear};
 use crate::model::{Answer, Objects, Refused};
@@ -113,20 +113,20 @@ pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> 
     for rule in &settings.rules {
         rule.contract.fits()?;
     }
-    let all: Vec<_> = history.operations().iter().collect();
-    let of_all = contract::guess(&all);
     let mut checked = Checked {
         history,
         settings,
-        of_all: of_all.as_ref().ok().copied(),
         limits: Limits {
             deadline: settings.time_limit.map(|limit| Instant::now() + limit),
             ..Limits::default()
         },
         report: Report::default(),
     };
+    if settings.rules.is_empty() && history.operations().is_empty() {
+        contract::guess(&[])?;
+    }
     let mut transactions: Vec<(Contract, Vec<usize>)> = Vec::new();
-    let mut is_one_told = !settings.rules.is_empty();
+    let (mut is_one_told, mut first_unclear) = (false, None);
     for (key, places) in by_key(history) {
         if !settings.is_of(key.as_ref()) {
             continue;
@@ -135,22 +135,38 @@ pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> 
             Ok(told) => told,
             Err(unclear) => {
                 checked.leave_out(key, places, &unclear);
+                first_unclear.get_or_insert(unclear);
                 continue;
             }
         };
         is_one_told = true;
         let contract = &told.contract;
         contract.fits()?;
+        match checked.object(key.as_ref(), &places, &told) {
+            Ok((linear, states)) => checked.report.objects.push(Object {
+                key,
+                model: Some(contract.model),
+                is_guessed: told.is_guessed,
+                operations: places.clone(),
+                linear,
+                states,
+            }),
+            // It is something else than it was taken for.
+            Err(refused) if told.is_guessed => {
+                checked.leave_out(key, places, &refused);
+                continue;
+            }
+            Err(refused) => return Err(refused),
+        }
         if contract.model.is_transactional() {
             match transactions.iter_mut().find(|(same, _)| same == contract) {
-                Some((_, all)) => all.extend(&places),
-                None => transactions.push((contract.clone(), places.clone())),
+                Some((_, all)) => all.extend(places),
+                None => transactions.push((contract.clone(), places)),
             }
         }
-        checked.object(key, places, &told)?;
     }
-    if !is_one_told {
-        of_all?;
+    if let Some(unclear) = first_unclear.filter(|_| !is_one_told) {
+        return Err(unclear);
     }
     // Transactions are looked at together, whichever objects they are of.
     for (contract, mut places) in transactions {
@@ -175,8 +191,6 @@ struct Told {
 struct Checked<'a> {
     history: &'a History,
     settings: &'a Settings,
-    /// What all operations together say, where they agree.
-    of_all: Option<Guess>,
     limits: Limits,
     report: Report,
 }
@@ -192,8 +206,7 @@ impl Checked<'_> {
         }
         let all = self.history.operations();
         let own: Vec<_> = places.iter().map(|&place| &all[place]).collect();
-        // Where an object was only read, the others say what there is.
-        let guess = contract::guess(&own).or_else(|unclear| self.of_all.ok_or(unclear))?;
+        let guess = contract::guess(&own)?;
         let mut contract = Contract::new(guess.model);
         if let Some(initial) = &self.settings.initial {
             contract.initial = initial.clone();
@@ -222,24 +235,25 @@ impl Checked<'_> {
         });
     }
 
+    /// Looks for what is wrong with an object. Returns its longest order, and what it is after each step.
     fn object(
         &mut self,
-        key: Option<Value>,
-        operations: Vec<usize>,
+        key: Option<&Value>,
+        operations: &[usize],
         told: &Told,
-    ) -> Result<(), Refused> {
+    ) -> Result<(Linear, Vec<String>), Refused> {
         let (history, contract) = (self.history, &told.contract);
         let model = contract.model;
         let of_key = Objects {
-            places: &operations,
+            places: operations,
             history,
             model,
             describe: self.settings.describe,
         };
         let Answer { linear, states } = model.linear(&of_key, &contract.initial, &self.limits)?;
         let seen = Seen {
-            key: key.as_ref(),
-            places: &operations,
+            key,
+            places: operations,
             history,
             initial: &contract.initial,
         };
@@ -247,11 +261,11 @@ impl Checked<'_> {
         match &linear {
             Linear::Linearizable(_) => {}
             Linear::Not { longest, stuck } => {
-                found.push(not_linearizable(history, key.as_ref(), longest, *stuck));
+                found.push(not_linearizable(history, key, longest, *stuck));
             }
             Linear::Undecided { longest } => self.report.undecided.push(format!(
                 "whether there is an order for the operations of {}: time or memory was over when {} were placed",
-                in_words(key.as_ref()),
+                in_words(key),
                 longest.len()
             )),
         }
@@ -259,20 +273,12 @@ impl Checked<'_> {
         match (found.first(), told.may_be) {
             (Some(first), Some(other)) => self.report.undecided.push(format!(
                 "{}: {}; it may be {other}: say what it is with --model",
-                in_words(key.as_ref()),
+                in_words(key),
                 first.what
             )),
             _ => self.report.anomalies.extend(found),
         }
-        self.report.objects.push(Object {
-            key,
-            model: Some(model),
-            is_guessed: told.is_guessed,
-            operations,
-            linear,
-            states,
-        });
-        Ok(())
+        Ok((linear, states))
     }
 
     /// Whether the system answers after the last heal.

@@ -98,6 +98,9 @@ pub fn guess(operations: &[&Operation]) -> Result<Guess, Refused> {
     let is_keyed = all().any(|one| one.key.is_some());
     let (model, may_be) = if words.is_empty() {
         return Err(Refused::Unclear("there are none".to_owned()));
+    } else if only(&["read", "get"]) && !was_read(|value| !value.is_null()) {
+        // Whatever it is, nothing was there.
+        (Model::Map, None)
     } else if only(&["read", "get", "remove"]) {
         return Err(Refused::Unclear(words.join(", ")));
     } else if only(&["txn"]) {

@@ -293,6 +293,7 @@ fn operations_say_what_an_object_is() {
     for (words, said) in [
         ("0+add:1 0= 0+read 0?", "(add, read)"),
         ("0+read 0=1", "(read)"),
+        ("0+remove:1 0= 0+read 0=null", "(read, remove)"),
         ("0+jump 0=", "(jump)"),
     ] {
         let unclear = guessed(words).expect_err("it does not say");
@@ -343,15 +344,49 @@ fn what_may_be_something_else_accuses_nobody() {
     assert_eq!(report.anomalies[0].kind, Failure::DoubleLock);
     let report = checked(twice, &[("l*", Model::Semaphore(2)), ("*", Model::Lock)]);
     assert_eq!(report.verdict(), Verdict::Clean);
-    // An object that was only read is what the others are, and nothing if they differ.
-    let read = "0+a/write:1 0= 0+b/read 0=2";
-    let report = checked(read, &[]);
-    assert_eq!(report.anomalies[0].kind, Failure::NeverWritten);
-    let report = checked(&format!("{read} 0+c/inc 0="), &[]);
-    assert_eq!(report.verdict(), Verdict::Undecided);
-    assert!(
-        report.undecided[0].starts_with("key b: "),
-        "{}",
-        report.undecided[0]
-    );
+}
+
+#[test]
+fn no_object_is_taken_for_what_others_are() {
+    // A counter and a set that were only read, a set whose additions are answered with how many they
+    // were, and an object of which only a removal was seen: beside objects of one kind only.
+    for (of_key, beside) in [
+        ("0+c/read 0=0", "1+r/write:1 1= 1+r/read 1=1"),
+        ("0+c/read 0=[]", "1+r/write:1 1= 1+r/read 1=1"),
+        (
+            "0+c/remove:\"x\" 0= 0+c/read 0=[]",
+            "1+r/write:1 1= 1+r/read 1=1",
+        ),
+        ("0+c/add:5 0=1 0+c/add:5 0=0", "1+n/add:1 1= 1+n/read 1=1"),
+        (
+            "0+c/add:3 0=3 0+c/add:3 0=7",
+            "1+s/add:\"x\" 1= 1+s/read 1=[\"x\"]",
+        ),
+    ] {
+        let report = checked(&format!("{of_key} {beside}"), &[]);
+        assert_eq!(report.anomalies, [], "{of_key}");
+        assert_eq!(report.verdict(), Verdict::Undecided, "{of_key}");
+        assert!(
+            report.undecided[0].starts_with("key c: "),
+            "{}",
+            report.undecided[0]
+        );
+    }
+    // Nobody ever wrote it, whatever it is.
+    let report = checked("0+c/read 0=null 1+r/write:1 1= 1+r/read 1=1", &[]);
+    assert_eq!(report.verdict(), Verdict::Clean);
+}
+
+#[test]
+fn what_a_guess_refuses_hides_nothing_of_other_objects() {
+    let wrong = "1+n/inc 1= 1+n/read 1=2";
+    for of_key in ["0+c/inc 0= 0+c/read 0=null", "0+c/inc:\"x\" 0="] {
+        let report = checked(&format!("{of_key} {wrong}"), &[]);
+        assert_eq!(report.anomalies[0].kind, Failure::CounterWrong, "{of_key}");
+        assert!(
+            report.undecided[0].starts_with("key c: "),
+            "{:?}",
+            report.undecided
+        );
+    }
 }

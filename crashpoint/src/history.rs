@@ -1,12 +1,14 @@
 //! `crashpoint history`: what clients saw, checked and written in other forms.
 
+mod export;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use campaign::{Outcome, OutputFormat};
 use clap::{Args, Subcommand, ValueEnum};
 use glob::Pattern;
@@ -15,6 +17,20 @@ use history::{
     Verdict,
 };
 use serde_json::json;
+
+/// The arguments of `crashpoint history`: of a run of a campaign, or a command on a file.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct HistoryArgs {
+    #[command(subcommand)]
+    command: Option<HistoryCommand>,
+
+    #[command(flatten)]
+    run: Option<export::ExportArgs>,
+}
+
+/// How long the search for orders may take, if nothing is said.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The commands of `crashpoint history`.
 #[derive(Debug, Subcommand)]
@@ -111,10 +127,14 @@ fn consistency(name: &str) -> Result<Consistency, String> {
 }
 
 /// Does it.
-pub(crate) fn run(command: HistoryCommand) -> anyhow::Result<Outcome> {
-    match command {
-        HistoryCommand::Check(arguments) => check(&arguments),
-        HistoryCommand::Convert(arguments) => convert(&arguments),
+pub(crate) fn run(arguments: &HistoryArgs) -> anyhow::Result<Outcome> {
+    match (&arguments.command, &arguments.run) {
+        (Some(HistoryCommand::Check(arguments)), _) => check(arguments),
+        (Some(HistoryCommand::Convert(arguments)), _) => convert(arguments),
+        (None, Some(run)) => export::export(run),
+        (None, None) => {
+            bail!("say a command, or a run and its form: see crashpoint history --help")
+        }
     }
 }
 
@@ -136,25 +156,41 @@ fn check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
 
 fn convert(arguments: &ConvertArgs) -> anyhow::Result<Outcome> {
     let history = read(&arguments.of)?;
+    let bytes = written(&history, arguments.to, || {
+        let mut settings = settings(&arguments.of, None)?;
+        settings.describe = true;
+        checked(&arguments.of, &history, &settings)
+    })?;
+    put(&bytes, arguments.out.as_deref())?;
+    Ok(Outcome::Clean)
+}
+
+/// A history in a form. For what Porcupine draws it has to be checked.
+fn written(
+    history: &History,
+    form: Form,
+    check: impl FnOnce() -> anyhow::Result<Report>,
+) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    match arguments.to {
-        Form::Jsonl => history::write(&history, Format::JsonLines, &mut bytes)?,
-        Form::Jepsen => history::write(&history, Format::Jepsen, &mut bytes)?,
+    match form {
+        Form::Jsonl => history::write(history, Format::JsonLines, &mut bytes)?,
+        Form::Jepsen => history::write(history, Format::Jepsen, &mut bytes)?,
         Form::Porcupine => {
-            let mut settings = settings(&arguments.of, None)?;
-            settings.describe = true;
-            let report = checked(&arguments.of, &history, &settings)?;
-            let drawn = history::porcupine(&history, &report.partitions());
+            let drawn = history::porcupine(history, &check()?.partitions());
             writeln!(bytes, "{drawn}")?;
         }
     }
-    match &arguments.out {
+    Ok(bytes)
+}
+
+/// Writes to a file, or to standard output.
+fn put(bytes: &[u8], out: Option<&Path>) -> anyhow::Result<()> {
+    match out {
         Some(path) => {
-            std::fs::write(path, bytes).with_context(|| format!("write {}", path.display()))?;
+            std::fs::write(path, bytes).with_context(|| format!("write {}", path.display()))
         }
-        None => io::stdout().write_all(&bytes)?,
+        None => Ok(io::stdout().write_all(bytes)?),
     }
-    Ok(Outcome::Clean)
 }
 
 fn read(of: &OfArgs) -> anyhow::Result<History> {
@@ -207,35 +243,38 @@ fn rule(said: &str) -> anyhow::Result<Rule> {
 }
 
 fn checked(of: &OfArgs, history: &History, settings: &Settings) -> anyhow::Result<Report> {
-    history::check(history, settings).map_err(|refused| {
-        let refused = match refused {
-            // People look for the index that is in the file.
-            Refused::Operation {
-                event,
-                f,
-                model,
-                known,
-            } => Refused::Operation {
-                event: history.events()[event].index as usize,
-                f,
-                model,
-                known,
-            },
-            Refused::Value {
-                event,
-                words,
-                value,
-                expected,
-            } => Refused::Value {
-                event: history.events()[event].index as usize,
-                words,
-                value,
-                expected,
-            },
-            other => other,
-        };
-        anyhow::Error::from(refused).context(format!("check {}", of.file.display()))
-    })
+    history::check(history, settings).map_err(|refused| refused_in(refused, history, &of.file))
+}
+
+/// What was refused of the history in a file.
+fn refused_in(refused: Refused, history: &History, file: &Path) -> anyhow::Error {
+    let refused = match refused {
+        // People look for the index that is in the file.
+        Refused::Operation {
+            event,
+            f,
+            model,
+            known,
+        } => Refused::Operation {
+            event: history.events()[event].index as usize,
+            f,
+            model,
+            known,
+        },
+        Refused::Value {
+            event,
+            words,
+            value,
+            expected,
+        } => Refused::Value {
+            event: history.events()[event].index as usize,
+            words,
+            value,
+            expected,
+        },
+        other => other,
+    };
+    anyhow::Error::from(refused).context(format!("check {}", file.display()))
 }
 
 /// So many failures of one sort are shown to people.

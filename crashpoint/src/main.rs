@@ -133,8 +133,8 @@ enum Command {
     /// Check what clients saw, or write it in another form
     ///
     /// A history is the calls of clients and their answers, in order: docs/histories.md.
-    #[command(subcommand)]
-    History(history::HistoryCommand),
+    /// `crashpoint history RESULTS N --export FORM` writes that of a run of `crashpoint inject`.
+    History(history::HistoryArgs),
     /// Say what this machine lacks, and whether the tester itself may be believed
     Doctor(doctor::DoctorArgs),
     /// Remove what a killed run left behind
@@ -220,7 +220,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Command::Machine(arguments) => machine::run(*arguments, &interrupt),
         Command::Cluster(command) => cluster::run(command, &interrupt),
         Command::Inject(arguments) => inject::run(&arguments, &interrupt),
-        Command::History(command) => history::run(command),
+        Command::History(arguments) => history::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),

@@ -208,3 +208,84 @@ fn a_campaign_that_is_killed_goes_on_where_it_was() {
         said(&looked)
     );
 }
+
+/// What a run's client prints: a lock that is held twice, and which only the cluster file says is one.
+const HELD_TWICE: &str = r#"{"type":"invoke","process":0,"f":"acquire","key":"l"}
+{"type":"ok","process":0,"f":"acquire","key":"l"}
+{"type":"invoke","process":1,"f":"acquire","key":"l"}
+{"type":"ok","process":1,"f":"acquire","key":"l"}
+"#;
+
+#[test]
+fn what_the_clients_of_a_run_saw_is_written_in_other_forms() {
+    let laid = Laid::new();
+    fs::write(laid.path("said"), HELD_TWICE).expect("written");
+    let cluster = CLUSTER.replace("sleep 0.1", "sh -c 'sleep 0.5; cat {here}/said'");
+    let cluster = cluster + "[[histories]]\nkeys = \"l\"\nmodel = \"lock\"\n";
+    fs::write(laid.path("cluster.toml"), cluster).expect("written");
+    let output = laid.run(&[
+        "inject",
+        "cluster.toml",
+        "--plan",
+        "plan.toml",
+        "--out",
+        "out",
+    ]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let export = |number: &str, form: &str| {
+        let output = laid.run(&["history", "out", number, "--export", form]);
+        (output.status.code(), printed(&output) + &said(&output))
+    };
+    let (status, told) = export("1", "jepsen");
+    assert_eq!(status, Some(0), "{told}");
+    assert!(told.contains(":process :nemesis, :f :fault"), "{told}");
+    assert!(
+        told.contains(":type :ok, :process 1, :f :acquire, :key \"l\""),
+        "{told}"
+    );
+    let (status, told) = export("1", "porcupine");
+    assert_eq!(status, Some(0), "{told}");
+    let drawn: Value = serde_json::from_str(&told).expect("JSON");
+    let partition = &drawn["Partitions"][0];
+    assert_eq!(partition["History"].as_array().map(Vec::len), Some(2));
+    // Of a lock the second one has no place in any order.
+    let orders = partition["PartialLinearizations"]
+        .as_array()
+        .expect("orders");
+    assert!(
+        orders
+            .iter()
+            .all(|order| order.as_array().expect("steps").len() == 1),
+        "{told}"
+    );
+    let (status, told) = export("2", "jepsen");
+    assert_eq!(status, Some(2), "{told}");
+    assert!(told.contains("there is no run 2 in out"), "{told}");
+    let other = laid.run(&["history", "tmp", "1", "--export", "jepsen"]);
+    assert!(
+        said(&other).contains("tmp has no results of `crashpoint inject`"),
+        "{}",
+        said(&other)
+    );
+}
+
+#[test]
+fn clients_that_print_no_history_have_none_to_export() {
+    let laid = Laid::new();
+    let output = laid.run(&[
+        "inject",
+        "cluster.toml",
+        "--plan",
+        "plan.toml",
+        "--out",
+        "out",
+    ]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let output = laid.run(&["history", "out", "1", "--export", "jsonl"]);
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+    assert!(
+        said(&output).contains("run 1 has no history"),
+        "{}",
+        said(&output)
+    );
+}

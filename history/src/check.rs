@@ -121,60 +121,26 @@ pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> 
             ..Limits::default()
         },
         report: Report::default(),
+        transactions: Vec::new(),
+        is_one_told: false,
+        first_unclear: None,
     };
     if settings.rules.is_empty() && history.operations().is_empty() {
         contract::guess(&[])?;
     }
-    let mut transactions: Vec<(Contract, Vec<usize>)> = Vec::new();
-    let (mut is_one_told, mut first_unclear) = (false, None);
     for (key, places) in by_key(history) {
-        if !settings.is_of(key.as_ref()) {
-            continue;
-        }
-        let told = match checked.contract(key.as_ref(), &places) {
-            Ok(told) => told,
-            Err(unclear) => {
-                checked.leave_out(key, places, &unclear);
-                first_unclear.get_or_insert(unclear);
-                continue;
-            }
-        };
-        is_one_told = true;
-        let contract = &told.contract;
-        contract.fits()?;
-        match checked.object(key.as_ref(), &places, &told) {
-            Ok((linear, states)) => checked.report.objects.push(Object {
-                key,
-                model: Some(contract.model),
-                is_guessed: told.is_guessed,
-                operations: places.clone(),
-                linear,
-                states,
-            }),
-            // It is something else than it was taken for.
-            Err(refused) if told.is_guessed => {
-                checked.leave_out(key, places, &refused);
-                continue;
-            }
-            Err(refused) => return Err(refused),
-        }
-        if contract.model.is_transactional() {
-            match transactions.iter_mut().find(|(same, _)| same == contract) {
-                Some((_, all)) => all.extend(places),
-                None => transactions.push((contract.clone(), places)),
-            }
+        if settings.is_of(key.as_ref()) {
+            checked.look_at(key, places)?;
         }
     }
-    if let Some(unclear) = first_unclear.filter(|_| !is_one_told) {
+    if let Some(unclear) = checked
+        .first_unclear
+        .take()
+        .filter(|_| !checked.is_one_told)
+    {
         return Err(unclear);
     }
-    // Transactions are looked at together, whichever objects they are of.
-    for (contract, mut places) in transactions {
-        places.sort_unstable();
-        let (anomalies, undecided) = transactions::check(history, &places, &contract)?;
-        checked.report.anomalies.extend(anomalies);
-        checked.report.undecided.extend(undecided);
-    }
+    checked.transactions()?;
     checked.availability();
     Ok(checked.report)
 }
@@ -193,9 +159,68 @@ struct Checked<'a> {
     settings: &'a Settings,
     limits: Limits,
     report: Report,
+    /// The operations that are transactions, by what was promised of them.
+    transactions: Vec<(Contract, Vec<usize>)>,
+    /// Whether of one object it is known what it is.
+    is_one_told: bool,
+    /// Why of the first other one it is not.
+    first_unclear: Option<Refused>,
 }
 
 impl Checked<'_> {
+    /// Looks at all of one object, but for what transactions show together.
+    fn look_at(&mut self, key: Option<Value>, places: Vec<usize>) -> Result<(), Refused> {
+        let told = match self.contract(key.as_ref(), &places) {
+            Ok(told) => told,
+            Err(unclear) => {
+                self.leave_out(key, places, &unclear);
+                self.first_unclear.get_or_insert(unclear);
+                return Ok(());
+            }
+        };
+        self.is_one_told = true;
+        let contract = &told.contract;
+        contract.fits()?;
+        match self.object(key.as_ref(), &places, &told) {
+            Ok((linear, states)) => self.report.objects.push(Object {
+                key,
+                model: Some(contract.model),
+                is_guessed: told.is_guessed,
+                operations: places.clone(),
+                linear,
+                states,
+            }),
+            // It is something else than it was taken for.
+            Err(refused) if told.is_guessed => {
+                self.leave_out(key, places, &refused);
+                return Ok(());
+            }
+            Err(refused) => return Err(refused),
+        }
+        if contract.model.is_transactional() {
+            match self
+                .transactions
+                .iter_mut()
+                .find(|(same, _)| same == contract)
+            {
+                Some((_, all)) => all.extend(places),
+                None => self.transactions.push((told.contract, places)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Transactions are looked at together, whichever objects they are of.
+    fn transactions(&mut self) -> Result<(), Refused> {
+        for (contract, mut places) in std::mem::take(&mut self.transactions) {
+            places.sort_unstable();
+            let (anomalies, undecided) = transactions::check(self.history, &places, &contract)?;
+            self.report.anomalies.extend(anomalies);
+            self.report.undecided.extend(undecided);
+        }
+        Ok(())
+    }
+
     fn contract(&self, key: Option<&Value>, places: &[usize]) -> Result<Told, Refused> {
         if let Some(rule) = self.settings.rules.iter().find(|rule| rule.is_of(key)) {
             return Ok(Told {

@@ -83,54 +83,84 @@ impl Rule {
 /// # Errors
 /// If they fit several models, or none.
 pub fn guess(operations: &[&Operation]) -> Result<Guess, Refused> {
-    let all = || operations.iter();
-    let mut words: Vec<_> = all().map(|one| one.f.as_str()).collect();
-    words.sort_unstable();
-    words.dedup();
-    let has = |some: &[&str]| words.iter().any(|word| some.contains(word));
-    let only = |some: &[&str]| words.iter().all(|word| some.contains(word));
-    // Many clients answer other operations with what they were called with.
-    let was_read = |is: fn(&Value) -> bool| {
-        let reads = all().filter(|one| ["read", "get"].contains(&one.f.as_str()));
-        let mut known = reads.filter(|one| one.outcome == Outcome::Ok);
-        known.any(|one| is(&one.result))
-    };
-    let is_keyed = all().any(|one| one.key.is_some());
-    let (model, may_be) = if words.is_empty() {
+    let words = Words::of(operations);
+    if words.all.is_empty() {
         return Err(Refused::Unclear("there are none".to_owned()));
-    } else if only(&["read", "get"]) && !was_read(|value| !value.is_null()) {
+    }
+    let unclear = || Refused::Unclear(words.all.join(", "));
+    let model = if words.only(READS) && !was_read(operations, |value| !value.is_null()) {
         // Whatever it is, nothing was there.
-        (Model::Map, None)
-    } else if only(&["read", "get", "remove"]) {
-        return Err(Refused::Unclear(words.join(", ")));
-    } else if only(&["txn"]) {
-        let told = all().find_map(|one| writes_or_appends(one));
-        (told.unwrap_or(Model::ListAppend), None)
-    } else if only(register::WORDS) {
-        let model = if is_keyed {
+        Model::Map
+    } else if words.only(&["read", "get", "remove"]) {
+        return Err(unclear());
+    } else {
+        model_of_words(&words, operations).ok_or_else(unclear)?
+    };
+    let may_be = (model == Model::Lock).then_some("a semaphore");
+    Ok(Guess { model, may_be })
+}
+
+const READS: &[&str] = &["read", "get"];
+
+/// What operations are called, each word once.
+struct Words<'a> {
+    all: Vec<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn of(operations: &[&'a Operation]) -> Self {
+        let mut all: Vec<_> = operations.iter().map(|one| one.f.as_str()).collect();
+        all.sort_unstable();
+        all.dedup();
+        Self { all }
+    }
+
+    fn has(&self, some: &[&str]) -> bool {
+        self.all.iter().any(|word| some.contains(word))
+    }
+
+    fn only(&self, some: &[&str]) -> bool {
+        self.all.iter().all(|word| some.contains(word))
+    }
+}
+
+fn model_of_words(words: &Words<'_>, operations: &[&Operation]) -> Option<Model> {
+    let was_read = |is| was_read(operations, is);
+    Some(if words.only(&["txn"]) {
+        let told = operations.iter().find_map(|one| writes_or_appends(one));
+        told.unwrap_or(Model::ListAppend)
+    } else if words.only(register::WORDS) {
+        if operations.iter().any(|one| one.key.is_some()) {
             Model::Map
         } else {
             Model::Register
-        };
-        (model, None)
-    } else if only(lock::WORDS) {
-        (Model::Lock, Some("a semaphore"))
-    } else if only(queue::WORDS) {
+        }
+    } else if words.only(lock::WORDS) {
+        Model::Lock
+    } else if words.only(queue::WORDS) {
         // What a bag may not do, no queue may.
-        (Model::Bag, None)
-    } else if only(counter::WORDS)
-        && (has(&["inc", "increment", "dec", "decrement"])
+        Model::Bag
+    } else if words.only(counter::WORDS)
+        && (words.has(&["inc", "increment", "dec", "decrement"])
             || was_read(|value| value.as_int().is_some()))
     {
-        (Model::Counter, None)
-    } else if only(set::WORDS)
-        && (has(&["remove", "contains"]) || was_read(|value| value.as_list().is_some()))
+        Model::Counter
+    } else if words.only(set::WORDS)
+        && (words.has(&["remove", "contains"]) || was_read(|value| value.as_list().is_some()))
     {
-        (Model::Set, None)
+        Model::Set
     } else {
-        return Err(Refused::Unclear(words.join(", ")));
-    };
-    Ok(Guess { model, may_be })
+        return None;
+    })
+}
+
+/// Whether a read has seen something that is so. Only reads count: many clients answer other
+/// operations with what they were called with.
+fn was_read(operations: &[&Operation], is: fn(&Value) -> bool) -> bool {
+    operations
+        .iter()
+        .filter(|one| READS.contains(&one.f.as_str()) && one.outcome == Outcome::Ok)
+        .any(|one| is(&one.result))
 }
 
 fn writes_or_appends(operation: &Operation) -> Option<Model> {

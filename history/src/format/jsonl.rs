@@ -1,6 +1,7 @@
 //! One JSON object a line.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use super::{Raw, ReadError, collect};
 use crate::{Event, History, Kind, Process, Value};
@@ -111,33 +112,39 @@ pub(crate) fn parse_line(line: &str) -> Result<Line, Problem> {
     Ok(Line::Event(Box::new(event(&mut fields)?)))
 }
 
+fn kind(field: Option<Value>) -> Result<Kind, String> {
+    let wrong = |what: &dyn Display| format!("type is {what}, not one of invoke, ok, fail, info");
+    match field {
+        Some(Value::Text(word)) => Kind::from_word(&word).ok_or_else(|| wrong(&word)),
+        Some(other) => Err(wrong(&other)),
+        None => Err("it has no type".to_owned()),
+    }
+}
+
+fn process(field: Option<Value>) -> Result<Process, String> {
+    match field {
+        Some(Value::Int(number)) if number >= 0 => Ok(Process::Client(number as u64)),
+        Some(Value::Text(word)) if word == "nemesis" => Ok(Process::Nemesis),
+        Some(other) => Err(format!("process is {other}, not a number or \"nemesis\"")),
+        None => Err("it has no process".to_owned()),
+    }
+}
+
+/// Jepsen's tests of transactions may leave it out.
+fn f(field: Option<Value>, value: Option<&Value>) -> Result<String, String> {
+    match field {
+        Some(Value::Text(word)) => Ok(word),
+        Some(Value::Null) | None if matches!(value, Some(Value::List(_))) => Ok("txn".to_owned()),
+        Some(other) => Err(format!("f is {other}, not a word")),
+        None => Err("it has no f".to_owned()),
+    }
+}
+
 /// An event of its fields. Both forms have the same.
 pub(super) fn event(fields: &mut BTreeMap<String, Value>) -> Result<Raw, String> {
-    let kind = match fields.remove("type") {
-        Some(Value::Text(word)) => Kind::from_word(&word)
-            .ok_or_else(|| format!("type is {word}, not one of invoke, ok, fail, info"))?,
-        Some(other) => {
-            return Err(format!(
-                "type is {other}, not one of invoke, ok, fail, info"
-            ));
-        }
-        None => return Err("it has no type".to_owned()),
-    };
-    let process = match fields.remove("process") {
-        Some(Value::Int(number)) if number >= 0 => Process::Client(number as u64),
-        Some(Value::Text(word)) if word == "nemesis" => Process::Nemesis,
-        Some(other) => return Err(format!("process is {other}, not a number or \"nemesis\"")),
-        None => return Err("it has no process".to_owned()),
-    };
-    let f = match fields.remove("f") {
-        Some(Value::Text(word)) => word,
-        // Jepsen's tests of transactions may leave it out.
-        Some(Value::Null) | None if matches!(fields.get("value"), Some(Value::List(_))) => {
-            "txn".to_owned()
-        }
-        Some(other) => return Err(format!("f is {other}, not a word")),
-        None => return Err("it has no f".to_owned()),
-    };
+    let kind = kind(fields.remove("type"))?;
+    let process = process(fields.remove("process"))?;
+    let f = f(fields.remove("f"), fields.get("value"))?;
     let mut whole = |name: &str| match fields.remove(name) {
         Some(Value::Int(number)) if number >= 0 => Ok(Some(number as u64)),
         // What was made by hand for Jepsen has no time.

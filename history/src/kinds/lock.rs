@@ -6,9 +6,13 @@ use super::{Anomaly, Failure, Seen};
 use crate::model::lock::{ACQUIRE, holder};
 use crate::{Outcome, Value};
 
-pub(super) fn failures(seen: &Seen<'_>, permits: usize) -> Vec<Anomaly> {
-    // Somebody certainly holds it from the answer to an acquire until the call of a release.
-    let mut changes: Vec<(usize, bool, usize, Value)> = Vec::new();
+/// When something begins to be held, or may end to be: the event, whether it begins, the operation,
+/// and who holds it.
+type Change = (usize, bool, usize, Value);
+
+/// Somebody certainly holds it from the answer to an acquire until the call of a release.
+fn changes(seen: &Seen<'_>) -> Vec<Change> {
+    let mut changes: Vec<Change> = Vec::new();
     for (place, one) in seen.operations() {
         let is_acquire = ACQUIRE.contains(&one.f.as_str());
         if !is_acquire {
@@ -19,9 +23,13 @@ pub(super) fn failures(seen: &Seen<'_>, permits: usize) -> Vec<Anomaly> {
         }
     }
     changes.sort_by_key(|change| change.0);
+    changes
+}
+
+pub(super) fn failures(seen: &Seen<'_>, permits: usize) -> Vec<Anomaly> {
     let mut held: HashMap<Value, Vec<usize>> = HashMap::new();
     let mut found = Vec::new();
-    for (_, is_held, place, who) in changes {
+    for (_, is_held, place, who) in changes(seen) {
         if !is_held {
             if let Some(acquired) = held.get_mut(&who) {
                 acquired.pop();

@@ -15,6 +15,37 @@ struct Element<'a> {
     taken: Vec<Placed<'a>>,
 }
 
+/// An element that is certainly in the queue: so often, and who put it in last.
+struct Left<'a> {
+    element: &'a Element<'a>,
+    put: usize,
+    count: usize,
+}
+
+impl Element<'_> {
+    /// What somebody who found the queue empty should have found. Who took one may have done so
+    /// before.
+    fn left(&self, empty: &Operation, returned: usize) -> Option<Left<'_>> {
+        let mut put = self
+            .put
+            .iter()
+            .filter(|(_, put)| put.outcome == Outcome::Ok && before(put, empty));
+        let taken = self
+            .taken
+            .iter()
+            .filter(|(_, taken)| taken.call < returned)
+            .count();
+        let count = put.clone().count().saturating_sub(taken);
+        let put = put.next_back()?.0;
+        let element = self;
+        (count > 0).then_some(Left {
+            element,
+            put,
+            count,
+        })
+    }
+}
+
 pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
     let mut elements: BTreeMap<&Value, Element<'_>> = BTreeMap::new();
     let (mut empty, mut unknown) = (Vec::new(), Vec::new());
@@ -55,28 +86,7 @@ fn taken_too_often(seen: &Seen<'_>, element: &Element<'_>) -> Option<Anomaly> {
         .filter(|(_, put)| put.outcome != Outcome::Fail)
         .count();
     if element.taken.len() > possible && possible > 0 {
-        let all: Vec<_> = element
-            .taken
-            .iter()
-            .map(|(place, _)| seen.words(*place))
-            .collect();
-        let times = if possible == 1 {
-            "once".to_owned()
-        } else {
-            format!("{possible} times")
-        };
-        let what = format!(
-            "put in {times}, and taken {} times: {}",
-            element.taken.len(),
-            all.join(", ")
-        );
-        let operations: Vec<_> = element
-            .put
-            .iter()
-            .chain(&element.taken)
-            .map(|(place, _)| *place)
-            .collect();
-        return Some(seen.anomaly(Failure::DoubleDequeue, what, operations));
+        return Some(double_dequeue(seen, element, possible));
     }
     let returned = taken.returned()?;
     if element
@@ -103,6 +113,26 @@ fn taken_too_often(seen: &Seen<'_>, element: &Element<'_>) -> Option<Anomaly> {
     )
 }
 
+/// An element that was taken more often than it can have been put in.
+fn double_dequeue(seen: &Seen<'_>, element: &Element<'_>, possible: usize) -> Anomaly {
+    let places =
+        |placed: &[Placed<'_>]| -> Vec<usize> { placed.iter().map(|(place, _)| *place).collect() };
+    let taken = places(&element.taken);
+    let all: Vec<_> = taken.iter().map(|&place| seen.words(place)).collect();
+    let times = if possible == 1 {
+        "once".to_owned()
+    } else {
+        format!("{possible} times")
+    };
+    let what = format!(
+        "put in {times}, and taken {} times: {}",
+        taken.len(),
+        all.join(", ")
+    );
+    let operations = [places(&element.put), taken].concat();
+    seen.anomaly(Failure::DoubleDequeue, what, operations)
+}
+
 /// What a client that found nothing should have found.
 fn lost(
     seen: &Seen<'_>,
@@ -111,30 +141,17 @@ fn lost(
     unknown: &[&Operation],
 ) -> Option<Anomaly> {
     let returned = empty.returned()?;
-    // Of each element the ones that are certainly in it. Who took one may have done so before.
     let there: Vec<_> = elements
         .values()
-        .filter_map(|element| {
-            let mut put = element
-                .put
-                .iter()
-                .filter(|(_, put)| put.outcome == Outcome::Ok && before(put, empty));
-            let taken = element
-                .taken
-                .iter()
-                .filter(|(_, taken)| taken.call < returned)
-                .count();
-            let left = put.clone().count().saturating_sub(taken);
-            Some((element, put.next_back()?.0, left)).filter(|(_, _, left)| *left > 0)
-        })
+        .filter_map(|element| element.left(empty, returned))
         .collect();
-    let count: usize = there.iter().map(|(_, _, left)| left).sum();
+    let count: usize = there.iter().map(|left| left.count).sum();
     // Each of these may have taken one.
     let may_be_taken = unknown.iter().filter(|one| one.call < returned).count();
     if count <= may_be_taken {
         return None;
     }
-    let &(element, put, _) = there.first()?;
+    let &Left { element, put, .. } = there.first()?;
     let who = seen.words(place);
     let words = seen.words(put);
     let later = element

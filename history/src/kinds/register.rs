@@ -163,15 +163,29 @@ fn overwritten(
         .into_iter()
         .chain(older.map(|older| older.place))
         .collect();
-    let newer_words = seen.words(newer.place);
     if newer.value.is_null() && newer.operation.f != "cas" {
-        let what = format!("{who} saw what had been deleted: {newer_words}");
+        let what = format!(
+            "{who} saw what had been deleted: {}",
+            seen.words(newer.place)
+        );
         return Some(seen.anomaly(Failure::DeletedBack, what, shown));
     }
+    Some(stale_or_lost(seen, place, read, newer, shown))
+}
+
+/// A read that lacks an acknowledged write, by whether anybody saw that write after it.
+fn stale_or_lost(
+    seen: &Seen<'_>,
+    place: usize,
+    read: &Operation,
+    newer: &Write<'_>,
+    shown: Vec<usize>,
+) -> Anomaly {
+    let (who, newer_words) = (seen.words(place), seen.words(newer.place));
     let seen_later = seen.called(READS).find(|(_, other)| {
         other.outcome == Outcome::Ok && other.result == *newer.value && other.call > read.call
     });
-    Some(match seen_later {
+    match seen_later {
         Some((later, _)) => seen.anomaly(
             Failure::StaleRead,
             format!(
@@ -185,5 +199,5 @@ fn overwritten(
             format!("{who} did not see what was acknowledged before, and nobody did after it: {newer_words}"),
             shown,
         ),
-    })
+    }
 }

@@ -14,7 +14,8 @@ struct Element<'a> {
     removed: Vec<Placed<'a>>,
 }
 
-pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
+/// Of each element who added and who removed it.
+fn elements<'a>(seen: &Seen<'a>) -> BTreeMap<&'a Value, Element<'a>> {
     let mut elements: BTreeMap<&Value, Element<'_>> = BTreeMap::new();
     for (place, one) in seen.operations() {
         match one.f.as_str() {
@@ -31,6 +32,11 @@ pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
             _ => {}
         }
     }
+    elements
+}
+
+pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
+    let elements = elements(seen);
     let initial: BTreeSet<&Value> = seen.initial.as_list().unwrap_or_default().iter().collect();
     let mut found = Vec::new();
     let mut told = BTreeSet::new();
@@ -68,32 +74,18 @@ fn wrongly_there(
     is_initial: bool,
 ) -> Option<Anomaly> {
     let returned = read.returned()?;
-    let who = |sees: &str| {
-        format!(
-            "process {} {sees} {value} in event {}",
-            read.process,
-            seen.history.events()[returned].index
-        )
-    };
+    let who = format!(
+        "process {} saw {value} in event {}",
+        read.process,
+        seen.history.events()[returned].index
+    );
     let added = element.map_or(&[][..], |element| &element.added);
     let mut possible = added
         .iter()
         .filter(|(_, add)| may_be_before(add, returned))
         .peekable();
     if possible.peek().is_none() && !is_initial {
-        let failed = added.iter().find(|(_, add)| add.call < returned);
-        return Some(match failed {
-            Some((add, _)) => seen.anomaly(
-                Failure::DirtyRead,
-                format!("{}, which was refused: {}", who("saw"), seen.words(*add)),
-                [place, *add],
-            ),
-            None => seen.anomaly(
-                Failure::NeverWritten,
-                format!("{}, which nobody had added", who("saw")),
-                [place],
-            ),
-        });
+        return Some(never_added(seen, place, &who, added, returned));
     }
     let removed = &element?.removed;
     let (remove, _) = removed.iter().find(|(_, remove)| {
@@ -101,12 +93,30 @@ fn wrongly_there(
             && before(remove, read)
             && possible.clone().all(|(_, add)| before(add, remove))
     })?;
-    let what = format!(
-        "{}, which had been removed: {}",
-        who("saw"),
-        seen.words(*remove)
-    );
+    let what = format!("{who}, which had been removed: {}", seen.words(*remove));
     Some(seen.anomaly(Failure::DeletedBack, what, [place, *remove]))
+}
+
+/// An element that was seen before anybody can have added it.
+fn never_added(
+    seen: &Seen<'_>,
+    place: usize,
+    who: &str,
+    added: &[Placed<'_>],
+    returned: usize,
+) -> Anomaly {
+    match added.iter().find(|(_, add)| add.call < returned) {
+        Some((add, _)) => seen.anomaly(
+            Failure::DirtyRead,
+            format!("{who}, which was refused: {}", seen.words(*add)),
+            [place, *add],
+        ),
+        None => seen.anomaly(
+            Failure::NeverWritten,
+            format!("{who}, which nobody had added"),
+            [place],
+        ),
+    }
 }
 
 fn wrongly_gone(

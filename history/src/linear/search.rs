@@ -87,11 +87,56 @@ pub(super) struct Class<'a, S: Sequential> {
     next_call_at: usize,
 }
 
-impl<S: Sequential> Class<'_, S> {
+impl<'a, S: Sequential> Class<'a, S> {
+    fn new(call: &'a S::Call) -> Self {
+        Self {
+            call,
+            known: Vec::new(),
+            first: 0,
+            unknown: Vec::new(),
+            used: 0,
+            next_call_at: usize::MAX,
+        }
+    }
+
     /// Whether one of them is not placed and was called before this event.
     pub(super) fn is_left_before(&self, event: usize) -> bool {
         let unknown = self.unknown.get(self.used);
         self.next_call_at < event || unknown.is_some_and(|one| one.call_at < event)
+    }
+}
+
+/// The operations by what they are equal to.
+struct Classified<'a, S: Sequential> {
+    classes: Vec<Class<'a, S>>,
+    known: Vec<&'a Timed<S::Call>>,
+    known_class: Vec<u32>,
+}
+
+impl<'a, S: Sequential> Classified<'a, S> {
+    fn of(operations: &'a [Timed<S::Call>]) -> Self {
+        let mut numbers: HashMap<&S::Call, usize> = HashMap::new();
+        let mut all = Self {
+            classes: Vec::new(),
+            known: Vec::new(),
+            known_class: Vec::new(),
+        };
+        for one in operations {
+            let number = *numbers.entry(&one.call).or_insert(all.classes.len());
+            if number == all.classes.len() {
+                all.classes.push(Class::new(&one.call));
+            }
+            let class = &mut all.classes[number];
+            if one.is_known() {
+                class.next_call_at = class.next_call_at.min(one.call_at);
+                class.known.push(all.known.len() as u32);
+                all.known.push(one);
+                all.known_class.push(number as u32);
+            } else {
+                class.unknown.push(one);
+            }
+        }
+        all
     }
 }
 
@@ -130,32 +175,11 @@ pub(crate) fn search<S: Sequential>(
 
 impl<'a, S: Sequential> Search<'a, S> {
     fn new(object: &'a S, operations: &'a [Timed<S::Call>], limits: &'a Limits) -> Self {
-        let mut numbers: HashMap<&S::Call, usize> = HashMap::new();
-        let mut classes: Vec<Class<'a, S>> = Vec::new();
-        let mut known: Vec<&Timed<S::Call>> = Vec::new();
-        let mut known_class = Vec::new();
-        for one in operations {
-            let number = *numbers.entry(&one.call).or_insert(classes.len());
-            if number == classes.len() {
-                classes.push(Class {
-                    call: &one.call,
-                    known: Vec::new(),
-                    first: 0,
-                    unknown: Vec::new(),
-                    used: 0,
-                    next_call_at: usize::MAX,
-                });
-            }
-            let class = &mut classes[number];
-            if one.is_known() {
-                class.next_call_at = class.next_call_at.min(one.call_at);
-                class.known.push(known.len() as u32);
-                known.push(one);
-                known_class.push(number as u32);
-            } else {
-                class.unknown.push(one);
-            }
-        }
+        let Classified {
+            classes,
+            known,
+            known_class,
+        } = Classified::of(operations);
         let with_unknown = (0..)
             .zip(&classes)
             .filter(|(_, class)| !class.unknown.is_empty());
@@ -189,31 +213,21 @@ impl<'a, S: Sequential> Search<'a, S> {
         let mut frames = vec![self.enter(self.object.initial(), 0, None)];
         let mut longest = Longest::default();
         while let Some(frame) = frames.last_mut() {
-            self.step();
             let next = self.next_move(frame);
             if self.is_over {
                 longest.see(&frames, &self);
-                let longest = longest.order;
-                return Linear::Undecided { longest };
+                return Linear::Undecided {
+                    longest: longest.order,
+                };
             }
             let Some(next) = next else {
-                longest.see(&frames, &self);
-                let left = frames.pop().expect("it is the last");
-                longest.shared = longest.shared.min(frames.len());
-                if let Some(placed) = left.placed {
-                    self.take_back(&placed);
-                }
+                self.leave(&mut frames, &mut longest);
                 continue;
             };
             let high = frame.high.max(next.known + 1);
             let placed = self.place(next.unknown, next.known);
             if frames.len() == self.known.len() {
-                let before = frames.iter().filter_map(|frame| frame.placed.as_ref());
-                let all = before.chain([&placed]);
-                return Linear::Linearizable(
-                    all.flat_map(|placed| placed.operations.iter().copied())
-                        .collect(),
-                );
+                return Linear::Linearizable(whole_order(&frames, &placed));
             }
             if self.is_hopeless(&next.state) {
                 self.take_back(&placed);
@@ -227,6 +241,16 @@ impl<'a, S: Sequential> Search<'a, S> {
         Linear::Not {
             longest: longest.order,
             stuck: longest.stuck,
+        }
+    }
+
+    /// Goes back from the last point.
+    fn leave(&mut self, frames: &mut Vec<Frame<S::State>>, longest: &mut Longest) {
+        longest.see(frames, self);
+        let left = frames.pop().expect("there is a last one");
+        longest.shared = longest.shared.min(frames.len());
+        if let Some(placed) = left.placed {
+            self.take_back(&placed);
         }
     }
 
@@ -292,6 +316,7 @@ impl<'a, S: Sequential> Search<'a, S> {
     }
 
     fn next_move(&mut self, frame: &mut Frame<S::State>) -> Option<Move<S::State>> {
+        self.step();
         if frame.moves.is_empty() && !frame.is_complete {
             frame.is_complete = true;
             frame.moves = self.with_unknown(&frame.state);
@@ -358,22 +383,34 @@ impl<'a, S: Sequential> Search<'a, S> {
             }
             chain.classes.push(number);
             self.classes[number as usize].used += 1;
-            for &known in &chain.candidates {
-                let call = &self.known[known as usize].call;
-                let Some(last) = self.object.step(&after, call) else {
-                    continue;
-                };
-                if !self.is_redundant(state, &one.call, call, &last, false) {
-                    chain.moves.push(Move {
-                        unknown: chain.classes.clone(),
-                        known,
-                        state: last,
-                    });
-                }
-            }
+            self.add_moves(chain, state, &one.call, &after);
             self.extend(chain, &after, Some(state));
             self.classes[number as usize].used -= 1;
             chain.classes.pop();
+        }
+    }
+
+    /// After a chain whose last operation, `unknown`, was called in `state` and left `after`: each
+    /// known operation that needs it.
+    fn add_moves(
+        &self,
+        chain: &mut Chain<S::State>,
+        state: &S::State,
+        unknown: &S::Call,
+        after: &S::State,
+    ) {
+        for &known in &chain.candidates {
+            let call = &self.known[known as usize].call;
+            let Some(last) = self.object.step(after, call) else {
+                continue;
+            };
+            if !self.is_redundant(state, unknown, call, &last, false) {
+                chain.moves.push(Move {
+                    unknown: chain.classes.clone(),
+                    known,
+                    state: last,
+                });
+            }
         }
     }
 
@@ -486,6 +523,15 @@ impl<'a, S: Sequential> Search<'a, S> {
         seen.push(used);
         Some(bytes)
     }
+}
+
+/// What was placed to get to the last point, and then at it.
+fn whole_order<S>(frames: &[Frame<S>], last: &Placed) -> Vec<usize> {
+    let before = frames.iter().filter_map(|frame| frame.placed.as_ref());
+    before
+        .chain([last])
+        .flat_map(|placed| placed.operations.iter().copied())
+        .collect()
 }
 
 /// Whether no more of any class was used.

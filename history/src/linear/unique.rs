@@ -26,36 +26,62 @@ pub(crate) fn unique(register: &Register, operations: &[Timed<Call>]) -> Option<
             .filter(|order| is_valid(register, operations, order))
             .map(|order| Linear::Linearizable(places(operations, &order)));
     }
-    // The first return without which there is an order. Whatever begins an order has one.
-    let mut returns: Vec<_> = operations
-        .iter()
-        .map(|one| one.return_at)
-        .filter(|&at| at != NEVER)
-        .collect();
-    returns.sort_unstable();
-    let order_until = |count: usize| {
-        let until = returns.get(count).copied().unwrap_or(NEVER);
-        let (cut, kept) = cut(operations, until);
-        let order = Values::of(&cut, initial)?.order(&cut)?;
-        Some(order.into_iter().map(|at| kept[at]).collect::<Vec<_>>())
-    };
-    let (mut good, mut bad) = (0, returns.len());
-    while good + 1 < bad {
-        let middle = usize::midpoint(good, bad);
-        if order_until(middle).is_some() {
-            good = middle;
-        } else {
-            bad = middle;
-        }
-    }
+    let cut_short = CutShort::of(operations, initial);
+    let good = cut_short.longest();
     let stuck = operations
         .iter()
-        .find(|one| one.return_at == returns[good])?;
+        .find(|one| one.return_at == cut_short.returns[good])?;
     // What is open at that moment may be in it; so may be the one that cannot be there with its end.
     Some(Linear::Not {
-        longest: places(operations, &order_until(good)?),
+        longest: places(operations, &cut_short.order(good)?),
         stuck: stuck.operation,
     })
+}
+
+/// Operations that have no order, and where they may be cut to have one.
+struct CutShort<'a> {
+    operations: &'a [Timed<Call>],
+    initial: u32,
+    /// When operations ended, in order.
+    returns: Vec<usize>,
+}
+
+impl<'a> CutShort<'a> {
+    fn of(operations: &'a [Timed<Call>], initial: u32) -> Self {
+        let mut returns: Vec<_> = operations
+            .iter()
+            .map(|one| one.return_at)
+            .filter(|&at| at != NEVER)
+            .collect();
+        returns.sort_unstable();
+        Self {
+            operations,
+            initial,
+            returns,
+        }
+    }
+
+    /// An order of what was there before this return.
+    fn order(&self, count: usize) -> Option<Vec<usize>> {
+        let until = self.returns.get(count).copied().unwrap_or(NEVER);
+        let (cut, kept) = cut(self.operations, until);
+        let order = Values::of(&cut, self.initial)?.order(&cut)?;
+        Some(order.into_iter().map(|at| kept[at]).collect())
+    }
+
+    /// The first return without which there is an order. Whatever begins an order has one.
+    fn longest(&self) -> usize {
+        let (mut good, mut bad) = (0, self.returns.len());
+        while good + 1 < bad {
+            let middle = usize::midpoint(good, bad);
+            if self.order(middle).is_some() {
+                good = middle;
+            } else {
+                bad = middle;
+            }
+        }
+        good
+    }
 }
 
 fn places(operations: &[Timed<Call>], order: &[usize]) -> Vec<usize> {
@@ -293,20 +319,25 @@ fn with_failed_comparisons(
     if failed.is_empty() {
         return Some(order);
     }
-    // The value in each gap.
-    let mut values = vec![initial];
-    for &at in &order {
-        values.push(match operations[at].call {
-            Call::Write(value) | Call::Swap(_, value) => value,
-            _ => *values.last().expect("the initial one"),
-        });
-    }
-    let gaps = Gaps::of(operations, &order);
+    let inserts = places_of_failed(operations, &order, &failed, initial)?;
+    Some(with_inserts(&order, inserts))
+}
+
+/// For each comparison that failed the gap in which it fits, in the order of these; nothing if one
+/// of them fits nowhere. `failed` has them by their calls.
+fn places_of_failed(
+    operations: &[Timed<Call>],
+    order: &[usize],
+    failed: &[usize],
+    initial: u32,
+) -> Option<Vec<(usize, usize)>> {
+    let values = values_of_gaps(operations, order, initial);
+    let gaps = Gaps::of(operations, order);
     let mut inserts: Vec<(usize, usize)> = Vec::new();
     // Those that are placed, by their ends, and the last gap of those that had ended.
     let mut open = BinaryHeap::new();
     let mut ended_gap = 0;
-    for at in failed {
+    for &at in failed {
         let one = &operations[at];
         let Call::ReadNot(value) = one.call else {
             unreachable!("they are filtered");
@@ -323,7 +354,24 @@ fn with_failed_comparisons(
         inserts.push((gap, at));
     }
     inserts.sort_by_key(|&(gap, at)| (gap, operations[at].call_at));
-    let mut whole = Vec::with_capacity(operations.len());
+    Some(inserts)
+}
+
+/// The value before, between and after the operations of an order.
+fn values_of_gaps(operations: &[Timed<Call>], order: &[usize], initial: u32) -> Vec<u32> {
+    let mut values = vec![initial];
+    for &at in order {
+        values.push(match operations[at].call {
+            Call::Write(value) | Call::Swap(_, value) => value,
+            _ => *values.last().expect("the initial one"),
+        });
+    }
+    values
+}
+
+/// An order with others in its gaps.
+fn with_inserts(order: &[usize], inserts: Vec<(usize, usize)>) -> Vec<usize> {
+    let mut whole = Vec::with_capacity(order.len() + inserts.len());
     let mut inserts = inserts.into_iter().peekable();
     for gap in 0..=order.len() {
         while let Some((_, at)) = inserts.next_if(|(at, _)| *at == gap) {
@@ -331,7 +379,7 @@ fn with_failed_comparisons(
         }
         whole.extend(order.get(gap));
     }
-    Some(whole)
+    whole
 }
 
 /// Where in an order something else can be put in.

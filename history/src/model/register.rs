@@ -50,6 +50,15 @@ pub(crate) const WORDS: &[&str] = &[
     "read", "get", "r", "write", "put", "set", "w", "cas", "append", "delete", "remove",
 ];
 
+/// What a comparison did that was to set `new` where `old` is.
+fn compared(operation: &Operation, old: u32, new: u32) -> Call {
+    match (&operation.result, old == new) {
+        (Value::Bool(false), _) => Call::ReadNot(old),
+        (_, true) if operation.outcome == Outcome::Ok => Call::Read(old),
+        _ => Call::Swap(old, new),
+    }
+}
+
 impl Register {
     pub(crate) fn new(initial: &Value) -> Self {
         let mut values = Interner::default();
@@ -89,12 +98,7 @@ impl Register {
             }
             "cas" => {
                 let (old, new) = argument_pair(operation)?;
-                let (old, new) = (observed(old), number(new));
-                Some(match (result, old == new) {
-                    (Value::Bool(false), _) => Call::ReadNot(old),
-                    (_, true) if *outcome == Outcome::Ok => Call::Read(old),
-                    _ => Call::Swap(old, new),
-                })
+                Some(compared(operation, observed(old), number(new)))
             }
             _ => return Err(Refused::unknown(operation, WORDS)),
         })

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::graph::{Because, Graph};
+use super::graph::{Because, Edge, Graph};
 use super::{Transaction, words};
 use crate::{Anomaly, Consistency, Failure, History};
 
@@ -69,35 +69,112 @@ pub(super) fn find(
     if layers.len() > 1 {
         graph.add_times(transactions, layers.len() > 2);
     }
-    let (mut found, mut undecided) = (Vec::new(), Vec::new());
-    let mut is_told = vec![false; transactions.len()];
+    let mut search = Search {
+        history,
+        transactions,
+        graph,
+        is_told: vec![false; transactions.len()],
+        found: Vec::new(),
+        undecided: Vec::new(),
+    };
     for (layer, times) in layers.iter().enumerate() {
         for sort in &SORTS {
-            let others: Vec<_> = sort.others.iter().chain(*times).copied().collect();
-            let all: Vec<_> = others.iter().copied().chain([sort.step]).collect();
-            for component in graph.components(&all) {
-                let is_new = component.iter().all(|&at| !is_told[at]);
-                if !is_new {
-                    continue;
-                }
-                match circle(graph, &component, sort, &others) {
-                    Ok(Some(way)) => {
-                        found.push(anomaly(history, transactions, graph, sort.failure, layer, &way));
-                        // Worse ones were looked for first; the same ones are not told again.
-                        for (at, _) in way {
-                            is_told[at] = true;
-                        }
+            search.look_for(sort, layer, times);
+        }
+    }
+    (search.found, search.undecided)
+}
+
+struct Search<'a> {
+    history: &'a History,
+    transactions: &'a [Transaction<'a>],
+    graph: &'a Graph,
+    /// The transactions that are in a circle which was found.
+    is_told: Vec<bool>,
+    found: Vec<Anomaly>,
+    undecided: Vec<String>,
+}
+
+impl Search<'_> {
+    /// The circles of a sort, in a layer, which adds these reasons.
+    fn look_for(&mut self, sort: &Sort, layer: usize, times: &[Because]) {
+        let others: Vec<_> = sort.others.iter().chain(times).copied().collect();
+        let all: Vec<_> = others.iter().copied().chain([sort.step]).collect();
+        for component in self.graph.components(&all) {
+            // Worse ones were looked for first; the same ones are not told again.
+            if component.iter().any(|&at| self.is_told[at]) {
+                continue;
+            }
+            match circle(self.graph, &component, sort, &others) {
+                Ok(Some(way)) => {
+                    self.found.push(self.anomaly(sort.failure, layer, &way));
+                    for (at, _) in way {
+                        self.is_told[at] = true;
                     }
-                    Ok(None) => {}
-                    Err(tries) => undecided.push(format!(
-                        "whether {} transactions that depend on each other show {}: {tries} dependencies were tried",
-                        component.len(), sort.failure.name()
-                    )),
                 }
+                Ok(None) => {}
+                Err(tries) => self.undecided.push(format!(
+                    "whether {} transactions that depend on each other show {}: {tries} dependencies were tried",
+                    component.len(), sort.failure.name()
+                )),
             }
         }
     }
-    (found, undecided)
+
+    fn anomaly(&self, failure: Failure, layer: usize, way: &[(usize, usize)]) -> Anomaly {
+        let mut what = String::new();
+        for (number, (at, _)) in way.iter().enumerate() {
+            let words = words(self.history, &self.transactions[*at]);
+            let _ = write!(what, "T{} = {words}; ", number + 1);
+        }
+        let steps: Vec<_> = way
+            .iter()
+            .enumerate()
+            .map(|(number, &(at, edge))| {
+                let (first, second) = (number + 1, (number + 1) % way.len() + 1);
+                let why = why(&self.graph.edges[at][edge], first, second);
+                format!("T{first} is before T{second}: {why}")
+            })
+            .collect();
+        what += &steps.join("; ");
+        what += ", which is a contradiction";
+        let mut operations: Vec<_> = way
+            .iter()
+            .map(|(at, _)| self.transactions[*at].place)
+            .collect();
+        operations.sort_unstable();
+        let kind = match layer {
+            0 => failure,
+            1 => Failure::Sessions,
+            _ => Failure::RealTime,
+        };
+        if layer > 0 {
+            what = format!("{} with it: {what}", failure.name());
+        }
+        Anomaly {
+            kind,
+            key: None,
+            what,
+            operations,
+        }
+    }
+}
+
+/// Why the transaction with one number is before that with another, in words.
+fn why(edge: &Edge, first: usize, second: usize) -> String {
+    match (edge.because, &edge.of) {
+        (WriteWrite, Some((key, old, new))) => {
+            format!("T{second} wrote {new} to {key} after T{first}'s {old}")
+        }
+        (WriteRead, Some((key, value, _))) => {
+            format!("T{second} read T{first}'s {value} of {key}")
+        }
+        (ReadWrite, Some((key, _, new))) => {
+            format!("T{first} did not see T{second}'s {new} of {key}")
+        }
+        (Process, _) => format!("one client did T{first}, then T{second}"),
+        _ => format!("T{first} had ended before T{second} was called"),
+    }
 }
 
 type Way = Vec<(usize, usize)>;
@@ -137,63 +214,4 @@ fn circle(
         }
     }
     Ok(best)
-}
-
-fn anomaly(
-    history: &History,
-    transactions: &[Transaction<'_>],
-    graph: &Graph,
-    failure: Failure,
-    layer: usize,
-    way: &[(usize, usize)],
-) -> Anomaly {
-    let mut what = String::new();
-    for (number, (at, _)) in way.iter().enumerate() {
-        let _ = write!(
-            what,
-            "T{} = {}; ",
-            number + 1,
-            words(history, &transactions[*at])
-        );
-    }
-    let steps: Vec<_> = way
-        .iter()
-        .enumerate()
-        .map(|(number, &(at, edge))| {
-            let (first, second) = (number + 1, (number + 1) % way.len() + 1);
-            let edge = &graph.edges[at][edge];
-            let why = match (edge.because, &edge.of) {
-                (WriteWrite, Some((key, old, new))) => {
-                    format!("T{second} wrote {new} to {key} after T{first}'s {old}")
-                }
-                (WriteRead, Some((key, value, _))) => {
-                    format!("T{second} read T{first}'s {value} of {key}")
-                }
-                (ReadWrite, Some((key, _, new))) => {
-                    format!("T{first} did not see T{second}'s {new} of {key}")
-                }
-                (Process, _) => format!("one client did T{first}, then T{second}"),
-                _ => format!("T{first} had ended before T{second} was called"),
-            };
-            format!("T{first} is before T{second}: {why}")
-        })
-        .collect();
-    what += &steps.join("; ");
-    what += ", which is a contradiction";
-    let mut operations: Vec<_> = way.iter().map(|(at, _)| transactions[*at].place).collect();
-    operations.sort_unstable();
-    let kind = match layer {
-        0 => failure,
-        1 => Failure::Sessions,
-        _ => Failure::RealTime,
-    };
-    if layer > 0 {
-        what = format!("{} with it: {what}", failure.name());
-    }
-    Anomaly {
-        kind,
-        key: None,
-        what,
-        operations,
-    }
 }

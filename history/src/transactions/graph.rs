@@ -68,9 +68,12 @@ impl Graph {
                 self.add(earlier, at, Because::Process, None);
             }
         }
-        if !real_time {
-            return;
+        if real_time {
+            self.add_real_time(transactions);
         }
+    }
+
+    fn add_real_time(&mut self, transactions: &[Transaction<'_>]) {
         let mut moments: Vec<(usize, bool, usize)> = Vec::new();
         for (at, one) in transactions.iter().enumerate() {
             if one.operation.outcome != Outcome::Fail {
@@ -96,53 +99,13 @@ impl Graph {
 
     /// The sets of transactions each of which is after each other one of its set, by these reasons.
     pub(super) fn components(&self, reasons: &[Because]) -> Vec<Vec<usize>> {
-        let count = self.edges.len();
-        let (mut number, mut low) = (vec![usize::MAX; count], vec![0; count]);
-        let (mut stack, mut on_stack) = (Vec::new(), vec![false; count]);
-        let (mut next, mut found) = (0, Vec::new());
-        for root in 0..count {
-            if number[root] != usize::MAX {
-                continue;
-            }
-            let mut calls = vec![(root, 0)];
-            while let Some((at, edge)) = calls.pop() {
-                if edge == 0 {
-                    (number[at], low[at]) = (next, next);
-                    next += 1;
-                    stack.push(at);
-                    on_stack[at] = true;
-                }
-                if let Some(one) = self.edges[at].get(edge) {
-                    calls.push((at, edge + 1));
-                    if !reasons.contains(&one.because) {
-                        continue;
-                    }
-                    if number[one.to] == usize::MAX {
-                        calls.push((one.to, 0));
-                    } else if on_stack[one.to] {
-                        low[at] = low[at].min(number[one.to]);
-                    }
-                    continue;
-                }
-                if let Some(&(parent, _)) = calls.last() {
-                    low[parent] = low[parent].min(low[at]);
-                }
-                if low[at] == number[at] {
-                    let begin = stack
-                        .iter()
-                        .rposition(|&one| one == at)
-                        .expect("it is on it");
-                    let component = stack.split_off(begin);
-                    for &one in &component {
-                        on_stack[one] = false;
-                    }
-                    if component.len() > 1 {
-                        found.push(component);
-                    }
-                }
+        let mut components = Components::new(self.edges.len());
+        for root in 0..self.edges.len() {
+            if components.number[root] == usize::MAX {
+                components.walk(self, reasons, root);
             }
         }
-        found
+        components.found
     }
 
     /// A shortest way from one to another within a set, by these reasons; without two reads that
@@ -166,17 +129,7 @@ impl Graph {
         let goal = state(to, false);
         while let Some(now) = queue.pop_front() {
             if now == goal && now != start {
-                let mut way = Vec::new();
-                let mut at = now;
-                while let Some((earlier, edge)) = came[at] {
-                    way.push((earlier / 2, edge));
-                    at = earlier;
-                    if at == start {
-                        break;
-                    }
-                }
-                way.reverse();
-                return Some(way);
+                return Some(way_back(&came, start, now));
             }
             for (number, edge) in self.edges[now / 2].iter().enumerate() {
                 let is_read = edge.because == Because::ReadWrite;
@@ -190,5 +143,96 @@ impl Graph {
             }
         }
         None
+    }
+}
+
+/// From the start to a goal, given from where each state was reached.
+fn way_back(came: &[Option<(usize, usize)>], start: usize, goal: usize) -> Vec<(usize, usize)> {
+    let mut way = Vec::new();
+    let mut at = goal;
+    while let Some((earlier, edge)) = came[at] {
+        way.push((earlier / 2, edge));
+        at = earlier;
+        if at == start {
+            break;
+        }
+    }
+    way.reverse();
+    way
+}
+
+/// Tarjan's search for the sets of transactions that depend on each other, without recursion.
+struct Components {
+    /// In which order transactions were reached; `usize::MAX` if not yet.
+    number: Vec<usize>,
+    /// The earliest one on the stack that each leads to, by its number.
+    low: Vec<usize>,
+    stack: Vec<usize>,
+    on_stack: Vec<bool>,
+    next: usize,
+    found: Vec<Vec<usize>>,
+}
+
+impl Components {
+    fn new(count: usize) -> Self {
+        Self {
+            number: vec![usize::MAX; count],
+            low: vec![0; count],
+            stack: Vec::new(),
+            on_stack: vec![false; count],
+            next: 0,
+            found: Vec::new(),
+        }
+    }
+
+    /// Looks at everything that one leads to.
+    fn walk(&mut self, graph: &Graph, reasons: &[Because], root: usize) {
+        let mut calls = vec![(root, 0)];
+        while let Some((at, edge)) = calls.pop() {
+            if edge == 0 {
+                self.reach(at);
+            }
+            if let Some(one) = graph.edges[at].get(edge) {
+                calls.push((at, edge + 1));
+                if !reasons.contains(&one.because) {
+                    continue;
+                }
+                if self.number[one.to] == usize::MAX {
+                    calls.push((one.to, 0));
+                } else if self.on_stack[one.to] {
+                    self.low[at] = self.low[at].min(self.number[one.to]);
+                }
+                continue;
+            }
+            if let Some(&(parent, _)) = calls.last() {
+                self.low[parent] = self.low[parent].min(self.low[at]);
+            }
+            if self.low[at] == self.number[at] {
+                self.take_from_stack(at);
+            }
+        }
+    }
+
+    fn reach(&mut self, at: usize) {
+        (self.number[at], self.low[at]) = (self.next, self.next);
+        self.next += 1;
+        self.stack.push(at);
+        self.on_stack[at] = true;
+    }
+
+    /// All on the stack from this one on are a set.
+    fn take_from_stack(&mut self, at: usize) {
+        let begin = self
+            .stack
+            .iter()
+            .rposition(|&one| one == at)
+            .expect("it is on it");
+        let component = self.stack.split_off(begin);
+        for &one in &component {
+            self.on_stack[one] = false;
+        }
+        if component.len() > 1 {
+            self.found.push(component);
+        }
     }
 }

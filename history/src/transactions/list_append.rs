@@ -159,69 +159,93 @@ fn order(
     let Some(longest) = reads.iter().max_by_key(|read| read.list.len()) else {
         return Vec::new();
     };
-    let mut found = Vec::new();
-    let writer = |element: &Value| {
-        let writer = *writers.get(&(key, element))?;
-        (transactions[writer].operation.outcome != Outcome::Fail).then_some(writer)
-    };
-    for pair in longest.list.windows(2) {
-        if let (Some(first), Some(second)) = (writer(&pair[0]), writer(&pair[1])) {
-            graph.add(
-                first,
-                second,
-                Because::WriteWrite,
-                Some((key, &pair[0], &pair[1])),
-            );
-        }
-    }
     let in_longest: HashSet<&Value> = longest.list.iter().collect();
-    // What was certainly appended and is in no list came after all lists that were read.
-    let unread: Vec<_> = transactions
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| one.is_ok())
-        .flat_map(|(at, one)| one.writes_to(key).map(move |value| (at, value)))
-        .filter(|(_, value)| !in_longest.contains(value))
-        .collect();
+    let list = List {
+        transactions,
+        writers,
+        key,
+        longest: longest.list,
+        unread: transactions
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| one.is_ok())
+            .flat_map(|(at, one)| one.writes_to(key).map(move |value| (at, value)))
+            .filter(|(_, value)| !in_longest.contains(value))
+            .collect(),
+    };
+    list.add_writes(graph);
+    let mut found = Vec::new();
     for read in reads {
-        if !longest.list.starts_with(read.list) {
-            let (one, other) = (&transactions[read.by], &transactions[longest.by]);
-            let what = format!(
-                "{} and {} read lists of which none is the beginning of the other",
-                words(history, one),
-                words(history, other)
-            );
-            found.push(anomaly(
-                Failure::IncompatibleOrder,
-                key,
-                what,
-                &[one, other],
-            ));
+        if longest.list.starts_with(read.list) {
+            list.add_read(read, graph);
             continue;
         }
+        let (one, other) = (&transactions[read.by], &transactions[longest.by]);
+        let what = format!(
+            "{} and {} read lists of which none is the beginning of the other",
+            words(history, one),
+            words(history, other)
+        );
+        found.push(anomaly(
+            Failure::IncompatibleOrder,
+            key,
+            what,
+            &[one, other],
+        ));
+    }
+    found
+}
+
+/// One list, in the order in which it grew.
+struct List<'a> {
+    transactions: &'a [Transaction<'a>],
+    writers: &'a Writers<'a>,
+    key: &'a Value,
+    longest: &'a [Value],
+    /// What was certainly appended and is in no list: it came after all lists that were read.
+    unread: Vec<(usize, &'a Value)>,
+}
+
+impl List<'_> {
+    /// Who appended an element, unless that failed.
+    fn writer(&self, element: &Value) -> Option<usize> {
+        let writer = *self.writers.get(&(self.key, element))?;
+        (self.transactions[writer].operation.outcome != Outcome::Fail).then_some(writer)
+    }
+
+    /// Whoever appended an element is before who appended the next one.
+    fn add_writes(&self, graph: &mut Graph) {
+        for pair in self.longest.windows(2) {
+            if let (Some(first), Some(second)) = (self.writer(&pair[0]), self.writer(&pair[1])) {
+                let of = Some((self.key, &pair[0], &pair[1]));
+                graph.add(first, second, Because::WriteWrite, of);
+            }
+        }
+    }
+
+    /// Whoever read is after who appended the last element, and before who appended the next.
+    fn add_read(&self, read: &Read<'_>, graph: &mut Graph) {
+        let key = self.key;
         if let Some(last) = read.list.last()
-            && let Some(writer) = writer(last)
+            && let Some(writer) = self.writer(last)
         {
             graph.add(writer, read.by, Because::WriteRead, Some((key, last, last)));
         }
         let last = read.list.last().unwrap_or(super::NOTHING);
-        match longest.list.get(read.list.len()) {
+        let mut add = |writer: usize, next: &Value| {
+            graph.add(read.by, writer, Because::ReadWrite, Some((key, last, next)));
+        };
+        match self.longest.get(read.list.len()) {
             Some(next) => {
-                if let Some(writer) = writer(next) {
-                    graph.add(read.by, writer, Because::ReadWrite, Some((key, last, next)));
+                if let Some(writer) = self.writer(next) {
+                    add(writer, next);
                 }
             }
             None => {
-                for (writer, value) in &unread {
-                    graph.add(
-                        read.by,
-                        *writer,
-                        Because::ReadWrite,
-                        Some((key, last, value)),
-                    );
+                for (writer, value) in &self.unread {
+                    add(*writer, value);
                 }
             }
         }
     }
-    found
 }

@@ -31,12 +31,42 @@ pub(super) fn infer(
         return Err(Refused::value(one.operation, expected));
     }
     let writers = super::writers(transactions, expected)?;
-    let mut anomalies = Vec::new();
-    let mut registers: BTreeMap<&Value, Register<'_>> = BTreeMap::new();
+    let mut reads = Reads {
+        history,
+        transactions,
+        writers: &writers,
+        registers: BTreeMap::new(),
+        anomalies: Vec::new(),
+    };
     for (at, one) in transactions.iter().enumerate() {
-        if !one.is_ok() {
-            continue;
+        if one.is_ok() {
+            reads.look_at(at, one);
         }
+    }
+    let Reads {
+        registers,
+        mut anomalies,
+        ..
+    } = reads;
+    let mut graph = Graph::new(transactions.len());
+    for (key, register) in &registers {
+        anomalies.extend(lost_updates(history, transactions, key, register));
+        add(transactions, &writers, key, register, &mut graph);
+    }
+    Ok(Inferred { anomalies, graph })
+}
+
+/// What the reads of transactions say, while these are looked at.
+struct Reads<'a> {
+    history: &'a History,
+    transactions: &'a [Transaction<'a>],
+    writers: &'a Writers<'a>,
+    registers: BTreeMap<&'a Value, Register<'a>>,
+    anomalies: Vec<Anomaly>,
+}
+
+impl<'a> Reads<'a> {
+    fn look_at(&mut self, at: usize, one: &'a Transaction<'a>) {
         let mut now: HashMap<&Value, &Value> = HashMap::new();
         let mut read_first: HashMap<&Value, &Value> = HashMap::new();
         for part in &one.parts {
@@ -46,29 +76,16 @@ pub(super) fn infer(
                 }
                 Part::Read(key, Some(value)) => match now.insert(key, value) {
                     None => {
-                        anomalies.extend(wrong_read(
-                            history,
-                            transactions,
-                            &writers,
-                            one,
-                            key,
-                            value,
-                        ));
-                        registers
-                            .entry(key)
-                            .or_default()
-                            .readers
-                            .entry(value)
-                            .or_default()
-                            .push(at);
+                        self.read_of_others(at, one, key, value);
                         read_first.insert(key, value);
                     }
                     Some(expected) if expected != *value => {
                         let what = format!(
                             "{} reads {value}, where it had read or written {expected} itself",
-                            words(history, one)
+                            words(self.history, one)
                         );
-                        anomalies.push(anomaly(Failure::Internal, key, what, &[one]));
+                        self.anomalies
+                            .push(anomaly(Failure::Internal, key, what, &[one]));
                     }
                     Some(_) => {}
                 },
@@ -77,16 +94,31 @@ pub(super) fn infer(
         }
         for (key, old) in read_first {
             if let Some(new) = one.writes_to(key).next_back() {
-                registers.entry(key).or_default().newer.push((old, at, new));
+                let register = self.registers.entry(key).or_default();
+                register.newer.push((old, at, new));
             }
         }
     }
-    let mut graph = Graph::new(transactions.len());
-    for (key, register) in &registers {
-        anomalies.extend(lost_updates(history, transactions, key, register));
-        add(transactions, &writers, key, register, &mut graph);
+
+    /// A transaction reads what was there before it.
+    fn read_of_others(
+        &mut self,
+        at: usize,
+        one: &Transaction<'_>,
+        key: &'a Value,
+        value: &'a Value,
+    ) {
+        self.anomalies.extend(wrong_read(
+            self.history,
+            self.transactions,
+            self.writers,
+            one,
+            key,
+            value,
+        ));
+        let register = self.registers.entry(key).or_default();
+        register.readers.entry(value).or_default().push(at);
     }
-    Ok(Inferred { anomalies, graph })
 }
 
 fn wrong_read(
@@ -172,17 +204,20 @@ fn add(
             graph.add(reader, newer, Because::ReadWrite, Some((key, old, new)));
         }
     }
-    // Whoever read nothing was before all that certainly wrote.
-    let at_first = register.readers.get(NOTHING);
-    for &reader in at_first.into_iter().flatten() {
-        for (at, one) in transactions
-            .iter()
-            .enumerate()
-            .filter(|(_, one)| one.is_ok())
-        {
-            if let Some(value) = one.writes_to(key).next() {
-                graph.add(reader, at, Because::ReadWrite, Some((key, NOTHING, value)));
-            }
+    for &reader in register.readers.get(NOTHING).into_iter().flatten() {
+        add_before_all(transactions, key, reader, graph);
+    }
+}
+
+/// Whoever read nothing was before all that certainly wrote.
+fn add_before_all(transactions: &[Transaction<'_>], key: &Value, reader: usize, graph: &mut Graph) {
+    let certain = transactions
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.is_ok());
+    for (at, one) in certain {
+        if let Some(value) = one.writes_to(key).next() {
+            graph.add(reader, at, Because::ReadWrite, Some((key, NOTHING, value)));
         }
     }
 }

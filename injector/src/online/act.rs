@@ -34,6 +34,30 @@ pub(super) struct Hit {
     pub(super) on: Vec<usize>,
     pub(super) words: String,
     pub(super) undo: Undo,
+    /// Of links, who is on each side.
+    pub(super) sides: Option<Sides>,
+}
+
+impl Hit {
+    /// Of nodes.
+    fn of(on: Vec<usize>, words: String, undo: Undo) -> Self {
+        Self {
+            on,
+            words,
+            undo,
+            sides: None,
+        }
+    }
+}
+
+/// The names of those on one side of links, and on the other.
+type Sides = (Vec<String>, Vec<String>);
+
+/// The directions between two groups.
+struct Between {
+    directions: Vec<(Member, Member)>,
+    sides: Sides,
+    words: String,
 }
 
 type Said<T> = Result<T, String>;
@@ -56,27 +80,16 @@ impl Runner<'_> {
             What::Resume => {
                 said(self.ground.resume(&on))?;
                 let words = format!("resume {}", self.names(&on));
-                Ok(Hit {
-                    on,
-                    words,
-                    undo: Undo::Nothing,
-                })
+                Ok(Hit::of(on, words, Undo::Nothing))
             }
             What::Heal => {
                 self.undo_all();
-                Ok(Hit {
-                    on: Vec::new(),
-                    words: "heal".into(),
-                    undo: Undo::Nothing,
-                })
+                Ok(Hit::of(Vec::new(), "heal".into(), Undo::Nothing))
             }
             What::Call(call) => {
                 self.calls.hit(&on, fault, call);
-                Ok(Hit {
-                    words: format!("{} {}", self.names(&on), call.words()),
-                    undo: Undo::Calls(fault),
-                    on,
-                })
+                let words = format!("{} {}", self.names(&on), call.words());
+                Ok(Hit::of(on, words, Undo::Calls(fault)))
             }
             What::Partition { from, flow } => {
                 let from = self.others(from, &on)?;
@@ -117,11 +130,8 @@ impl Runner<'_> {
         self.refuse_stopped(&on)?;
         said(self.ground.kill(&on))?;
         self.verify_stopped(&on)?;
-        Ok(Hit {
-            words: format!("{what} {}", self.names(&on)),
-            undo: Undo::Start(on.clone()),
-            on,
-        })
+        let words = format!("{what} {}", self.names(&on));
+        Ok(Hit::of(on.clone(), words, Undo::Start(on)))
     }
 
     /// A machine whose program has ended is on: what its kernel has not written is lost as well.
@@ -136,16 +146,13 @@ impl Runner<'_> {
         let lost = names.iter().zip(lost);
         let lost: Vec<_> = lost.map(|(name, lost)| format!("{name} {lost}")).collect();
         self.verify_stopped(&on)?;
-        Ok(Hit {
-            words: format!(
-                "power loss of {}; disks keep {}; lost writes: {}",
-                self.names(&on),
-                keeps.words(),
-                lost.join(", ")
-            ),
-            undo: Undo::Start(on.clone()),
-            on,
-        })
+        let words = format!(
+            "power loss of {}; disks keep {}; lost writes: {}",
+            self.names(&on),
+            keeps.words(),
+            lost.join(", ")
+        );
+        Ok(Hit::of(on.clone(), words, Undo::Start(on)))
     }
 
     fn verify_stopped(&mut self, nodes: &[usize]) -> Said<()> {
@@ -160,29 +167,24 @@ impl Runner<'_> {
     fn pause(&mut self, on: Vec<usize>) -> Said<Hit> {
         self.refuse_stopped(&on)?;
         said(self.ground.pause(&on))?;
-        Ok(Hit {
-            words: format!("pause {}", self.names(&on)),
-            undo: Undo::Resume(on.clone()),
-            on,
-        })
+        let words = format!("pause {}", self.names(&on));
+        Ok(Hit::of(on.clone(), words, Undo::Resume(on)))
     }
 
     fn freeze(&mut self, on: Vec<usize>) -> Said<Hit> {
         self.refuse_stopped(&on)?;
         said(self.ground.freeze(&on))?;
-        Ok(Hit {
-            words: format!("freeze {}", self.names(&on)),
-            undo: Undo::Resume(on.clone()),
-            on,
-        })
+        let words = format!("freeze {}", self.names(&on));
+        Ok(Hit::of(on.clone(), words, Undo::Resume(on)))
     }
 
     fn partition(&mut self, on: Vec<usize>, from: &[usize], flow: Flow) -> Said<Hit> {
-        let (cuts, words) = self.between(&on, from, flow)?;
-        said(self.ground.cut(&cuts))?;
+        let cut = self.between(&on, from, flow)?;
+        said(self.ground.cut(&cut.directions))?;
         Ok(Hit {
-            words: format!("partition {words}"),
-            undo: Undo::Heal(cuts),
+            words: format!("partition {}", cut.words),
+            undo: Undo::Heal(cut.directions),
+            sides: Some(cut.sides),
             on,
         })
     }
@@ -193,22 +195,18 @@ impl Runner<'_> {
         (from, flow): (&[usize], Flow),
         worse: Worse,
     ) -> Said<Hit> {
-        let (directions, words) = self.between(&on, from, flow)?;
-        said(self.ground.set_links(&directions, Some(worse)))?;
+        let links = self.between(&on, from, flow)?;
+        said(self.ground.set_links(&links.directions, Some(worse)))?;
         Ok(Hit {
-            words: format!("link {words}: {}", worse.words()),
-            undo: Undo::Links(directions, worse),
+            words: format!("link {}: {}", links.words, worse.words()),
+            undo: Undo::Links(links.directions, worse),
+            sides: Some(links.sides),
             on,
         })
     }
 
-    /// The directions between two groups, with the clients on their sides, and the groups in words.
-    fn between(
-        &self,
-        on: &[usize],
-        from: &[usize],
-        flow: Flow,
-    ) -> Said<(Vec<(Member, Member)>, String)> {
+    /// The directions between two groups, with the clients on their sides.
+    fn between(&self, on: &[usize], from: &[usize], flow: Flow) -> Said<Between> {
         let members = |nodes: &[usize], side: Side| {
             let nodes = nodes.iter().map(|node| Member::Node(*node));
             let clients = self.clients.all.iter().enumerate();
@@ -233,8 +231,13 @@ impl Runner<'_> {
             Flow::Out => "-x>",
             Flow::In => "<x-",
         };
-        let (inside, outside) = (self.members(&inside), self.members(&outside));
-        Ok((directions, format!("{inside} {arrow} {outside}")))
+        let sides = (self.members(&inside), self.members(&outside));
+        let words = format!("{} {arrow} {}", sides.0.join(", "), sides.1.join(", "));
+        Ok(Between {
+            directions,
+            sides,
+            words,
+        })
     }
 
     /// Ends a fault, as far as that takes no time: nodes that are started are ready later.
@@ -276,12 +279,12 @@ impl Runner<'_> {
         }
     }
 
-    fn members(&self, all: &[Member]) -> String {
+    fn members(&self, all: &[Member]) -> Vec<String> {
         let name = |member: &Member| match member {
             Member::Node(node) => self.ground.file().nodes[*node].name.clone(),
             Member::Client(client) => format!("client {}", self.clients.all[*client].config.name),
         };
-        all.iter().map(name).collect::<Vec<_>>().join(", ")
+        all.iter().map(name).collect()
     }
 
     /// The names of nodes, as a sentence has them.

@@ -169,6 +169,15 @@ impl Clients {
         find(&|said| !said.is_answer()).or_else(|| find(&|said| said.round < self.round))
     }
 
+    /// Of each process of the history the client's name.
+    pub(super) fn processes(&self) -> Vec<String> {
+        let mut names = vec![String::new(); self.processes.len()];
+        for ((place, _), process) in &self.processes {
+            names[*process].clone_from(&self.all[*place].config.name);
+        }
+        names
+    }
+
     /// Whether one still runs.
     pub(super) fn is_one_running(&self) -> bool {
         self.all.iter().any(RunningClient::is_running)

@@ -9,6 +9,9 @@ use crate::laboratory::Judged;
 pub struct Ran {
     /// What happened, in order.
     pub events: Vec<RunEvent>,
+    /// Of each process of the history the name of its client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<String>,
     /// What came of each fault of the plan.
     pub faults: Vec<FaultCame>,
     /// What happened of that which should sometimes.
@@ -143,6 +146,9 @@ pub struct FaultCame {
     pub undone_ns: Option<u64>,
     /// Whom it hit, by name.
     pub on: Vec<String>,
+    /// Of a fault of links who is on each side: nodes, and clients that have a side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sides: Option<(Vec<String>, Vec<String>)>,
     /// How many system calls it has hit, if it is a fault of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
@@ -173,6 +179,7 @@ impl FaultCame {
             placed_ns: None,
             undone_ns: None,
             on: Vec::new(),
+            sides: None,
             calls: None,
             why: None,
         }
@@ -206,6 +213,7 @@ impl Ran {
     pub(super) fn without(error: &cluster::Error) -> Self {
         Self {
             events: Vec::new(),
+            processes: Vec::new(),
             faults: Vec::new(),
             reached: Vec::new(),
             acknowledged: 0,

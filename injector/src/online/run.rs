@@ -186,6 +186,7 @@ impl Runner<'_> {
         let (judged, notes) = self.judge(verdict);
         Ok(Ran {
             events: std::mem::take(&mut self.events),
+            processes: self.clients.processes(),
             faults: std::mem::take(&mut self.came),
             reached: self
                 .sometimes
@@ -342,6 +343,7 @@ impl Runner<'_> {
                 let placed_ns = self.since_begin(now);
                 let came = &mut self.came[fault];
                 came.on = names;
+                came.sides = hit.sides;
                 came.state = State::InPlace;
                 came.placed_ns = Some(placed_ns);
                 self.last_placed = Some(now);

@@ -187,6 +187,7 @@ mod tests {
             plan: String::new(),
             ran: Ran {
                 events: Vec::new(),
+                processes: Vec::new(),
                 faults: vec![FaultCame::not_yet(); faults],
                 reached: reached.iter().map(|name| (*name).to_owned()).collect(),
                 acknowledged: 7,

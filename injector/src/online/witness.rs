@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster::Verdict;
-use history::{Anomaly, Failure, Report, Rule, Settings};
+use history::{Anomaly, Failure, History, Report, Rule, Settings};
 
 /// How long the search for orders may take.
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(60);
@@ -30,17 +30,28 @@ pub(super) fn verdict(rules: &[Rule], history: &Path) -> crate::Result<Verdict> 
             return Ok(Verdict::Inconclusive(why));
         }
     };
-    let settings = Settings {
+    Ok(
+        match history::check(&history, &settings(rules, LOOKED_AT_WITHIN)) {
+            Err(refused) => Verdict::Inconclusive(format!("[[histories]]: {refused}")),
+            Ok(report) => judged(&report),
+        },
+    )
+}
+
+fn settings(rules: &[Rule], within: Duration) -> Settings {
+    Settings {
         rules: rules.to_vec(),
         guesses: false,
-        time_limit: Some(LOOKED_AT_WITHIN),
+        time_limit: Some(within),
         recover_within: None,
         ..Settings::default()
-    };
-    Ok(match history::check(&history, &settings) {
-        Err(refused) => Verdict::Inconclusive(format!("[[histories]]: {refused}")),
-        Ok(report) => judged(&report),
-    })
+    }
+}
+
+/// What in a history breaks what the rules say, as far as it is found in this time.
+pub fn anomalies(rules: &[Rule], history: &History, within: Duration) -> Vec<Anomaly> {
+    let report = history::check(history, &settings(rules, within));
+    report.map_or_else(|_| Vec::new(), |report| report.anomalies)
 }
 
 fn judged(report: &Report) -> Verdict {

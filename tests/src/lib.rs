@@ -5,12 +5,14 @@
 
 mod laboratory;
 mod ordinary;
+mod page;
 mod programs;
 mod random;
 mod traces_of_us;
 
 pub use laboratory::{Laboratory, in_own_namespace};
 pub use ordinary::Ordinary;
+pub use page::page_told;
 pub use programs::{
     Report, copy_to_run, crashpoint, elects_cluster, printed, program, replay, replay_with, said,
     store_cluster, words,

@@ -258,6 +258,28 @@ fn what_the_clients_of_a_run_saw_is_written_in_other_forms() {
             .all(|order| order.as_array().expect("steps").len() == 1),
         "{told}"
     );
+    let shown = printed(&laid.run(&["show", "out", "1"]));
+    assert!(shown.contains("! shows what is broken"), "{shown}");
+    assert!(
+        shown
+            .lines()
+            .all(|line| !line.starts_with("client client") || line.len() <= 80)
+    );
+    let report = laid.run(&[
+        "report",
+        "out",
+        "--html",
+        "page.html",
+        "--junit",
+        "junit.xml",
+    ]);
+    assert_eq!(report.status.code(), Some(0), "{}", said(&report));
+    let page = fs::read_to_string(laid.path("page.html")).expect("read");
+    for part in ["kill a", "acquire l", "double-lock of l"] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    let junit = fs::read_to_string(laid.path("junit.xml")).expect("read");
+    assert!(junit.contains("failures=\"1\""), "{junit}");
     let (status, told) = export("2", "jepsen");
     assert_eq!(status, Some(2), "{told}");
     assert!(told.contains("there is no run 2 in out"), "{told}");

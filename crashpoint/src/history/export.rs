@@ -1,15 +1,14 @@
 //! `crashpoint history DIR N --export FORM`: what the clients of a run of `crashpoint inject` saw.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use campaign::Outcome;
 use clap::Args;
-use cluster::ClusterFile;
-use history::{History, Rule, Settings};
-use injector::online::{HISTORY, InjectManifest, RUNS, manifest};
+use history::{History, Settings};
+use injector::online::{RUNS, manifest};
+
+use crate::inject::{history_of, history_path, rules_of};
 
 use super::{Form, TIME_LIMIT, put, refused_in, written};
 
@@ -43,47 +42,37 @@ pub(super) fn export(arguments: &ExportArgs) -> anyhow::Result<Outcome> {
             directory.display()
         );
     };
-    let (path, history) = read(directory, number)?;
+    let history = read(directory, number)?;
+    let rules = rules_of(&manifest)
+        .with_context(|| format!("read the cluster file of {}", directory.display()))?;
     let settings = Settings {
-        rules: rules(&manifest, directory)?,
+        rules,
         time_limit: Some(TIME_LIMIT),
         describe: true,
         ..Settings::default()
     };
     let bytes = written(&history, arguments.export, || {
+        let path = history_path(directory, number);
         history::check(&history, &settings).map_err(|refused| refused_in(refused, &history, &path))
     })?;
     put(&bytes, arguments.out.as_deref())?;
     Ok(Outcome::Clean)
 }
 
-/// The history that a run left, and where it is.
-fn read(directory: &Path, number: u64) -> anyhow::Result<(PathBuf, History)> {
-    let run = directory.join(RUNS).join(number.to_string());
-    let path = run.join(HISTORY);
-    if !run.is_dir() {
+/// The history that a run left.
+fn read(directory: &Path, number: u64) -> anyhow::Result<History> {
+    if !directory.join(RUNS).join(number.to_string()).is_dir() {
         bail!(
             "there is no run {number} in {0}: `crashpoint show {0}` lists its runs",
             directory.display()
         );
     }
-    let file = File::open(&path).with_context(|| format!("read {}", path.display()))?;
-    let history = history::read(BufReader::new(file));
-    let history = history.with_context(|| format!("read {}", path.display()))?;
-    if history.operations().is_empty() {
+    let history = history_of(directory, number)?;
+    let Some(history) = history.filter(|history| !history.operations().is_empty()) else {
         bail!(
             "run {number} has no history: its clients printed none (docs/histories.md says what \
              they would print)"
         );
-    }
-    Ok((path, history))
-}
-
-/// What the cluster file of the campaign says of objects.
-fn rules(manifest: &InjectManifest, directory: &Path) -> anyhow::Result<Vec<Rule>> {
-    let file = Path::new(&manifest.file);
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    let file = ClusterFile::parse(&manifest.text, file, folder);
-    let file = file.with_context(|| format!("read the cluster file of {}", directory.display()))?;
-    Ok(file.histories)
+    };
+    Ok(history)
 }

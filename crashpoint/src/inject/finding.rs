@@ -12,7 +12,7 @@ use injector::online::{
     summary, table, timeline,
 };
 
-use super::{file_of, outcome, run_once, story};
+use super::{file_of, lanes_of, outcome, run_once, story};
 use crate::finding::make_empty;
 
 /// The results in a directory; nothing if it is none of injected faults.
@@ -29,6 +29,18 @@ fn left_out(summary: Option<&serde_json::Value>) -> std::collections::BTreeMap<S
     left_out
         .and_then(|left_out| serde_json::from_value(left_out).ok())
         .unwrap_or_default()
+}
+
+/// What the campaign in a directory came to, so far, with these results.
+pub(crate) fn summary_of(directory: &Path, results: Vec<InjectResult>) -> Summary {
+    let written = summary(directory);
+    let written = written.as_ref();
+    Summary {
+        wanted: written.and_then(|written| written["wanted"].as_u64()),
+        results,
+        is_cut_off: written.is_none_or(|written| written["is_cut_off"] != false),
+        left_out: left_out(written),
+    }
 }
 
 fn numbered(results: &[InjectResult], number: usize) -> anyhow::Result<&InjectResult> {
@@ -49,7 +61,12 @@ pub(crate) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
     let mut out = io::stdout().lock();
     if let Some(number) = number {
         let result = numbered(&results, number)?;
-        write!(out, "{}{}", story(result), result.plan)?;
+        let (lanes, why) = lanes_of(directory, &manifest, result);
+        writeln!(out, "{}{}", story(result), lanes.picture())?;
+        if let Some(why) = why {
+            writeln!(out, "{why}\n")?;
+        }
+        write!(out, "{}", result.plan)?;
         let one = Summary {
             results: vec![result.clone()],
             ..Summary::default()
@@ -74,20 +91,9 @@ pub(crate) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
             result.index + 1
         )?;
     }
-    let written = summary(directory);
-    let is_over = written
-        .as_ref()
-        .is_some_and(|written| written["is_cut_off"] == false);
-    let all = Summary {
-        wanted: written
-            .as_ref()
-            .and_then(|written| written["wanted"].as_u64()),
-        results,
-        is_cut_off: !is_over,
-        left_out: left_out(written.as_ref()),
-    };
+    let all = summary_of(directory, results);
     write!(out, "{}", table(&all, &manifest))?;
-    if !is_over {
+    if all.is_cut_off {
         writeln!(
             out,
             "it has not ended: continue with: {} inject --resume {name}",

@@ -2,6 +2,7 @@
 
 mod finding;
 mod ground;
+mod lanes;
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,8 +19,9 @@ use injector::online::{
     Strategy, Summary, campaign, headline, strategy, table, timeline,
 };
 
-pub(crate) use finding::{minimize, replay, show};
+pub(crate) use finding::{minimize, replay, show, summary_of};
 use ground::{on_machines, refuse_other_kernel, run_once};
+pub(crate) use lanes::{history_of, history_path, lanes_of, rules_of};
 
 use crate::cluster::MachinesArgs;
 
@@ -346,7 +348,7 @@ pub(crate) fn outcome(summary: &Summary, manifest: &InjectManifest) -> Outcome {
 }
 
 /// A run in words.
-fn story(result: &InjectResult) -> String {
+pub(crate) fn story(result: &InjectResult) -> String {
     headline(result) + &timeline(&result.ran) + "\n"
 }
 

@@ -1,10 +1,10 @@
 //! JUnit XML, as CI servers read it: a suite for each file system, a case for each workload that is
 //! not clean, and one for all that are. Of programs and clusters a suite for each sweep, a case for
-//! each finding; so of live sweeps.
+//! each finding; so of live sweeps, and of campaigns of injected faults.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use brief::counted;
@@ -13,6 +13,8 @@ use node_sweep::{Finding, Reason, Recorded};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use replayer::Found;
 
+use super::Read;
+use super::inject::Injected;
 use super::live::LiveSweep;
 use super::sweep::{Sweep, headline, promises};
 use crate::states::{title, unended};
@@ -28,11 +30,14 @@ struct Counts {
 
 /// The file for these sweeps.
 pub(super) fn junit(
-    sweeps: &[Sweep],
-    states: &[(PathBuf, Recorded)],
-    live: &[LiveSweep],
+    Read {
+        sweeps,
+        states,
+        live,
+        injected,
+    }: &Read,
 ) -> anyhow::Result<String> {
-    let alone = sweeps.len() == 1 && states.is_empty() && live.is_empty();
+    let alone = sweeps.len() == 1 && states.is_empty() && live.is_empty() && injected.is_empty();
     let suites = sweeps
         .iter()
         .flat_map(|sweep| (0..sweep.overview.file_systems.len()).map(move |place| (sweep, place)));
@@ -43,6 +48,7 @@ pub(super) fn junit(
             .map(|(directory, recorded)| states_suite(directory, recorded)),
     );
     let suites = suites.chain(live.iter().map(live_suite));
+    let suites = suites.chain(injected.iter().map(injected_suite));
     let mut report = Report::new("crashpoint");
     report.add_test_suites(suites);
     Ok(report.to_string()?)
@@ -175,6 +181,52 @@ fn live_suite(sweep: &LiveSweep) -> TestSuite {
         ("kernel", &*sweep.manifest.kernel_hash),
         ("seeds", &format!("{first}..{last}")),
         ("states", &sweep.manifest.asked.states.to_string()),
+    ]);
+    suite
+}
+
+/// Of a campaign of injected faults.
+fn injected_suite(campaign: &Injected) -> TestSuite {
+    let mut cases = Vec::new();
+    for (result, numbers) in campaign.findings() {
+        let runs = counted(numbers.len(), "run");
+        let name = format!("run {} ({runs} alike)", result.index + 1);
+        let broken = result.ran.broken().unwrap_or_default().join("; ");
+        let text = campaign.told(result);
+        cases.push(case(
+            &name,
+            NonSuccessKind::Failure,
+            "inject",
+            &broken,
+            &text,
+        ));
+    }
+    for (why, count) in campaign.inconclusive() {
+        let words = format!("{}: {why}", counted(count as usize, "run"));
+        cases.push(error("runs", "inconclusive", &words, &words));
+    }
+    for words in campaign.short_of() {
+        cases.push(error("the campaign", "unfinished", &words, &words));
+    }
+    let seconds = campaign
+        .summary
+        .results
+        .iter()
+        .map(|result| result.ran.seconds)
+        .sum();
+    let counts = Counts {
+        clean: campaign.clean(),
+        things: "runs",
+        skipped: 0,
+        // It comes from a file.
+        time: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
+    };
+    let directory = campaign.directory.display();
+    let mut suite = suite_of(&format!("{directory} {}", campaign.name()), cases, &counts);
+    suite.add_properties([
+        ("plans", &*printable(&campaign.what())),
+        ("runs", &campaign.summary.results.len().to_string()),
+        ("broken", &campaign.summary.broken().to_string()),
     ]);
     suite
 }

@@ -1,5 +1,6 @@
 //! `crashpoint report`: the results of sweeps as a page to read and as JUnit for CI.
 
+mod inject;
 mod junit;
 mod live;
 mod page;
@@ -16,6 +17,7 @@ use clap::Args;
 use itertools::Itertools;
 use node_sweep::Recorded;
 
+use inject::Injected;
 use junit::printable;
 use live::LiveSweep;
 use sweep::Sweep;
@@ -41,20 +43,17 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
     if arguments.html.is_some() && arguments.html == arguments.junit {
         bail!("--html and --junit name the same file: give each its own");
     }
-    for directory in &arguments.directories {
-        if injector::online::manifest(directory)?.is_some() {
-            bail!(
-                "{0} has results of injected faults, which `crashpoint show {0}` tells: there is no page and no \
-                 JUnit of them yet",
-                directory.display()
-            );
-        }
-    }
     let (live, directories) = live::read(&arguments.directories)?;
+    let (injected, directories) = inject::read(&directories)?;
     let (states, directories) = of_states(&directories)?;
-    let sweeps = read(&directories, fs)?;
+    let read = Read {
+        sweeps: read(&directories, fs)?,
+        states,
+        live,
+        injected,
+    };
     if arguments.html.is_none() && arguments.junit.is_none() {
-        io::stdout().write_all(would_write(&sweeps, &states, &live).as_bytes())?;
+        io::stdout().write_all(would_write(&read).as_bytes())?;
         say(
             "nothing was written: --html FILE writes a page of these findings to FILE, --junit FILE \
              their test cases for CI",
@@ -62,24 +61,45 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
         return Ok(Outcome::CouldNotRun);
     }
     if let Some(path) = &arguments.html {
-        let text = match (sweeps.is_empty(), states.is_empty(), live.is_empty()) {
-            (_, true, true) => page::page(&sweeps)?,
-            (true, false, true) => states::page(&states)?,
-            (true, true, false) => live::page(&live)?,
-            _ => bail!(
-                "a page is of file systems, of programs and clusters, or of live sweeps: write one for each"
-            ),
-        };
-        write(path, &text)?;
+        write(path, &read.page()?)?;
     }
     if let Some(path) = &arguments.junit {
-        write(path, &junit::junit(&sweeps, &states, &live)?)?;
+        write(path, &junit::junit(&read)?)?;
     }
     Ok(Outcome::Clean)
 }
 
 /// The results of a sweep of a program or a cluster, and their directory.
 type OfStates = (PathBuf, Recorded);
+
+/// What was read, by what it is of.
+struct Read {
+    sweeps: Vec<Sweep>,
+    states: Vec<OfStates>,
+    live: Vec<LiveSweep>,
+    injected: Vec<Injected>,
+}
+
+impl Read {
+    fn page(&self) -> anyhow::Result<String> {
+        let Self {
+            sweeps,
+            states,
+            live,
+            injected,
+        } = self;
+        match (&**sweeps, &**states, &**live, &**injected) {
+            (_, [], [], []) => page::page(sweeps),
+            ([], _, [], []) => states::page(states),
+            ([], [], _, []) => live::page(live),
+            ([], [], [], _) => inject::page(injected),
+            _ => bail!(
+                "a page is of file systems, of programs and clusters, of live sweeps, or of injected \
+                 faults: write one for each"
+            ),
+        }
+    }
+}
 
 /// The directories of sweeps of programs and clusters, and the others.
 fn of_states(directories: &[PathBuf]) -> anyhow::Result<(Vec<OfStates>, Vec<PathBuf>)> {
@@ -111,23 +131,28 @@ fn read(directories: &[PathBuf], fs: &clap::Command) -> anyhow::Result<Vec<Sweep
 }
 
 /// What would be written if somebody said where.
-fn would_write(sweeps: &[Sweep], states: &[OfStates], live: &[LiveSweep]) -> String {
+fn would_write(read: &Read) -> String {
     let mut rows = vec![["results", "swept", "findings"].map(str::to_owned).to_vec()];
-    rows.extend(sweeps.iter().map(|sweep| {
+    rows.extend(read.sweeps.iter().map(|sweep| {
         let swept = sweep.overview.file_systems.iter();
         let swept = swept.map(|swept| swept.variant.to_string()).join(", ");
         let findings = sweep.findings.all.len().to_string();
         vec![sweep.directory.display().to_string(), swept, findings]
     }));
-    rows.extend(states.iter().map(|(directory, recorded)| {
+    rows.extend(read.states.iter().map(|(directory, recorded)| {
         let name = printable(&recorded.manifest.name).into_owned();
         let findings = recorded.findings.len().to_string();
         vec![directory.display().to_string(), name, findings]
     }));
-    rows.extend(live.iter().map(|sweep| {
+    rows.extend(read.live.iter().map(|sweep| {
         let directory = sweep.directory.display().to_string();
         let findings = sweep.findings().len().to_string();
         vec![directory, sweep.name(), findings]
+    }));
+    rows.extend(read.injected.iter().map(|campaign| {
+        let directory = campaign.directory.display().to_string();
+        let findings = campaign.findings().len().to_string();
+        vec![directory, campaign.name(), findings]
     }));
     columns(&rows)
 }

@@ -189,7 +189,7 @@ pub(super) fn page(sweeps: &[Sweep]) -> anyhow::Result<String> {
 }
 
 /// JSON as it may stand in a script element: nothing in it begins a tag or a comment.
-fn embedded<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<String> {
+pub(super) fn embedded<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<String> {
     Ok(serde_json::to_string(value)?.replace('<', "\\u003c"))
 }
 

@@ -31,8 +31,8 @@ pub enum Error {
     },
     /// No kernel with virtual time was built.
     #[error(
-        "--virtual-time takes a kernel of our own: build it with scripts/build-uml.sh (some \
-         minutes, once)"
+        "there is no kernel with virtual time, which --virtual-time and --simulate need: build it \
+         with scripts/build-uml.sh (some minutes, once), or name one with --kernel"
     )]
     NoVirtualKernel,
     /// There is no place for kernels that were built.

@@ -10,7 +10,8 @@ use super::ran::Ran;
 use super::text::alike;
 use crate::error::Result;
 
-/// A smaller plan counts if so many runs of it one after the other break the same.
+/// A smaller plan counts if so many runs of it one after the other break the same, where the same plan
+/// may come to something else.
 const RUNS: usize = 2;
 
 /// What is left of a plan.
@@ -36,9 +37,15 @@ pub fn minimize(
 ) -> Result<Option<Minimized>> {
     let plan = FaultPlan::parse(&result.plan, Path::new("the plan of the run"), file)?;
     let (mut runs, mut last) = (0, None);
+    // On simulated machines the second run would be the first one again.
+    let times = if result.ran.simulated.is_some() {
+        1
+    } else {
+        RUNS
+    };
     let mut breaks = |plan: &FaultPlan| -> Result<bool> {
         let mut broke = None;
-        for _ in 0..RUNS {
+        for _ in 0..times {
             runs += 1;
             let again = InjectResult {
                 index: result.index,
@@ -85,4 +92,37 @@ pub fn minimize(
         result,
         runs,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ran::SimulatedRun;
+    use super::*;
+    use crate::laboratory::Judged;
+
+    #[test]
+    fn what_comes_to_the_same_each_time_is_run_once() {
+        const CLUSTER: &str =
+            "[[nodes]]\nnames = [\"a\"]\ncommand = \"true\"\n[client]\ncommand = \"true\"\n";
+        let path = Path::new("cluster.toml");
+        let file = ClusterFile::parse(CLUSTER, path, path).expect("a cluster file");
+        let plan = "[[faults]]\nat = { time_s = 0 }\nfault = \"kill\"\non = \"a\"\n";
+        for (is_simulated, wanted) in [(true, 1), (false, 2)] {
+            let mut ran = Ran::without(&cluster::Error::Interrupted);
+            let broken = vec!["it is".to_owned()];
+            ran.judged = Judged::Broken { broken };
+            ran.simulated = is_simulated.then(|| SimulatedRun {
+                seed: 1,
+                history: String::new(),
+            });
+            let result = InjectResult {
+                index: 0,
+                plan: plan.into(),
+                ran: ran.clone(),
+            };
+            let found = minimize(&file, &result, &mut |_| Ok(ran.clone()));
+            let found = found.expect("it runs").expect("it breaks the same");
+            assert_eq!(found.runs, wanted);
+        }
+    }
 }

@@ -53,9 +53,10 @@ struct OfArgs {
     file: PathBuf,
 
     /// What the objects are: register, map, lock, semaphore:N, counter, queue, bag, set,
-    /// list-append or rw-register. With a pattern of keys, it is said of these: 'l*=lock'. It can
-    /// be given several times, and the first that fits counts. Of other objects, their operations
-    /// say what they are, where they can
+    /// list-append or rw-register. With a pattern of keys, it is said of these: 'l*=lock'; a key
+    /// that is no text is compared as JSON, so '1=lock' is of 1 and of "1". It can be given several
+    /// times, and the first that fits counts. Of other objects, their operations say what they are,
+    /// where they can
     #[arg(long, value_name = "[KEYS=]MODEL")]
     model: Vec<String>,
 
@@ -248,32 +249,11 @@ fn checked(of: &OfArgs, history: &History, settings: &Settings) -> anyhow::Resul
 
 /// What was refused of the history in a file.
 fn refused_in(refused: Refused, history: &History, file: &Path) -> anyhow::Error {
-    let refused = match refused {
+    let mut refused = refused;
+    if let Refused::Operation { event, .. } | Refused::Value { event, .. } = &mut refused {
         // People look for the index that is in the file.
-        Refused::Operation {
-            event,
-            f,
-            model,
-            known,
-        } => Refused::Operation {
-            event: history.events()[event].index as usize,
-            f,
-            model,
-            known,
-        },
-        Refused::Value {
-            event,
-            words,
-            value,
-            expected,
-        } => Refused::Value {
-            event: history.events()[event].index as usize,
-            words,
-            value,
-            expected,
-        },
-        other => other,
-    };
+        *event = history.events()[*event].index as usize;
+    }
     anyhow::Error::from(refused).context(format!("check {}", file.display()))
 }
 
@@ -342,20 +322,41 @@ fn summary(history: &History, report: &Report) -> String {
     )
 }
 
-/// What the objects were taken for: `2 locks (guessed)`.
+/// So many keys of objects are named whose model was guessed.
+const GUESSED_MAX: usize = 4;
+
+/// What the objects were taken for: `1 counter, 2 lock by their operations (l1, l2)`.
 fn models(report: &Report) -> Vec<String> {
-    let mut counts: BTreeMap<(&str, bool), usize> = BTreeMap::new();
+    let mut objects: BTreeMap<(&str, bool), Vec<Option<&history::Value>>> = BTreeMap::new();
     for object in &report.objects {
         let model = object.model.map_or("not known", |model| model.row().name);
-        *counts
-            .entry((model, object.is_guessed && object.model.is_some()))
-            .or_default() += 1;
+        let kind = (model, object.is_guessed && object.model.is_some());
+        objects.entry(kind).or_default().push(object.key.as_ref());
     }
-    let words = counts.into_iter().map(|((model, is_guessed), count)| {
-        let guessed = if is_guessed { " by its operations" } else { "" };
-        format!("{count} {model}{guessed}")
+    let words = objects.into_iter().map(|((model, is_guessed), keys)| {
+        let guessed = if is_guessed {
+            guessed(&keys)
+        } else {
+            String::new()
+        };
+        format!("{} {model}{guessed}", keys.len())
     });
     words.collect()
+}
+
+/// How it is known what these objects are: nobody said so.
+fn guessed(keys: &[Option<&history::Value>]) -> String {
+    let whose = if keys.len() == 1 { "its" } else { "their" };
+    let named = keys.iter().flatten().take(GUESSED_MAX);
+    let mut named: Vec<_> = named.map(ToString::to_string).collect();
+    if keys.len() > GUESSED_MAX {
+        named.push(format!("and {} more", keys.len() - GUESSED_MAX));
+    }
+    let named = match named.as_slice() {
+        [] => String::new(),
+        named => format!(" ({})", named.join(", ")),
+    };
+    format!(" by {whose} operations{named}")
 }
 
 fn verdict(report: &Report) -> &'static str {

@@ -78,6 +78,24 @@ fn a_history_is_clean_or_has_anomalies() {
 }
 
 #[test]
+fn what_was_guessed_is_said_with_the_keys() {
+    let line = |key: u32| {
+        let process = format!(r#""process":{key},"f":"write","key":"k{key}","value":1"#);
+        format!("{{\"type\":\"invoke\",{process}}}\n{{\"type\":\"ok\",{process}}}\n")
+    };
+    let lines: String = (0..7).map(line).collect();
+    let lines = lines + r#"{"type":"invoke","process":9,"f":"acquire","key":1}"# + "\n";
+    crashpoint(&["check", "-", "--model", "k0=register"])
+        .write_stdin(lines)
+        .assert()
+        .code(0)
+        .stdout(contains(
+            "on 8 objects: 1 lock by its operations (1), 6 map by their operations \
+             (k1, k2, k3, k4, and 2 more), 1 register: clean",
+        ));
+}
+
+#[test]
 fn what_is_promised_decides() {
     let skew = r"{:type :invoke, :process 0, :value [[:append :x 1] [:r :y nil]]}
 {:type :invoke, :process 1, :value [[:append :y 1] [:r :x nil]]}
@@ -143,6 +161,10 @@ fn wrong_files_and_arguments_are_answered_in_one_line() {
     let other = directory.file("other.log", "2026-11-24 started\n");
     let queue = directory.file("queue.jsonl", &CLEAN.replace("write", "push"));
     let lost = directory.file("lost.jsonl", LOST);
+    let nothing = LOST
+        .replace("write", "enqueue")
+        .replace("\"value\":1", "\"value\":null");
+    let nothing = directory.file("nothing.jsonl", &nothing);
     for (arguments, said) in [
         (
             &["check", "/nowhere/h"][..],
@@ -157,6 +179,14 @@ fn wrong_files_and_arguments_are_answered_in_one_line() {
         (
             &["check", &queue, "--model", "queue"],
             "event 1: a queue has no operation read",
+        ),
+        (
+            &["check", &lost, "--model", "queue"],
+            "event 0 (key k): a queue has no operation write",
+        ),
+        (
+            &["check", &nothing, "--model", "queue"],
+            "event 0 (key k): enqueue carries null, not an element",
         ),
         (
             &["check", &lost, "--model", "quue"],

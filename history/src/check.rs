@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::contract::{self, Contract, Rule};
 use crate::kinds::{self, After, Seen};
 use crate::linear::{Limits, Linear};
-use crate::model::{Answer, Objects, Refused};
+use crate::model::{Answer, Objects, Refused, counter};
 use crate::transactions;
 use crate::{Anomaly, Consistency, Failure, History, Model, Outcome, Partition, Step, Value};
 
@@ -267,7 +267,36 @@ impl Checked<'_> {
         operations: &[usize],
         told: &Told,
     ) -> Result<(Linear, Vec<String>), Refused> {
-        let (history, contract) = (self.history, &told.contract);
+        let contract = &told.contract;
+        let (answer, found) = self.found(self.history, (key, operations), contract)?;
+        if let Linear::Undecided { longest } = &answer.linear {
+            self.report.undecided.push(format!(
+                "whether there is an order for the operations of {}: time or memory was over when {} were placed",
+                in_words(key),
+                longest.len()
+            ));
+        }
+        let other = match found.first() {
+            Some(_) => self.otherwise(key, operations, told)?,
+            None => None,
+        };
+        if let (Some(first), Some(other)) = (found.first(), other) {
+            let object = in_words(key);
+            let undecided = format!("{object}: {}; {other}", first.what);
+            self.report.undecided.push(undecided);
+        } else {
+            self.report.anomalies.extend(found);
+        }
+        Ok((answer.linear, answer.states))
+    }
+
+    /// The longest order of an object's operations, and what is wrong with them.
+    fn found(
+        &self,
+        history: &History,
+        (key, operations): (Option<&Value>, &[usize]),
+        contract: &Contract,
+    ) -> Result<(Answer, Vec<Anomaly>), Refused> {
         let model = contract.model;
         let of_key = Objects {
             places: operations,
@@ -275,7 +304,7 @@ impl Checked<'_> {
             model,
             describe: self.settings.describe,
         };
-        let Answer { linear, states } = model.linear(&of_key, &contract.initial, &self.limits)?;
+        let answer = model.linear(&of_key, &contract.initial, &self.limits)?;
         let seen = Seen {
             key,
             places: operations,
@@ -283,27 +312,37 @@ impl Checked<'_> {
             initial: &contract.initial,
         };
         let mut found = kinds::failures(model, &seen)?;
-        match &linear {
-            Linear::Linearizable(_) => {}
-            Linear::Not { longest, stuck } => {
-                found.push(not_linearizable(history, key, longest, *stuck));
-            }
-            Linear::Undecided { longest } => self.report.undecided.push(format!(
-                "whether there is an order for the operations of {}: time or memory was over when {} were placed",
-                in_words(key),
-                longest.len()
-            )),
+        if let Linear::Not { longest, stuck } = &answer.linear {
+            found.push(not_linearizable(history, key, longest, *stuck));
         }
         found.retain(|anomaly| contract.consistency.forbids(anomaly.kind));
-        match (found.first(), told.may_be) {
-            (Some(first), Some(other)) => self.report.undecided.push(format!(
-                "{}: {}; it may be {other}: say what it is with --model",
-                in_words(key),
-                first.what
-            )),
-            _ => self.report.anomalies.extend(found),
+        Ok((answer, found))
+    }
+
+    /// How what is wrong with an object may be right, and what to do about it, if there is such a way.
+    fn otherwise(
+        &self,
+        key: Option<&Value>,
+        operations: &[usize],
+        told: &Told,
+    ) -> Result<Option<String>, Refused> {
+        if let Some(other) = told.may_be {
+            return Ok(Some(format!(
+                "it may be {other}: say what it is with --model"
+            )));
         }
-        Ok((linear, states))
+        let all = self.history.operations();
+        let own = || operations.iter().map(|&place| &all[place]);
+        if told.contract.model != Model::Counter || !counter::may_be_marks(own()) {
+            return Ok(None);
+        }
+        let without = self.history.without_results(operations, counter::is_added);
+        let (_, found) = self.found(&without, (key, operations), &told.contract)?;
+        Ok(found.is_empty().then(|| {
+            "the answers to what was added may say that it was, not what the counter is then: let \
+             the client answer null, or what was added"
+                .to_owned()
+        }))
     }
 
     /// Whether the system answers after the last heal.

@@ -160,10 +160,12 @@ const fn row(
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The object has no such operation.
-    #[error("event {event}: a {model} has no operation {f} (it has {known})", known = known.join(", "))]
+    #[error("event {event}{of}: a {model} has no operation {f} (it has {known})", of = of_key(key.as_ref()), known = known.join(", "))]
     Operation {
         /// Where it was called in [`History::events`].
         event: usize,
+        /// Of which object.
+        key: Option<Value>,
         /// The operation.
         f: String,
         /// What it was looked at as.
@@ -172,10 +174,12 @@ pub enum Refused {
         known: &'static [&'static str],
     },
     /// An operation carries something else than it should.
-    #[error("event {event}: {words} carries {value}, not {expected}")]
+    #[error("event {event}{of}: {words} carries {value}, not {expected}", of = of_key(key.as_ref()))]
     Value {
         /// Where it was called in [`History::events`].
         event: usize,
+        /// Of which object.
+        key: Option<Value>,
         /// The operation.
         words: String,
         /// What it carries.
@@ -204,10 +208,15 @@ pub enum Refused {
     },
 }
 
+fn of_key(key: Option<&Value>) -> String {
+    key.map_or_else(String::new, |key| format!(" (key {key})"))
+}
+
 impl Refused {
     pub(crate) fn unknown(operation: &Operation, known: &'static [&'static str]) -> Self {
         Self::Operation {
             event: operation.call,
+            key: operation.key.clone(),
             f: operation.f.clone(),
             model: String::new(),
             known,
@@ -219,8 +228,18 @@ impl Refused {
             Outcome::Ok => &operation.result,
             _ => &operation.argument,
         };
+        Self::carries(operation, value, expected)
+    }
+
+    /// What it was called with is something else than it should be.
+    pub(crate) fn argument(operation: &Operation, expected: &'static str) -> Self {
+        Self::carries(operation, &operation.argument, expected)
+    }
+
+    fn carries(operation: &Operation, value: &Value, expected: &'static str) -> Self {
         Self::Value {
             event: operation.call,
+            key: operation.key.clone(),
             words: operation.f.clone(),
             value: value.to_string(),
             expected,
@@ -230,9 +249,14 @@ impl Refused {
     fn of(self, name: &str) -> Self {
         match self {
             Self::Operation {
-                event, f, known, ..
+                event,
+                key,
+                f,
+                known,
+                ..
             } => Self::Operation {
                 event,
+                key,
                 f,
                 model: name.to_owned(),
                 known,
@@ -246,12 +270,7 @@ impl Refused {
 pub(crate) fn argument_pair(operation: &Operation) -> Result<(&Value, &Value), Refused> {
     match operation.argument.as_list() {
         Some([old, new]) => Ok((old, new)),
-        _ => Err(Refused::Value {
-            event: operation.call,
-            words: operation.f.clone(),
-            value: operation.argument.to_string(),
-            expected: "[old, new]",
-        }),
+        _ => Err(Refused::argument(operation, "[old, new]")),
     }
 }
 

@@ -196,6 +196,18 @@ impl History {
         Ok(())
     }
 
+    /// The same, but for the answers to those of these operations.
+    pub(crate) fn without_results(&self, places: &[usize], those: fn(&Operation) -> bool) -> Self {
+        let mut history = self.clone();
+        for &place in places {
+            let operation = &mut history.operations[place];
+            if those(operation) {
+                operation.result = Value::Null;
+            }
+        }
+        history
+    }
+
     fn check_order(&self, event: &Event) -> Result<(), Malformed> {
         let Some(last) = self.events.last() else {
             return Ok(());

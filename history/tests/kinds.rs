@@ -146,13 +146,32 @@ fn counters() {
             "{words}"
         );
     }
-    let report = check(
-        &history("0+inc 1+inc 0=1 1=1"),
-        &Settings::of_all(Contract::new(Model::Counter)),
-    );
-    let found = report.expect("a counter").anomalies;
+    let of = |words: &str| {
+        let settings = Settings::of_all(Contract::new(Model::Counter));
+        check(&history(words), &settings).expect("a counter")
+    };
+    let found = of("0+inc 0=1 0+inc 1+inc 0=2 1=2").anomalies;
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].kind, Failure::NotLinearizable);
+    // These may be numbers, or marks that it was done; those of another key say nothing of them.
+    for words in [
+        "0+inc 1+inc 0=1 1=1",
+        "0+inc 0=0",
+        "0+add:5 0=1 0+add:5 0=5",
+    ] {
+        let other = "2+k/inc 2=1 2+k/inc 2=2 ";
+        let report = of(&(other.to_owned() + words));
+        assert_eq!(report.verdict(), Verdict::Undecided, "{words}");
+        assert!(
+            report.undecided[0].contains("let the client answer null"),
+            "{report:?}"
+        );
+    }
+    // Whatever the answers are, this was never there.
+    assert_eq!(
+        of("0+inc 0=1 0+inc 0=1 1+read 1=3").verdict(),
+        Verdict::Anomalous
+    );
 }
 
 #[test]

@@ -22,6 +22,24 @@ pub(crate) enum Call {
 
 pub(crate) const WORDS: &[&str] = &["read", "get", "add", "inc", "increment", "dec", "decrement"];
 
+/// Whether it is one that adds.
+pub(crate) fn is_added(operation: &Operation) -> bool {
+    !["read", "get"].contains(&operation.f.as_str())
+}
+
+/// Whether the answers to what was added to one counter may all be marks that it was: 1, 0, or what was
+/// added. Where one of them is another number, they are what the counter was then.
+pub(crate) fn may_be_marks<'a>(operations: impl Iterator<Item = &'a Operation>) -> bool {
+    let mut answered = operations
+        .filter(|one| is_added(one) && one.outcome == Outcome::Ok && !one.result.is_null());
+    let is_mark = |one: &Operation| match (&one.result, added(one)) {
+        (Value::Int(0 | 1), _) => true,
+        (result, Ok(Some(amount))) => *result == Value::Int(amount) || *result == one.argument,
+        _ => false,
+    };
+    answered.all(is_mark)
+}
+
 /// What is added by an operation, if it is one that adds.
 pub(crate) fn added(operation: &Operation) -> Result<Option<i64>, Refused> {
     let sign = match operation.f.as_str() {

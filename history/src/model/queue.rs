@@ -60,6 +60,10 @@ impl Queue {
         let number = |value| self.values.borrow_mut().number(value);
         Ok(match (IN.contains(&f.as_str()), outcome) {
             (_, Outcome::Fail) => None,
+            // A dequeue that found nothing is answered with it.
+            (true, _) if argument.is_null() => {
+                return Err(Refused::argument(operation, "an element"));
+            }
             (true, _) => Some(Call::Enqueue(number(argument))),
             (false, Outcome::Unknown) => Some(Call::DequeueAny),
             (false, Outcome::Ok) if result.is_null() => Some(Call::Empty),

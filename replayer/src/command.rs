@@ -28,7 +28,7 @@ pub(crate) fn outcome(rows: &[(Variant, Summary)]) -> Outcome {
         Outcome::Findings
     } else if rows
         .iter()
-        .any(|(_, summary)| summary.inconclusive > 0 || summary.interrupted)
+        .any(|(_, summary)| summary.inconclusive > 0 || !summary.is_whole())
     {
         Outcome::Incomplete
     } else {

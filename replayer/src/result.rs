@@ -130,6 +130,11 @@ pub struct AgainCounts {
 }
 
 impl AgainCounts {
+    /// Whether the time was enough for all of them.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.recoveries_left == 0 && self.states_left == 0
+    }
+
     /// Adds another's.
     pub fn add(&mut self, other: Self) {
         self.recoveries += other.recoveries;

@@ -114,6 +114,12 @@ impl Summary {
         self.timing.add(result.timing);
     }
 
+    /// Whether everything was visited that there was: nobody stopped it, and no time was too short.
+    pub(crate) fn is_whole(&self) -> bool {
+        let is_complete = self.again.is_none_or(|again| again.is_complete());
+        !self.interrupted && self.states_left == 0 && is_complete
+    }
+
     /// Cycles done: one to record each workload and one for each crash state.
     pub fn cycles(&self) -> u64 {
         self.workloads + self.states_checked

@@ -205,6 +205,42 @@ fn a_sweep_says_what_it_came_to() {
     assert_eq!(read(&path("out").join(RESULTS)), before);
 }
 
+#[test]
+fn a_sweep_whose_time_was_too_short_is_not_clean() {
+    let (_kept, path) = place();
+    let swept = |states: &str, words: &str, name: &str| {
+        let sweep = Sweep {
+            bug: Bug::None,
+            workloads: vec![workload(TEXTS[0])],
+            ..Sweep::new(&format!("--fs ext4 --states {states} --jobs 1{words}"))
+        };
+        let outcome = sweep.whole(&path(name));
+        // Whoever asks again is told the same.
+        assert_eq!(sweep.resume(&path(name)).expect("done"), outcome);
+        let summary = summary(&path(name)).remove(0);
+        assert_eq!(summary["interrupted"], false);
+        let states_left = summary["states_left"].as_u64().expect("a number");
+        (
+            outcome,
+            states_left,
+            summary["again"]["recoveries_left"].as_u64(),
+        )
+    };
+    let many = "prefix,every-write";
+    let clean = (Outcome::Clean, 0, None);
+    assert_eq!(swept(many, "", "whole"), clean);
+    let (outcome, states_left, _) = swept(many, " --budget 0s", "short");
+    assert_eq!(outcome, Outcome::Incomplete);
+    assert!(states_left > 0);
+    let (outcome, ..) = swept(many, " --again 1", "again");
+    assert_eq!(outcome, Outcome::Clean);
+    // Of the one state that there is, the recovery is left.
+    let one = swept("prefix", " --again 1 --budget 0s", "one");
+    let (outcome, states_left, recoveries_left) = one;
+    assert_eq!((outcome, states_left), (Outcome::Incomplete, 0));
+    assert!(recoveries_left > Some(0));
+}
+
 /// Where in a file of lines a kill may leave its end: before and behind every line, and at some
 /// places within it.
 fn ends(text: &str) -> Vec<usize> {

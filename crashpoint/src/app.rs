@@ -149,11 +149,8 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
             directory: &directory,
             interrupt,
         };
-        for level in request.level.each() {
-            let Some(recovered) = recovering.recovered(*level, &trace)? else {
-                return Ok(Outcome::Incomplete);
-            };
-            recovered.add_to(&mut trace);
+        if !recovering.add_all(&mut trace)? {
+            return Ok(Outcome::Incomplete);
         }
     }
     let what = Requested {
@@ -364,6 +361,17 @@ struct Recovering<'a> {
 }
 
 impl Recovering<'_> {
+    /// Adds the recoveries of all levels to what was recorded. Says whether it came to its end.
+    fn add_all(&self, trace: &mut Trace) -> anyhow::Result<bool> {
+        for level in self.request.level.each() {
+            let Some(recovered) = self.recovered(*level, trace)? else {
+                return Ok(false);
+            };
+            recovered.add_to(trace);
+        }
+        Ok(true)
+    }
+
     /// Records how the program recovers from crashes of a run, or the file system of its disk; nothing
     /// if somebody interrupts.
     fn recovered(&self, level: Level, trace: &Trace) -> anyhow::Result<Option<Recovered>> {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use nix::sys::statvfs::{FsFlags, Statvfs, statvfs};
 use nix::unistd::{AccessFlags, access};
+use tempfile::TempDir;
 
 use crate::NAME_PREFIX;
 use crate::activity::Activity;
@@ -291,9 +292,42 @@ impl Uml {
     }
 
     fn start(&self, task: Task, input: &[u8]) -> Result<Running> {
-        let prefix = format!("{NAME_PREFIX}{}{DIRECTORY_MARK}", std::process::id());
         let memory = memory_room(self.memory_in_effect_mib()).0;
-        let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(&memory);
+        let directory = self.directory(&memory, task, input)?;
+        let (console, console_end) =
+            std::io::pipe().doing(|| "make a pipe for the guest's console".into())?;
+        let (input, input_end) =
+            UnixStream::pair().doing(|| "make a channel to the guest".into())?;
+        let console = Console::collect(console)
+            .doing(|| "start a thread (is `ulimit -u` too low?)".into())?;
+        let process = self
+            .keeper(directory.path(), &memory)?
+            .stdin(Stdio::from(OwnedFd::from(input_end)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(console_end))
+            .spawn()
+            .doing(|| format!("start {}", self.kernel.display()))?;
+        let (kernel, memory_mib) = (self.kernel.display(), self.memory_mib);
+        tracing::info!(pid = process.id(), %kernel, memory_mib, "started a guest");
+        let given = Given {
+            memory_mib: self.memory_in_effect_mib(),
+            directory: memory,
+        };
+        let guest = Guest {
+            console,
+            directory,
+            given,
+        };
+        let mut running = Running::new(process, Some(OwnedFd::from(input).into()), Some(guest));
+        self.wait_until_ready(&mut running)?;
+        tracing::debug!(pid = running.pid(), "the guest is ready");
+        Ok(running)
+    }
+
+    /// A directory for a guest, in which it finds what it is to do.
+    fn directory(&self, memory: &Path, task: Task, input: &[u8]) -> Result<TempDir> {
+        let prefix = format!("{NAME_PREFIX}{}{DIRECTORY_MARK}", std::process::id());
+        let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(memory);
         let directory = directory.doing(|| format!("make a directory in {}", memory.display()))?;
         let spec = Spec {
             task,
@@ -306,44 +340,25 @@ impl Uml {
         spec.write(directory.path())?;
         std::fs::write(directory.path().join(INPUT), input)
             .doing(|| "write the input of a guest".into())?;
-        let (console, console_end) =
-            std::io::pipe().doing(|| "make a pipe for the guest's console".into())?;
-        let (input, input_end) =
-            UnixStream::pair().doing(|| "make a channel to the guest".into())?;
-        let console = Console::collect(console)
-            .doing(|| "start a thread (is `ulimit -u` too low?)".into())?;
-        let process = Command::new(crate::own_program())
+        Ok(directory)
+    }
+
+    /// The process that keeps a guest.
+    fn keeper(&self, directory: &Path, memory: &Path) -> Result<Command> {
+        let mut command = Command::new(crate::own_program());
+        command
             .arg(KEEPER_COMMAND)
             .arg(std::process::id().to_string())
-            .arg(directory.path())
+            .arg(directory)
             .arg(STARTED.fetch_add(1, Ordering::Relaxed).to_string())
             .arg(&self.kernel)
-            .args(self.command_line(directory.path())?)
-            .stdin(Stdio::from(OwnedFd::from(input_end)))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::from(console_end))
+            .args(self.command_line(directory)?)
             .env_clear()
-            .env("TMPDIR", &memory)
-            .env("LD_PRELOAD", self.preload(directory.path())?)
+            .env("TMPDIR", memory)
+            .env("LD_PRELOAD", self.preload(directory)?)
             .current_dir("/")
-            .process_group(0)
-            .spawn()
-            .doing(|| format!("start {}", self.kernel.display()))?;
-        let (kernel, memory_mib) = (self.kernel.display(), self.memory_mib);
-        tracing::info!(pid = process.id(), %kernel, memory_mib, "started a guest");
-        let given = Given {
-            memory_mib: self.memory_in_effect_mib(),
-            directory: memory.clone(),
-        };
-        let guest = Guest {
-            console,
-            directory,
-            given,
-        };
-        let mut running = Running::new(process, Some(OwnedFd::from(input).into()), Some(guest));
-        self.wait_until_ready(&mut running)?;
-        tracing::debug!(pid = running.pid(), "the guest is ready");
-        Ok(running)
+            .process_group(0);
+        Ok(command)
     }
 
     /// The libraries that are loaded into the kernel's process: the [shim](xstate), where it is

@@ -104,6 +104,33 @@ struct Live<'a> {
     interrupt: &'a Interrupt,
 }
 
+impl LiveArgs {
+    /// What the manifest says of a sweep of these seeds.
+    fn asked(
+        &self,
+        seeds: (u64, u64),
+        fork: bool,
+        again: AgainArgs,
+        visit: &VisitArgs,
+        file: &ClusterFile,
+    ) -> anyhow::Result<Asked> {
+        let (again, recoveries) = again.wanted();
+        Ok(Asked {
+            seeds,
+            chaos: self.chaos.name(),
+            network: self.network.as_ref().map(ToString::to_string),
+            clocks: self.clocks.as_ref().map(ToString::to_string),
+            points: distinct(&self.points),
+            victims: whose(&self.victims, file),
+            states: visit.states.of_live()?,
+            again,
+            recoveries,
+            sample: visit.sample,
+            fork,
+        })
+    }
+}
+
 /// Begins a live sweep of a cluster file.
 pub(crate) fn begin(
     path: &Path,
@@ -123,20 +150,8 @@ pub(crate) fn begin(
     if let Some(out) = visit.out() {
         LiveDirectory::refuse(out)?;
     }
-    let (again, recoveries) = again.wanted();
-    let asked = Asked {
-        seeds: (first, last),
-        chaos: arguments.chaos.name(),
-        network: arguments.network.as_ref().map(ToString::to_string),
-        clocks: arguments.clocks.as_ref().map(ToString::to_string),
-        points: distinct(&arguments.points),
-        victims: whose(&arguments.victims, laboratory.file()),
-        states: visit.states.of_live()?,
-        again,
-        recoveries,
-        sample: visit.sample,
-        fork: !arguments.no_fork && can_fork(&laboratory),
-    };
+    let can_fork = !arguments.no_fork && can_fork(&laboratory);
+    let asked = arguments.asked((first, last), can_fork, again, visit, laboratory.file())?;
     let shard = visit.shard.map(|shard| shard.to_string());
     let path = path.canonicalize()?;
     let manifest =

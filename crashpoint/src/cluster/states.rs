@@ -117,6 +117,9 @@ pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Clean)
 }
 
+/// Nodes spend most of their start waiting for one another.
+const JOBS_FOR_EACH_PROCESSOR: usize = 2;
+
 /// Sweeps.
 pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let visit = &arguments.sweep;
@@ -124,22 +127,8 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
         let file = arguments.trace.as_deref().expect("it is required");
         return live::begin(file, &arguments.live, arguments.again, visit, interrupt);
     }
-    if let Some(directory) = &visit.resume
-        && let Some(outcome) = live::resume(directory, visit, interrupt)?
-    {
-        return Ok(outcome);
-    }
-    // Nodes spend most of their start waiting for one another.
-    let control = visit.control(visit.jobs(2), interrupt);
     if let Some(directory) = &visit.resume {
-        let (results, trace) = match visit.open(directory, true)? {
-            Ok(opened) => opened,
-            Err(outcome) => return Ok(outcome),
-        };
-        let request = &results.manifest().request;
-        let ground = Ground::new(&trace, directory, interrupt)?;
-        let explore = request.explore(Some(&ground.file), &trace.run)?;
-        return visit.resume(results, &trace, explore, &mut ground.subjects(), &control);
+        return resume(visit, directory, interrupt);
     }
     visit.refuse()?;
     arguments.again.refuse_of_cluster(visit)?;
@@ -163,7 +152,28 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
         explore,
         shard: visit.shard,
     };
+    let control = visit.control(visit.jobs(JOBS_FOR_EACH_PROCESSOR), interrupt);
     visit.begin(&what, &mut ground.subjects(), &control)
+}
+
+/// Continues a sweep.
+fn resume(
+    visit: &states::VisitArgs,
+    directory: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    if let Some(outcome) = live::resume(directory, visit, interrupt)? {
+        return Ok(outcome);
+    }
+    let (results, trace) = match visit.open(directory, true)? {
+        Ok(opened) => opened,
+        Err(outcome) => return Ok(outcome),
+    };
+    let request = &results.manifest().request;
+    let ground = Ground::new(&trace, directory, interrupt)?;
+    let explore = request.explore(Some(&ground.file), &trace.run)?;
+    let control = visit.control(visit.jobs(JOBS_FOR_EACH_PROCESSOR), interrupt);
+    visit.resume(results, &trace, explore, &mut ground.subjects(), &control)
 }
 
 /// Records how the cluster recovers from crashes of its run; nothing if somebody interrupts.

@@ -86,19 +86,6 @@ pub(super) fn minimize(
         runs,
         interrupted,
     } = &minimized;
-    let shape = |result: &LiveResult| {
-        let victims = result
-            .faults
-            .iter()
-            .map(|happened| happened.fault.victims.len());
-        format!(
-            "{}, {}, {}, {}",
-            counted(result.faults.len(), "failure"),
-            counted(victims.sum::<usize>(), "victim"),
-            counted(result.lost(), "lost write"),
-            counted(result.acknowledged, "acknowledgement")
-        )
-    };
     let mut text = format!(
         "{} down to {} ({})\n",
         shape(result),
@@ -123,6 +110,21 @@ pub(super) fn minimize(
         return Ok(Outcome::Incomplete);
     }
     Ok(Outcome::Findings)
+}
+
+/// How much there is of a result.
+fn shape(result: &LiveResult) -> String {
+    let victims = result
+        .faults
+        .iter()
+        .map(|happened| happened.fault.victims.len());
+    format!(
+        "{}, {}, {}, {}",
+        counted(result.faults.len(), "failure"),
+        counted(victims.sum::<usize>(), "victim"),
+        counted(result.lost(), "lost write"),
+        counted(result.acknowledged, "acknowledgement")
+    )
 }
 
 /// Says what it was made.

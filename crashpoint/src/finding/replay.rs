@@ -90,7 +90,16 @@ pub(crate) fn replay(
             "--keep is for programs and clusters: of a file system, --command 'cp -a {{}} DIR' does the same"
         );
     }
-    let opened = arguments.finding.open(fs)?;
+    of_file_system(&arguments.finding.open(fs)?, arguments, interrupt)
+}
+
+/// Makes the crash state of a file system again, and has it looked at.
+fn of_file_system(
+    opened: &Opened,
+    arguments: &ReplayArgs,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let command = arguments.command.as_deref();
     let found = &opened.found;
     if let FoundWhat::Death(_) = &found.what {
         bail!(
@@ -114,7 +123,7 @@ pub(crate) fn replay(
         let tell = &mut |recovered: Recovered<'_>| tell_guest(recovered, &look);
         workers.look(&found.workload, &search, &look, interrupt, tell)?
     } else {
-        here(&opened, &options, &search, command, interrupt)?
+        here(opened, &options, &search, command, interrupt)?
     };
     if !looked.seen {
         say(&gone(found.number, &search, looked.why.as_deref()));

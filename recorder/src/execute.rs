@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Dev, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, XattrFlags,
-    chmod, chownat, fallocate, fchmod, fchown, fdatasync, fremovexattr, fsetxattr, fstat, fsync,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, XattrFlags, chmod,
+    chownat, fallocate, fchmod, fchown, fdatasync, fremovexattr, fsetxattr, fstat, fsync,
     ftruncate, linkat, makedev, mkdirat, mknodat, openat2, renameat_with, statat, symlinkat,
     syncfs, unlinkat,
 };
@@ -29,6 +29,22 @@ fn page_with(offset: u64) -> u64 {
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
+
+fn file_type(kind: DeviceKind) -> FileType {
+    match kind {
+        DeviceKind::Char => FileType::CharacterDevice,
+        DeviceKind::Block => FileType::BlockDevice,
+    }
+}
+
+fn rename_flags(flag: RenameFlag) -> RenameFlags {
+    match flag {
+        RenameFlag::Replace => RenameFlags::empty(),
+        RenameFlag::NoReplace => RenameFlags::NOREPLACE,
+        RenameFlag::Exchange => RenameFlags::EXCHANGE,
+        RenameFlag::Whiteout => RenameFlags::WHITEOUT,
+    }
+}
 
 /// The directory that holds a name.
 enum Parent<'a> {
@@ -107,10 +123,8 @@ impl Executor {
     fn make(&mut self, op: &Op) -> Result<()> {
         match op {
             Op::Creat { path, mode } => {
-                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                let file = openat2(&self.root, path, flags, Mode::from_raw_mode(*mode), BENEATH)?;
-                self.open.insert(Target::Path(path.clone()), file);
-                Ok(())
+                let flags = OFlags::CREATE | OFlags::EXCL;
+                self.create(path, flags, *mode, Target::Path(path.clone()))
             }
             Op::Mkdir { path, mode } => {
                 let (parent, name) = self.parent(path)?;
@@ -126,43 +140,53 @@ impl Executor {
                 major,
                 minor,
             } => {
-                let kind = match kind {
-                    DeviceKind::Char => FileType::CharacterDevice,
-                    DeviceKind::Block => FileType::BlockDevice,
-                };
-                let number: Dev = makedev(*major, *minor);
                 let (parent, name) = self.parent(path)?;
-                mknodat(parent, name, kind, Mode::from_raw_mode(0o644), number)
+                let number = makedev(*major, *minor);
+                mknodat(
+                    parent,
+                    name,
+                    file_type(*kind),
+                    Mode::from_raw_mode(0o644),
+                    number,
+                )
             }
             Op::Symlink { target, path } => {
                 let (parent, name) = self.parent(path)?;
                 symlinkat(target, parent, name)
             }
-            Op::Link {
-                source: Target::Path(source),
-                dest,
-            } => {
-                let (from, source) = self.parent(source)?;
-                let (to, dest) = self.parent(dest)?;
-                linkat(from, source, to, dest, AtFlags::empty())
-            }
-            Op::Link { source, dest } => {
-                let file = self.open.get(source).ok_or(Errno::BADF)?;
-                let (to, dest) = self.parent(dest)?;
-                linkat(file, "", to, dest, AtFlags::EMPTY_PATH)
-            }
+            Op::Link { source, dest } => self.link(source, dest),
             Op::Open { path, handle } => {
                 let file = self.open_path(path)?;
                 self.open.insert(Target::Handle(handle.clone()), file);
                 Ok(())
             }
             Op::Tmpfile { dir, handle, mode } => {
-                let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-                let file = openat2(&self.root, dir, flags, Mode::from_raw_mode(*mode), BENEATH)?;
-                self.open.insert(Target::Handle(handle.clone()), file);
-                Ok(())
+                self.create(dir, OFlags::TMPFILE, *mode, Target::Handle(handle.clone()))
             }
             _ => unreachable!("not an operation that makes something"),
+        }
+    }
+
+    /// Makes a file, which stays open as `target`.
+    fn create(&mut self, path: &str, flags: OFlags, mode: u32, target: Target) -> Result<()> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | flags;
+        let file = openat2(&self.root, path, flags, Mode::from_raw_mode(mode), BENEATH)?;
+        self.open.insert(target, file);
+        Ok(())
+    }
+
+    fn link(&self, source: &Target, dest: &str) -> Result<()> {
+        match source {
+            Target::Path(source) => {
+                let (from, source) = self.parent(source)?;
+                let (to, dest) = self.parent(dest)?;
+                linkat(from, source, to, dest, AtFlags::empty())
+            }
+            Target::Handle(_) => {
+                let file = self.open.get(source).ok_or(Errno::BADF)?;
+                let (to, dest) = self.parent(dest)?;
+                linkat(file, "", to, dest, AtFlags::EMPTY_PATH)
+            }
         }
     }
 
@@ -182,29 +206,18 @@ impl Executor {
                 self.close_path(path);
                 let (parent, name) = self.parent(path)?;
                 let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-                unlinkat(
-                    parent,
-                    name,
-                    if directory {
-                        AtFlags::REMOVEDIR
-                    } else {
-                        AtFlags::empty()
-                    },
-                )
+                let flags = match FileType::from_raw_mode(stat.st_mode) {
+                    FileType::Directory => AtFlags::REMOVEDIR,
+                    _ => AtFlags::empty(),
+                };
+                unlinkat(parent, name, flags)
             }
             Op::Rename { source, dest, flag } => {
                 self.close_path(source);
                 self.close_path(dest);
-                let flags = match flag {
-                    RenameFlag::Replace => RenameFlags::empty(),
-                    RenameFlag::NoReplace => RenameFlags::NOREPLACE,
-                    RenameFlag::Exchange => RenameFlags::EXCHANGE,
-                    RenameFlag::Whiteout => RenameFlags::WHITEOUT,
-                };
                 let (from, source) = self.parent(source)?;
                 let (to, dest) = self.parent(dest)?;
-                renameat_with(from, source, to, dest, flags)
+                renameat_with(from, source, to, dest, rename_flags(*flag))
             }
             Op::Close { target } => {
                 self.open.remove(target);
@@ -222,15 +235,12 @@ impl Executor {
                 length,
                 sync,
             } => {
+                let bytes = pattern::bytes(number, *offset, *length);
                 if *sync == WriteSync::None {
-                    return write_all(
-                        self.file(target)?,
-                        *offset,
-                        &pattern::bytes(number, *offset, *length),
-                    );
+                    return write_all(self.file(target)?, *offset, &bytes);
                 }
                 let file = self.reopen(target, sync_flags(*sync))?;
-                write_all(&file, *offset, &pattern::bytes(number, *offset, *length))
+                write_all(&file, *offset, &bytes)
             }
             Op::Append { target, length } => {
                 let file = self.file(target)?;
@@ -244,33 +254,16 @@ impl Executor {
                 length,
                 sync,
             } => {
-                let file = self.reopen(target, OFlags::DIRECT | sync_flags(*sync))?;
-                let mut buffer = Mapping::anonymous(*length as usize).map_err(errno)?;
-                let buffer = &mut buffer.bytes_mut()[..*length as usize];
-                buffer.copy_from_slice(&pattern::bytes(number, *offset, *length));
-                let written = write_all(&file, *offset, buffer);
-                if let Target::Path(path) = target {
-                    self.close_path(path);
-                }
-                written
+                let bytes = pattern::bytes(number, *offset, *length);
+                self.write_directly(target, *offset, &bytes, sync_flags(*sync))
             }
             Op::MmapWrite {
                 target,
                 offset,
                 length,
             } => {
-                let file = self.file(target)?;
-                if *length == 0 {
-                    return Ok(());
-                }
-                if (fstat(file)?.st_size as u64) < offset + length {
-                    ftruncate(file, offset + length)?;
-                }
-                let start = page_with(*offset);
-                let skip = (offset - start) as usize;
-                let mut mapping =
-                    Mapping::shared(file, start, skip + *length as usize).map_err(errno)?;
-                mapping.store(skip, &pattern::bytes(number, *offset, *length))
+                let bytes = pattern::bytes(number, *offset, *length);
+                self.write_mapped(target, *offset, &bytes)
             }
             Op::Truncate { target, size } => ftruncate(self.file(target)?, *size),
             Op::Falloc {
@@ -286,21 +279,47 @@ impl Executor {
                 dest,
                 dest_offset,
             } => {
-                let source = self
-                    .file(source)?
-                    .as_fd()
-                    .try_clone_to_owned()
-                    .map_err(errno)?;
-                raw::clone_range(
-                    &source,
-                    *source_offset,
-                    *length,
-                    self.file(dest)?,
-                    *dest_offset,
-                )
+                let source = self.file(source)?.try_clone().map_err(errno)?;
+                let dest = self.file(dest)?;
+                raw::clone_range(&source, *source_offset, *length, dest, *dest_offset)
             }
             _ => unreachable!("not an operation on data"),
         }
+    }
+
+    /// Writes past the page cache.
+    fn write_directly(
+        &mut self,
+        target: &Target,
+        offset: u64,
+        bytes: &[u8],
+        sync: OFlags,
+    ) -> Result<()> {
+        let file = self.reopen(target, OFlags::DIRECT | sync)?;
+        let mut buffer = Mapping::anonymous(bytes.len()).map_err(errno)?;
+        let buffer = &mut buffer.bytes_mut()[..bytes.len()];
+        buffer.copy_from_slice(bytes);
+        let written = write_all(&file, offset, buffer);
+        if let Target::Path(path) = target {
+            self.close_path(path);
+        }
+        written
+    }
+
+    /// Writes through shared memory; a file that is too short is made longer first.
+    fn write_mapped(&mut self, target: &Target, offset: u64, bytes: &[u8]) -> Result<()> {
+        let file = self.file(target)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let end = offset + bytes.len() as u64;
+        if (fstat(file)?.st_size as u64) < end {
+            ftruncate(file, end)?;
+        }
+        let start = page_with(offset);
+        let skip = (offset - start) as usize;
+        let mut mapping = Mapping::shared(file, start, skip + bytes.len()).map_err(errno)?;
+        mapping.store(skip, bytes)
     }
 
     fn change_attributes(&mut self, op: &Op) -> Result<()> {

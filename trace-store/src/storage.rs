@@ -190,16 +190,7 @@ impl Trace {
 
     /// The same, and returns the hash of the manifest.
     fn save_as_manifest(&self, directory: &Path) -> Result<String> {
-        match fs::create_dir_all(directory).and_then(|()| Ok(directory.read_dir()?.count())) {
-            Ok(0) => {}
-            Ok(_) => return Err(Error::Exists(directory.to_owned())),
-            Err(error) => {
-                return Err(Error::File {
-                    path: directory.to_owned(),
-                    error,
-                });
-            }
-        }
+        make_empty(directory)?;
         let run = postcard::to_stdvec(&self.run).expect("it has only what postcard knows");
         let stacks = postcard::to_stdvec(&self.stacks).expect("it has only what postcard knows");
         let disks = self.disks.iter().enumerate();
@@ -271,6 +262,20 @@ fn load_each(hashes: &[String], directory: &Path, name: &str, first: usize) -> R
     hashes.iter().zip(first..).map(load).collect()
 }
 
+impl Manifest {
+    /// Fails if what was acknowledged before the run is not among so many bytes.
+    fn refuse_beyond(&self, directory: &Path, len: u64) -> Result<()> {
+        let acknowledged = self.about.recovers.as_ref();
+        if acknowledged.is_some_and(|crash| !is_there(&crash.acknowledged, len)) {
+            return Err(Error::Damaged {
+                path: directory.join(MANIFEST),
+                what: "what was acknowledged before is not there".into(),
+            });
+        }
+        Ok(())
+    }
+}
+
 /// One recording, as its directory has it.
 struct Loaded {
     trace: Trace,
@@ -284,29 +289,7 @@ struct Loaded {
 
 impl Loaded {
     fn from(directory: &Path) -> Result<Self> {
-        let path = directory.join(MANIFEST);
-        if !path.exists() {
-            return Err(Error::NoTrace(directory.to_owned()));
-        }
-        let text = read(&path)?;
-        let damaged = |error: serde_json::Error| Error::Damaged {
-            path: path.clone(),
-            what: error.to_string(),
-        };
-        let AnyManifest { version } = serde_json::from_slice(&text).map_err(damaged)?;
-        if !(OLDEST..=VERSION).contains(&version) {
-            return Err(Error::Version {
-                path,
-                found: version,
-            });
-        }
-        let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
-        if !manifest.blake3.is_empty() && manifest.blake3 != manifest.hash() {
-            return Err(Error::Damaged {
-                path,
-                what: "its text is not what was written".into(),
-            });
-        }
+        let (version, manifest) = read_manifest(directory)?;
         let mut data = Spool::default();
         decompress_into(&mut data, &directory.join(DATA), &manifest.data_blake3)?;
         let path = directory.join(RUN);
@@ -314,13 +297,7 @@ impl Loaded {
         if let Some(what) = beyond(&run, data.len() as u64) {
             return Err(Error::Damaged { path, what });
         }
-        let acknowledged = manifest.about.recovers.as_ref();
-        if acknowledged.is_some_and(|crash| !is_there(&crash.acknowledged, data.len() as u64)) {
-            return Err(Error::Damaged {
-                path: directory.join(MANIFEST),
-                what: "what was acknowledged before is not there".into(),
-            });
-        }
+        manifest.refuse_beyond(directory, data.len() as u64)?;
         let stacks = if version == OLDEST {
             BTreeMap::new()
         } else {
@@ -346,6 +323,47 @@ impl Loaded {
             recoveries: manifest.recoveries,
         })
     }
+}
+
+/// The manifest of a trace, and the version that it has.
+fn read_manifest(directory: &Path) -> Result<(u32, Manifest)> {
+    let path = directory.join(MANIFEST);
+    if !path.exists() {
+        return Err(Error::NoTrace(directory.to_owned()));
+    }
+    let text = read(&path)?;
+    let damaged = |error: serde_json::Error| Error::Damaged {
+        path: path.clone(),
+        what: error.to_string(),
+    };
+    let AnyManifest { version } = serde_json::from_slice(&text).map_err(damaged)?;
+    if !(OLDEST..=VERSION).contains(&version) {
+        return Err(Error::Version {
+            path,
+            found: version,
+        });
+    }
+    let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
+    if !manifest.blake3.is_empty() && manifest.blake3 != manifest.hash() {
+        return Err(Error::Damaged {
+            path,
+            what: "its text is not what was written".into(),
+        });
+    }
+    Ok((version, manifest))
+}
+
+/// Makes a directory, which may be there if nothing is in it.
+fn make_empty(directory: &Path) -> Result<()> {
+    let failed = |error| Error::File {
+        path: directory.to_owned(),
+        error,
+    };
+    fs::create_dir_all(directory).map_err(failed)?;
+    if directory.read_dir().map_err(failed)?.next().is_some() {
+        return Err(Error::Exists(directory.to_owned()));
+    }
+    Ok(())
 }
 
 /// Whether bytes are among so many.

@@ -181,11 +181,7 @@ impl<O: Observer> Follower<O> {
     }
 
     fn enter(&mut self, thread: pid_t, entry: Entry) {
-        let row = match entry.row {
-            FOREIGN => FOREIGN_ROW,
-            UNKNOWN => UNKNOWN_ROW,
-            number => self.rows[number as usize],
-        };
+        let row = self.row(&entry);
         let Some(mut origin) = self.origin(thread, row) else {
             self.observer.unseen(row.name);
             return system::go_on(thread, 0);
@@ -212,11 +208,23 @@ impl<O: Observer> Follower<O> {
             Decision::Skip(result) => self.skip(thread, result),
         };
         let is_inside = matches!(doing, Doing::Calls(..));
+        self.set_doing(thread, doing);
+        if !is_inside {
+            self.left(thread);
+        }
+    }
+
+    fn set_doing(&mut self, thread: pid_t, doing: Doing<O::Kept>) {
         if let Some(thread) = self.threads.get_mut(&thread) {
             thread.doing = doing;
         }
-        if !is_inside {
-            self.left(thread);
+    }
+
+    fn row(&self, entry: &Entry) -> Row {
+        match entry.row {
+            FOREIGN => FOREIGN_ROW,
+            UNKNOWN => UNKNOWN_ROW,
+            number => self.rows[number as usize],
         }
     }
 

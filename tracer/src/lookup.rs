@@ -170,7 +170,6 @@ impl Paths {
             directory,
             name: name.into(),
         };
-        let is_link = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
         if !follow || !look(&place.directory, &place.name).is_some_and(is_link) {
             return Ok(Some(place));
         }
@@ -214,47 +213,28 @@ impl Paths {
     /// Goes through a path name by name: a link that begins with a slash begins at the root of the
     /// one who goes, which may not be ours.
     fn walk(&self, base: Base, path: &[u8], follow: bool) -> Result<Option<Place>, Errno> {
-        let names = |path: &[u8]| -> Vec<Vec<u8>> {
-            let names = path
-                .split(|byte| *byte == b'/')
-                .filter(|name| !name.is_empty() && *name != b".");
-            names.rev().map(<[u8]>::to_vec).collect()
-        };
         let mut here = self.start(base, path.first() == Some(&b'/'))?;
         // The next one last.
-        let mut left = names(path);
+        let mut left = names_reversed(path);
         let mut links = 0;
         while let Some(name) = left.pop() {
-            let entry = openat(
-                &here,
-                c_string(name.clone())?,
-                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-                Mode::empty(),
-            );
+            let entry = openat(&here, c_string(name.clone())?, NAMED, Mode::empty());
             let stat = entry.as_ref().ok().map(fstat).transpose()?;
-            let is = |kind| {
-                stat.as_ref()
-                    .is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == kind)
-            };
-            if is(FileType::Symlink) && (follow || !left.is_empty()) {
+            let is_link = stat.is_some_and(is_link);
+            if is_link && (follow || !left.is_empty()) {
                 links += 1;
                 if links > LINKS_MAX {
                     return Err(Errno::LOOP);
                 }
-                if name == b"self" && rustix::fs::fstatfs(&here)?.f_type == PROC_SUPER_MAGIC {
-                    here = openat(
-                        &self.proc,
-                        base.thread.to_string(),
-                        DIRECTORY,
-                        Mode::empty(),
-                    )?;
+                if let Some(own) = self.own_directory(&here, &name, base)? {
+                    here = own;
                     continue;
                 }
                 let target = readlinkat(entry?, c"", Vec::new())?.into_bytes();
                 if target.first() == Some(&b'/') {
                     here = self.start(base, true)?;
                 }
-                left.extend(names(&target));
+                left.extend(names_reversed(&target));
             } else if left.is_empty() {
                 if name == b".." {
                     return Ok(None);
@@ -270,7 +250,35 @@ impl Paths {
         }
         Ok(None)
     }
+
+    /// What `/proc/self` is for the one who goes, if that is what the name stands for.
+    fn own_directory(
+        &self,
+        here: &OwnedFd,
+        name: &[u8],
+        base: Base,
+    ) -> Result<Option<OwnedFd>, Errno> {
+        if name != b"self" || rustix::fs::fstatfs(here)?.f_type != PROC_SUPER_MAGIC {
+            return Ok(None);
+        }
+        let own = base.thread.to_string();
+        openat(&self.proc, own, DIRECTORY, Mode::empty()).map(Some)
+    }
 }
 
 /// Of linux/magic.h.
 const PROC_SUPER_MAGIC: rustix::fs::FsWord = 0x9fa0;
+
+/// How what has a name is opened, be it a link.
+const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+fn is_link(stat: Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+}
+
+/// The names in a path, the first one last.
+fn names_reversed(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|byte| *byte == b'/');
+    let names = names.filter(|name| !name.is_empty() && *name != b".");
+    names.rev().map(<[u8]>::to_vec).collect()
+}

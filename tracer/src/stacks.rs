@@ -248,6 +248,13 @@ impl Stacks {
     }
 }
 
+fn is_code(flags: SegmentFlags) -> bool {
+    match flags {
+        SegmentFlags::Elf { p_flags, .. } => (p_flags.0 & PF_X.0) != 0,
+        _ => false,
+    }
+}
+
 impl Image {
     fn read(path: String, file: File) -> io::Result<Self> {
         let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -263,10 +270,6 @@ impl Image {
             let data = section.uncompressed_data().ok().filter(|_| is_table);
             sections.insert(name, (range, data.map(|data| Arc::from(&*data))));
         }
-        let is_code = |flags| match flags {
-            SegmentFlags::Elf { p_flags, .. } => (p_flags.0 & PF_X.0) != 0,
-            _ => false,
-        };
         let segments = object.segments();
         let segments = segments.filter(|segment| is_code(segment.flags()));
         let segments = segments.map(|segment| {
@@ -300,12 +303,10 @@ impl Image {
     /// What is at these addresses: a function, and before it those that the compiler put in its
     /// place.
     fn names(&self, addresses: &[u64]) -> Vec<Vec<Frame>> {
-        // The file that was run, whatever is at its path by now.
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let source = Source::Elf(Elf::new(self.own_path()));
         let symbolizer = Symbolizer::new();
-        let source = Source::Elf(Elf::new(path));
-        let found = symbolizer.symbolize(&source, Input::VirtOffset(addresses));
-        let found = found.unwrap_or_default();
+        let input = Input::VirtOffset(addresses);
+        let found = symbolizer.symbolize(&source, input).unwrap_or_default();
         let frame = |address, function: Option<&str>, code: Option<&CodeInfo>| Frame {
             module: self.path.clone(),
             address,
@@ -318,12 +319,16 @@ impl Image {
             };
             let inlined = symbol.inlined.iter().rev();
             let inlined = inlined.map(|inlined| (&*inlined.name, inlined.code_info.as_ref()));
-            let itself = (&*symbol.name, symbol.code_info.as_deref());
-            let all = inlined.chain([itself]);
+            let all = inlined.chain([(&*symbol.name, symbol.code_info.as_deref())]);
             all.map(|(name, code)| frame(*address, Some(name), code))
                 .collect()
         };
         addresses.iter().enumerate().map(frames).collect()
+    }
+
+    /// A path of the file that was run, whatever is at its own path by now.
+    fn own_path(&self) -> String {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }
 }
 

@@ -225,62 +225,79 @@ fn trace<O: Observer>(
         let _ = machine::stay_on_one_processor(number);
     }
     let node = options.name;
-    let failed = |doing| {
-        let node = node.clone();
-        move |source| Error::Trace {
-            doing,
-            node,
-            source,
-        }
-    };
     system::forgo_signals_of_stops();
     system::let_waits_be_interrupted();
     shared.tracer.store(system::this_thread(), Ordering::SeqCst);
     let observer = observer()?;
     let mut follower = Follower::new(node.clone(), table.rows.clone(), observer, shared);
     let program = command.get_program().to_string_lossy().into_owned();
-    let (mut ours, theirs) = pair().map_err(failed("make a socket for the first process"))?;
-    // Whoever starts a process lives as long as it does: it may ask to be killed with its parent.
-    let (end, ended) = mpsc::channel::<()>();
-    let filter = filter::program(table);
-    let started = launch(command, filter, theirs, ended)
-        .map_err(failed("start a thread for the first process"))?;
-    let first = match seize(&mut ours) {
-        Ok(first) => first,
-        Err(source) => {
-            // It has a copy of our end of the socket, and would wait for itself.
-            let _ = ours.shutdown(Shutdown::Both);
-            let began = source.kind() != io::ErrorKind::UnexpectedEof;
-            return Err(match started.recv() {
-                Ok(Err(source)) if !began => Error::Start { program, source },
-                _ => failed("trace the processes")(source),
-            }
-            .into());
-        }
-    };
-    drop(ours);
+    let begun = begin(&node, command, table)?;
     // Nobody may want to know.
-    let ran = follower.follow(first, || tell.send(first).unwrap_or_default());
-    let refused = match &ran {
-        // After the point from which an exec does not return the kernel can only kill.
-        Ok(false) => Some(
-            started
-                .recv()
-                .ok()
-                .and_then(Result::err)
-                .unwrap_or_else(killed_by_kernel),
-        ),
-        _ => None,
-    };
+    let ran = follower.follow(begun.first, || tell.send(begun.first).unwrap_or_default());
+    // After the point from which an exec does not return the kernel can only kill.
+    let refused =
+        matches!(ran, Ok(false)).then(|| begun.refusal().unwrap_or_else(killed_by_kernel));
     if ran.is_err() {
         follower.give_up();
     }
-    drop(end);
+    drop(begun);
     if let Some(source) = refused {
         return Err(Error::Start { program, source }.into());
     }
     ran?;
     follower.finish()
+}
+
+/// A program that was started, and whoever started it, who lives as long as it does: it may ask to
+/// be killed with its parent.
+struct Begun {
+    first: pid_t,
+    started: Receiver<io::Result<()>>,
+    /// Whoever started it ends once this is dropped.
+    _end: Sender<()>,
+}
+
+impl Begun {
+    /// Why the program could not be started, once that is known.
+    fn refusal(&self) -> Option<io::Error> {
+        self.started.recv().ok().and_then(Result::err)
+    }
+}
+
+/// Starts the first process of a node, and takes it over before it runs the program.
+fn begin(node: &str, command: Command, table: &Table) -> Result<Begun, Error> {
+    let failed = |doing| {
+        let node = node.to_owned();
+        move |source| Error::Trace {
+            doing,
+            node,
+            source,
+        }
+    };
+    let program = command.get_program().to_string_lossy().into_owned();
+    let (mut ours, theirs) = pair().map_err(failed("make a socket for the first process"))?;
+    let (end, ended) = mpsc::channel();
+    let started = launch(command, filter::program(table), theirs, ended)
+        .map_err(failed("start a thread for the first process"))?;
+    let seized = seize(&mut ours);
+    let mut begun = Begun {
+        first: 0,
+        started,
+        _end: end,
+    };
+    match seized {
+        Ok(first) => begun.first = first,
+        Err(source) => {
+            // It has a copy of our end of the socket, and would wait for itself.
+            let _ = ours.shutdown(Shutdown::Both);
+            let began = source.kind() != io::ErrorKind::UnexpectedEof;
+            return Err(match begun.refusal().filter(|_| !began) {
+                Some(source) => Error::Start { program, source },
+                None => failed("trace the processes")(source),
+            });
+        }
+    }
+    Ok(begun)
 }
 
 /// What is wrong with a program that the kernel begins to run and then kills.

@@ -4,23 +4,94 @@ use std::collections::HashMap;
 
 use block_dev::Kind;
 use brief::counted;
-use trace::{Action, Event, FileId, FileKind, FileOp, Message, Name, Node, SyncScope};
+use trace::{
+    Action, ChangeOfName, Event, FileId, FileKind, FileOp, Message, Name, Node, SyncScope,
+};
 use trace_store::Trace;
 
 /// A line for each event of a trace, in the order in which they ended: when, in milliseconds since
 /// the first one, which node, which thread, which call, what it did to which file. Between them
 /// what the nodes' disks were asked to do since.
 pub fn describe(trace: &Trace) -> impl Iterator<Item = String> + '_ {
-    let nodes = &trace.run.nodes;
-    // Requests before the events that ended at the same time.
-    let mut order: Vec<(u64, What, usize, usize)> = Vec::new();
-    for (number, node) in nodes.iter().enumerate() {
-        order.extend(
-            node.events
-                .iter()
-                .enumerate()
-                .map(|(place, event)| (event.end_ns, What::Event, number, place)),
-        );
+    let mut lines = Lines::of(trace);
+    in_order(trace)
+        .into_iter()
+        .map(move |place| lines.line(place))
+}
+
+/// What is known when a line is written.
+struct Lines<'a> {
+    trace: &'a Trace,
+    /// When the first event began, in nanoseconds.
+    begin: u64,
+    /// Of the longest name of a node.
+    width: usize,
+    /// Of the files of each node, after what was told so far.
+    names: Vec<Names>,
+    peers: Peers<'a>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(trace: &'a Trace) -> Self {
+        let nodes = &trace.run.nodes;
+        let events = nodes.iter().flat_map(|node| &node.events);
+        Self {
+            trace,
+            begin: events.map(|event| event.start_ns).min().unwrap_or(0),
+            width: nodes.iter().map(|node| node.name.len()).max().unwrap_or(0),
+            names: nodes.iter().map(Names::new).collect(),
+            peers: Peers::of(nodes),
+        }
+    }
+
+    fn line(&mut self, (time_ns, what, number, place): (u64, What, usize, usize)) -> String {
+        let node = &self.trace.run.nodes[number];
+        let (thread, call, what) = match what {
+            What::Request => {
+                let request = request(self.trace.disks[&node.name].log.entries()[place].kind);
+                ("disk".to_owned(), place.to_string(), request)
+            }
+            What::Event => {
+                let Event {
+                    thread,
+                    call,
+                    action,
+                    ..
+                } = &node.events[place];
+                (
+                    thread.to_string(),
+                    call.to_string(),
+                    self.action(number, action),
+                )
+            }
+        };
+        let at_ms = time_ns.saturating_sub(self.begin) as f64 / 1e6;
+        let (node, width) = (&node.name, self.width);
+        format!("{at_ms:12.3}  {node:width$}  {thread:>7}  {call:<15} {what}")
+    }
+
+    fn action(&mut self, node: usize, action: &Action) -> String {
+        match action {
+            Action::File(op) => self.names[node].tell(op),
+            Action::Send(message) => format!("to {}", self.peers.words(node, message)),
+            Action::Receive(message) => format!("from {}", self.peers.words(node, message)),
+            Action::Mark { line } => {
+                format!(
+                    "says {:?}",
+                    String::from_utf8_lossy(self.trace.bytes(*line))
+                )
+            }
+        }
+    }
+}
+
+/// When each request of a disk came and each event ended, with the number of the node and its place
+/// there. Requests stand before the events that ended at the same time.
+fn in_order(trace: &Trace) -> Vec<(u64, What, usize, usize)> {
+    let mut order = Vec::new();
+    for (number, node) in trace.run.nodes.iter().enumerate() {
+        let events = node.events.iter().enumerate();
+        order.extend(events.map(|(place, event)| (event.end_ns, What::Event, number, place)));
         let disk = trace.disks.get(&node.name).into_iter();
         let requests =
             disk.flat_map(|disk| disk.log.entries().iter().enumerate().skip(disk.durable));
@@ -29,56 +100,7 @@ pub fn describe(trace: &Trace) -> impl Iterator<Item = String> + '_ {
         );
     }
     order.sort_unstable();
-    let begin = nodes
-        .iter()
-        .flat_map(|node| &node.events)
-        .map(|event| event.start_ns)
-        .min()
-        .unwrap_or(0);
-    let width = nodes.iter().map(|node| node.name.len()).max().unwrap_or(0);
-    let mut names: Vec<Names> = nodes.iter().map(Names::new).collect();
-    let peers = peers(nodes);
     order
-        .into_iter()
-        .map(move |(time_ns, what, number, place)| {
-            let node = &trace.run.nodes[number];
-            if what == What::Request {
-                let at_ms = time_ns.saturating_sub(begin) as f64 / 1e6;
-                let request = request(trace.disks[&node.name].log.entries()[place].kind);
-                return format!(
-                    "{at_ms:12.3}  {:width$}  {:>7}  {place:<15} {request}",
-                    node.name, "disk"
-                );
-            }
-            let event = &node.events[place];
-            let what = match &event.action {
-                Action::File(op) => names[number].tell(op),
-                Action::Send(message) => format!(
-                    "to {} {}",
-                    peer(&peers, nodes, number, message),
-                    bytes(message)
-                ),
-                Action::Receive(message) => format!(
-                    "from {} {}",
-                    peer(&peers, nodes, number, message),
-                    bytes(message)
-                ),
-                Action::Mark { line } => {
-                    format!("says {:?}", String::from_utf8_lossy(trace.bytes(*line)))
-                }
-            };
-            let Event {
-                thread,
-                call,
-                end_ns,
-                ..
-            } = event;
-            let at_ms = (end_ns.saturating_sub(begin)) as f64 / 1e6;
-            format!(
-                "{at_ms:12.3}  {:width$}  {thread:>7}  {call:<15} {what}",
-                node.name
-            )
-        })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,37 +132,45 @@ fn request(kind: Kind) -> String {
     }
 }
 
-/// Which nodes have something to do with a stream.
-fn peers(nodes: &[Node]) -> HashMap<u32, Vec<usize>> {
-    let mut peers: HashMap<u32, Vec<usize>> = HashMap::new();
-    for (number, node) in nodes.iter().enumerate() {
-        for event in &node.events {
-            if let Action::Send(message) | Action::Receive(message) = &event.action {
-                let known = peers.entry(message.stream).or_default();
-                if !known.contains(&number) {
-                    known.push(number);
+fn kind_words(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink { .. } => "symbolic link",
+        FileKind::Fifo => "named pipe",
+        FileKind::Special => "socket or the like",
+    }
+}
+
+/// Which nodes have something to do with each stream.
+struct Peers<'a> {
+    nodes: &'a [Node],
+    by_stream: HashMap<u32, Vec<usize>>,
+}
+
+impl<'a> Peers<'a> {
+    fn of(nodes: &'a [Node]) -> Self {
+        let mut by_stream: HashMap<u32, Vec<usize>> = HashMap::new();
+        for (number, node) in nodes.iter().enumerate() {
+            for event in &node.events {
+                if let Action::Send(message) | Action::Receive(message) = &event.action {
+                    let known = by_stream.entry(message.stream).or_default();
+                    if !known.contains(&number) {
+                        known.push(number);
+                    }
                 }
             }
         }
+        Self { nodes, by_stream }
     }
-    peers
-}
 
-fn peer<'a>(
-    peers: &HashMap<u32, Vec<usize>>,
-    nodes: &'a [Node],
-    own: usize,
-    message: &Message,
-) -> &'a str {
-    let other = peers[&message.stream].iter().find(|number| **number != own);
-    other.map_or("somebody", |other| nodes[*other].name.as_str())
-}
-
-fn bytes(message: &Message) -> String {
-    format!(
-        "stream {} bytes {}..{}",
-        message.stream, message.from, message.to
-    )
+    /// Whom a node talks to with a message, and which bytes of the stream it is.
+    fn words(&self, own: usize, message: &Message) -> String {
+        let Message { stream, from, to } = message;
+        let other = self.by_stream[stream].iter().find(|number| **number != own);
+        let other = other.map_or("somebody", |other| self.nodes[*other].name.as_str());
+        format!("{other} stream {stream} bytes {from}..{to}")
+    }
 }
 
 /// The names that the files of a node have at a moment.
@@ -190,6 +220,26 @@ impl Names {
         self.0.insert(file, (Some(parent), name.clone()));
     }
 
+    fn tell_rename(
+        &mut self,
+        file: FileId,
+        names: &ChangeOfName,
+        replaced: Option<FileId>,
+        exchange: bool,
+    ) -> String {
+        let from = self.in_directory(names.from.0, &names.from.1);
+        self.set(file, names.to.0, &names.to.1);
+        if let (Some(replaced), true) = (replaced, exchange) {
+            self.set(replaced, names.from.0, &names.from.1);
+        }
+        let how = match (replaced, exchange) {
+            (_, true) => ", exchanged",
+            (Some(_), _) => ", over what was there",
+            _ => "",
+        };
+        format!("{from}: renamed to {}{how}", self.path(file))
+    }
+
     fn tell(&mut self, op: &FileOp) -> String {
         match op {
             FileOp::Create {
@@ -200,13 +250,7 @@ impl Names {
                 mode,
             } => {
                 self.set(*file, *parent, name);
-                let kind = match kind {
-                    FileKind::Regular => "file",
-                    FileKind::Directory => "directory",
-                    FileKind::Symlink { .. } => "symbolic link",
-                    FileKind::Fifo => "named pipe",
-                    FileKind::Special => "socket or the like",
-                };
+                let kind = kind_words(*kind);
                 format!("{}: new {kind}, mode {mode:o}", self.path(*file))
             }
             FileOp::CreateNameless { file, mode } => {
@@ -225,19 +269,7 @@ impl Names {
                 names,
                 replaced,
                 exchange,
-            } => {
-                let from = self.in_directory(names.from.0, &names.from.1);
-                self.set(*file, names.to.0, &names.to.1);
-                if let (Some(replaced), true) = (replaced, exchange) {
-                    self.set(*replaced, names.from.0, &names.from.1);
-                }
-                let how = match (replaced, exchange) {
-                    (_, true) => ", exchanged",
-                    (Some(_), _) => ", over what was there",
-                    _ => "",
-                };
-                format!("{from}: renamed to {}{how}", self.path(*file))
-            }
+            } => self.tell_rename(*file, names, *replaced, *exchange),
             FileOp::Write {
                 file,
                 offset,

@@ -314,14 +314,7 @@ impl Recording {
             FileCall::Open {
                 located: Some(located),
                 ..
-            } => {
-                let (file, copy) = (located.file, located.open());
-                self.relocate(origin, located);
-                // It may have been cut off.
-                if let (Some(file), Some(copy)) = (file, copy) {
-                    self.look_again(origin, file, &copy);
-                }
-            }
+            } => self.abandon_open(origin, located),
             FileCall::Name(located, file) if located.look().is_some() => {
                 let (parent, name) = (located.parent, located.name);
                 self.operation(origin, FileOp::Link { parent, name, file });
@@ -330,17 +323,10 @@ impl Recording {
             FileCall::SetXattr { file, copy, name } => {
                 self.leave_set_xattr(origin, file, copy, name);
             }
-            FileCall::Rename { from, to, exchange } => {
-                let done = match (&from, &to) {
-                    (Some(from), Some(to)) => {
-                        let now = to.look().and_then(|stat| self.tree.as_ref()?.find(&stat));
-                        from.file.is_some() && now == from.file && from.file != to.file
-                    }
-                    _ => true,
-                };
-                if done {
-                    self.leave_rename(origin, from, to, exchange);
-                }
+            FileCall::Rename { from, to, exchange }
+                if self.has_renamed(from.as_ref(), to.as_ref()) =>
+            {
+                self.leave_rename(origin, from, to, exchange);
             }
             FileCall::Write { file, copy }
             | FileCall::Fill { file, copy, .. }
@@ -363,5 +349,23 @@ impl Recording {
             }
             _ => {}
         }
+    }
+
+    fn abandon_open(&mut self, origin: &Origin, located: Located) {
+        let (file, copy) = (located.file, located.open());
+        self.relocate(origin, located);
+        // It may have been cut off.
+        if let (Some(file), Some(copy)) = (file, copy) {
+            self.look_again(origin, file, &copy);
+        }
+    }
+
+    /// Whether a rename that was interrupted was done. What was named elsewhere is taken for that.
+    fn has_renamed(&self, from: Option<&Located>, to: Option<&Located>) -> bool {
+        let (Some(from), Some(to)) = (from, to) else {
+            return true;
+        };
+        let now = to.look().and_then(|stat| self.tree.as_ref()?.find(&stat));
+        from.file.is_some() && now == from.file && from.file != to.file
     }
 }

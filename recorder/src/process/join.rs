@@ -8,7 +8,7 @@ use trace::{Action, Data, Event, FileKind, FileOp, InitialFile, Message, Node};
 use trace_store::{About, Trace};
 
 use super::log::{NodeTrace, Recorded, Span, What};
-use super::sockets::Ends;
+use super::sockets::{Connection, Ends};
 
 /// One end of a connection: the node's number, and that of the connection there.
 type End = (usize, usize);
@@ -20,6 +20,18 @@ struct Streams {
     back: u32,
     out_len: u64,
     back_len: u64,
+}
+
+impl Streams {
+    /// As the other end has them.
+    fn reversed(self) -> Self {
+        Self {
+            out: self.back,
+            back: self.out,
+            out_len: self.back_len,
+            back_len: self.out_len,
+        }
+    }
 }
 
 /// Puts the nodes of a cluster together, in this order. The two ends of a connection are found by
@@ -36,36 +48,21 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
             trace.data.extend_from_slice(&node.data);
         }
         let move_data = |data: &mut Data| data.at += moved;
-        let mut calls = BTreeMap::new();
-        let mut events: Vec<Event> = node
-            .events
-            .into_iter()
-            .map(|recorded| {
-                event(recorded, &mut calls, |connection| {
-                    streams[&(number, connection)]
-                })
-            })
-            .collect();
+        let stream = |connection| streams[&(number, connection)];
+        let events = events(node.events, stream, move_data);
         let mut initial = node.initial;
         for file in &mut initial {
             move_initial(file, move_data);
         }
-        for event in &mut events {
-            move_event(&mut event.action, move_data);
-        }
         if let Some(directory) = node.directory {
             about.directories.insert(node.name.clone(), directory);
-        }
-        for (what, count) in node.not_recorded {
-            *about.not_recorded.entry(what).or_default() += count;
         }
         if !node.weak_syncs.is_empty() {
             let weak_syncs = node.weak_syncs;
             about.weak_syncs.insert(node.name.clone(), weak_syncs);
         }
-        for (what, count) in node.refused {
-            *about.refused.entry(what).or_default() += count;
-        }
+        add_counts(&mut about.not_recorded, node.not_recorded);
+        add_counts(&mut about.refused, node.refused);
         trace.stacks.extend(node.stacks);
         trace.run.nodes.push(Node {
             name: node.name,
@@ -77,54 +74,66 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
     trace
 }
 
+/// What a node did. `move_data` moves where its data is.
+fn events(
+    recorded: Vec<Recorded>,
+    streams: impl Fn(usize) -> Streams + Copy,
+    move_data: impl Fn(&mut Data) + Copy,
+) -> Vec<Event> {
+    let mut calls = BTreeMap::new();
+    let moved = |recorded| {
+        let mut event = event(recorded, &mut calls, streams);
+        move_event(&mut event.action, move_data);
+        event
+    };
+    recorded.into_iter().map(moved).collect()
+}
+
+fn add_counts(all: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
+    for (what, count) in more {
+        *all.entry(what).or_default() += count;
+    }
+}
+
 /// The streams of all ends.
 fn streams(nodes: &[NodeTrace]) -> HashMap<End, Streams> {
     let mut by_ends: HashMap<&Ends, Vec<End>> = HashMap::new();
-    let mut all = Vec::new();
-    for (number, node) in nodes.iter().enumerate() {
-        for (place, connection) in node.connections.iter().enumerate() {
-            all.push((number, place));
-            if let Some(ends) = &connection.ends {
-                by_ends.entry(ends).or_default().push((number, place));
-            }
+    for (end, connection) in ends(nodes) {
+        if let Some(ends) = &connection.ends {
+            by_ends.entry(ends).or_default().push(end);
         }
     }
-    let connection = |(node, place): End| &nodes[node].connections[place];
     let mut streams: HashMap<End, Streams> = HashMap::new();
     let mut next = 0;
-    for end in all {
+    for (end, here) in ends(nodes) {
         if streams.contains_key(&end) {
             continue;
         }
-        let other = connection(end).ends.as_ref().and_then(|ends| {
+        let other = here.ends.as_ref().and_then(|ends| {
             let place = by_ends[ends].iter().position(|this| *this == end)?;
             by_ends.get(&ends.reversed())?.get(place).copied()
         });
-        let (here, there) = (connection(end), other.map(connection));
-        let out_len = here.sent;
-        // Of what came from somebody who was not recorded we know what arrived.
-        let back_len = there.map_or(here.received, |there| there.sent);
+        let there = other.map(|(node, place)| &nodes[node].connections[place]);
         let mine = Streams {
             out: next,
             back: next + 1,
-            out_len,
-            back_len,
+            out_len: here.sent,
+            // Of what came from somebody who was not recorded we know what arrived.
+            back_len: there.map_or(here.received, |there| there.sent),
         };
-        if let Some(other) = other {
-            streams.insert(
-                other,
-                Streams {
-                    out: mine.back,
-                    back: mine.out,
-                    out_len: back_len,
-                    back_len: out_len,
-                },
-            );
-        }
+        streams.extend(other.map(|other| (other, mine.reversed())));
         streams.insert(end, mine);
         next += 2;
     }
     streams
+}
+
+/// All ends of connections.
+fn ends(nodes: &[NodeTrace]) -> impl Iterator<Item = (End, &Connection)> {
+    nodes.iter().enumerate().flat_map(|(number, node)| {
+        let connections = node.connections.iter().enumerate();
+        connections.map(move |(place, connection)| ((number, place), connection))
+    })
 }
 
 fn event(

@@ -43,6 +43,17 @@ impl Mapping {
     fn overlaps(&self, start: u64, len: u64) -> bool {
         self.start < start.saturating_add(len) && start < self.start.saturating_add(self.len)
     }
+
+    /// Which part of which file is synced by a sync of a range of memory that overlaps it.
+    fn synced(&self, start: u64, len: u64) -> (FileId, SyncScope) {
+        let from = start.max(self.start);
+        let to = start.saturating_add(len).min(self.start + self.len);
+        let scope = SyncScope::Range {
+            offset: self.offset + (from - self.start),
+            len: to - from,
+        };
+        (self.file, scope)
+    }
 }
 
 /// The files that are mapped, open to be read.
@@ -137,43 +148,13 @@ impl Recording {
         match call {
             Call::Protect => {
                 let mappings = self.mappings.get_mut(&origin.process);
-                for mapping in mappings
-                    .expect("it has a mapping")
-                    .iter_mut()
-                    .filter(|mapping| mapping.overlaps(start, len))
-                {
+                let mappings = mappings.expect("it has a mapping").iter_mut();
+                for mapping in mappings.filter(|mapping| mapping.overlaps(start, len)) {
                     mapping.writable = true;
                 }
                 Next::GoOn
             }
-            Call::SyncMapping if third & libc::MS_SYNC as u64 != 0 => {
-                let mut ranges = Vec::new();
-                for mapping in self.hit(origin.process, start, len) {
-                    let from = start.max(mapping.start);
-                    let to = start.saturating_add(len).min(mapping.start + mapping.len);
-                    let scope = SyncScope::Range {
-                        offset: mapping.offset + (from - mapping.start),
-                        len: to - from,
-                    };
-                    ranges.push((mapping.file, scope));
-                }
-                for (file, _) in &ranges {
-                    self.settle_mapped(origin, *file);
-                }
-                Next::ToExit(Entered::File(FileCall::Sync(ranges)))
-            }
-            Call::SyncMapping => {
-                let files: Vec<_> = self
-                    .hit(origin.process, start, len)
-                    .map(|mapping| mapping.file)
-                    .collect();
-                for file in files {
-                    // What was stored before it comes before it.
-                    self.settle_mapped(origin, file);
-                    self.promises_nothing(file, "msync(MS_ASYNC)");
-                }
-                Next::GoOn
-            }
+            Call::SyncMapping => self.enter_msync(origin, start, len, third),
             Call::Unmap => {
                 let going = self
                     .hit(origin.process, start, len)
@@ -186,6 +167,24 @@ impl Recording {
                 "{} of a mapped file",
                 origin.row.name
             ))),
+        }
+    }
+
+    /// What was stored before a sync comes before it.
+    fn enter_msync(&mut self, origin: &Origin, start: u64, len: u64, flags: u64) -> Next {
+        let hit = self.hit(origin.process, start, len);
+        let ranges: Vec<_> = hit.map(|mapping| mapping.synced(start, len)).collect();
+        let waits = flags & libc::MS_SYNC as u64 != 0;
+        for (file, _) in &ranges {
+            self.settle_mapped(origin, *file);
+            if !waits {
+                self.promises_nothing(*file, "msync(MS_ASYNC)");
+            }
+        }
+        if waits {
+            Next::ToExit(Entered::File(FileCall::Sync(ranges)))
+        } else {
+            Next::GoOn
         }
     }
 

@@ -329,15 +329,9 @@ impl Recording {
         if found.iter().any(|found| matches!(found, Where::Nowhere)) {
             return Next::ToExit(Entered::File(FileCall::Lost));
         }
-        let [from, to] = found.map(|found| {
-            let Where::Ours(mut located) = found else {
-                return None;
-            };
-            self.confirm(origin, &mut located);
-            if let Some(file) = located.file {
-                self.settle_mapped(origin, file);
-            }
-            Some(located)
+        let [from, to] = found.map(|found| match found {
+            Where::Ours(located) => Some(self.settled(origin, located)),
+            _ => None,
         });
         let flags = flags.map_or(0, |flags| entry.arguments[flags]);
         if flags & u64::from(libc::RENAME_WHITEOUT) != 0 {
@@ -345,6 +339,15 @@ impl Recording {
         }
         let exchange = flags & u64::from(libc::RENAME_EXCHANGE) != 0;
         Next::ToExit(Entered::File(FileCall::Rename { from, to, exchange }))
+    }
+
+    /// What a name stands for now, with what was stored to it seen.
+    fn settled(&mut self, origin: &Origin, mut located: Located) -> Located {
+        self.confirm(origin, &mut located);
+        if let Some(file) = located.file {
+            self.settle_mapped(origin, file);
+        }
+        located
     }
 
     pub(super) fn leave_rename(

@@ -10,7 +10,7 @@ use super::recording::{Entered, Next, Recording};
 use super::tree::inode;
 use tracer::Origin;
 use tracer::calls::{Call, OpenFlags};
-use tracer::lookup::text;
+use tracer::lookup::{Base, text};
 use tracer::{Entry, read_memory};
 
 /// Of linux/openat2.h.
@@ -27,6 +27,26 @@ fn opened(located: Option<Located>) -> Entered {
     })
 }
 
+/// The flags of a call that opens a file, and whether its path stays below where it begins. What
+/// cannot be read is taken for no flags: the call will fail.
+fn asked(origin: &Origin, entry: &Entry, flags: OpenFlags) -> (OFlags, bool) {
+    let (mut bits, mut in_root) = (0, false);
+    match flags {
+        OpenFlags::Argument(argument) => bits = entry.arguments[argument],
+        OpenFlags::Creat => bits = (libc::O_CREAT | libc::O_TRUNC) as u64,
+        OpenFlags::Structure(argument) => {
+            let mut how = [0; 24];
+            if read_memory(origin.thread, entry.arguments[argument], &mut how).is_ok() {
+                let number = |at: usize| {
+                    u64::from_le_bytes(how[at..at + 8].try_into().expect("eight bytes"))
+                };
+                (bits, in_root) = (number(0), number(16) & RESOLVE_IN_ROOT != 0);
+            }
+        }
+    }
+    (OFlags::from_bits_retain(bits as u32), in_root)
+}
+
 impl Recording {
     pub(super) fn enter_open(
         &mut self,
@@ -36,21 +56,7 @@ impl Recording {
         path: usize,
         flags: OpenFlags,
     ) -> Next {
-        let (mut bits, mut in_root) = (0, false);
-        match flags {
-            OpenFlags::Argument(argument) => bits = entry.arguments[argument],
-            OpenFlags::Creat => bits = (libc::O_CREAT | libc::O_TRUNC) as u64,
-            OpenFlags::Structure(argument) => {
-                let mut how = [0; 24];
-                if read_memory(origin.thread, entry.arguments[argument], &mut how).is_ok() {
-                    let number = |at: usize| {
-                        u64::from_le_bytes(how[at..at + 8].try_into().expect("eight bytes"))
-                    };
-                    (bits, in_root) = (number(0), number(16) & RESOLVE_IN_ROOT != 0);
-                }
-            }
-        }
-        let flags = OFlags::from_bits_retain(bits as u32);
+        let (flags, in_root) = asked(origin, entry, flags);
         if !flags.intersects(OFlags::CREATE | OFlags::TRUNC) && !flags.contains(OFlags::TMPFILE) {
             return Next::GoOn;
         }
@@ -62,24 +68,7 @@ impl Recording {
         }
         let base = Self::base(origin, entry, base);
         if flags.contains(OFlags::TMPFILE) {
-            let directory = self.paths.directory(base, &path).and_then(fstat);
-            let ours = directory.is_ok_and(|stat| {
-                self.tree
-                    .as_ref()
-                    .is_some_and(|tree| tree.find(&stat).is_some())
-            });
-            if !ours {
-                return Next::GoOn;
-            }
-            let call = FileCall::Open {
-                located: None,
-                nameless: true,
-            };
-            return if self.may(Changes::Files, origin.thread) {
-                Next::ToExit(Entered::File(call))
-            } else {
-                Next::Hold
-            };
+            return self.enter_tmpfile(origin, base, &path);
         }
         let exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
         let follow = !exclusive && !flags.contains(OFlags::NOFOLLOW);
@@ -97,6 +86,25 @@ impl Recording {
                 Next::ToExit(opened(Some(located)))
             }),
         }
+    }
+
+    /// A call that makes a file without a name in a directory.
+    fn enter_tmpfile(&mut self, origin: &Origin, base: Base, path: &[u8]) -> Next {
+        let directory = self.paths.directory(base, path).and_then(fstat);
+        let ours = directory.is_ok_and(|stat| {
+            let tree = self.tree.as_ref();
+            tree.is_some_and(|tree| tree.find(&stat).is_some())
+        });
+        if !ours {
+            return Next::GoOn;
+        }
+        if !self.may(Changes::Files, origin.thread) {
+            return Next::Hold;
+        }
+        Next::ToExit(Entered::File(FileCall::Open {
+            located: None,
+            nameless: true,
+        }))
     }
 
     pub(super) fn leave_open(

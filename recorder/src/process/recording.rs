@@ -76,6 +76,13 @@ pub(super) struct Recording {
     weak_syncs: Vec<WeakSync>,
 }
 
+impl snapshot::Begun {
+    /// What of the files is not recorded, and how often.
+    fn not_recorded(&self) -> Option<(String, u64)> {
+        (self.with_xattrs > 0).then(|| (XATTRS_AT_BEGINNING.to_owned(), self.with_xattrs))
+    }
+}
+
 impl Recording {
     /// Takes the snapshot.
     pub(super) fn new(options: NodeOptions) -> Result<Self> {
@@ -83,16 +90,9 @@ impl Recording {
         let failed = |(path, error)| Error::Directory { path, error };
         let begin = |directory| snapshot::begin(directory, &mut data).map_err(failed);
         let begun = options.directory.as_deref().map(begin).transpose()?;
-        let with_xattrs = begun.as_ref().map_or(0, |begun| begun.with_xattrs);
+        let not_recorded = begun.as_ref().and_then(snapshot::Begun::not_recorded);
         let (initial, tree) = begun.map(|begun| (begun.initial, begun.tree)).unzip();
-        let mut not_recorded = BTreeMap::new();
-        if with_xattrs > 0 {
-            not_recorded.insert(XATTRS_AT_BEGINNING.to_owned(), with_xattrs);
-        }
-        let proc = tracer::proc().map_err(|error| Error::Directory {
-            path: "/proc".into(),
-            error,
-        })?;
+        let proc = tracer::proc().map_err(|error| failed(("/proc".into(), error)))?;
         Ok(Self {
             marks: Marks::new(options.marks),
             bystander: Bystander::new(options.schedule, options.bystander.as_ref()),
@@ -107,7 +107,7 @@ impl Recording {
             threads: HashSet::new(),
             events: Vec::new(),
             data,
-            not_recorded,
+            not_recorded: not_recorded.into_iter().collect(),
             refused: BTreeMap::new(),
             weak_syncs: Vec::new(),
         })

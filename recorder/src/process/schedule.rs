@@ -73,50 +73,30 @@ impl Schedule {
 
     /// What is done at a stop of this number.
     fn at(self, stop: u64) -> Stop {
-        let seed = match self {
-            Self::Quiet => return Stop::default(),
-            Self::Neighbour => 0,
-            Self::Writeback { seed } => seed,
-        };
-        // Who has no stop here leaves it to another one: the neighbour and the first two pairs of
-        // seeds have all of the next ones after those that everybody has.
+        if !self.has_stop(stop) {
+            return Stop::default();
+        }
+        match self {
+            Self::Quiet => Stop::default(),
+            Self::Neighbour => Stop {
+                neighbour: true,
+                ..Stop::default()
+            },
+            Self::Writeback { seed } => Stop::of_seed(seed, stop),
+        }
+    }
+
+    /// Whether something may be done at a stop of this number. Who has no stop there leaves it to
+    /// another one: the neighbour and the first two pairs of seeds have all of the next ones after
+    /// those that everybody has.
+    fn has_stop(self, stop: u64) -> bool {
         let mut drawn = Drawn::of(0, stop);
         let spacing = 1 << (stop / DENSE + 1).ilog2();
         let phase = match self {
-            Self::Writeback { .. } => 1 + seed.saturating_sub(1) / 2,
+            Self::Writeback { seed } => 1 + seed.saturating_sub(1) / 2,
             Self::Quiet | Self::Neighbour => 0,
         };
-        if drawn.below(spacing) != phase % spacing {
-            return Stop::default();
-        }
-        if self == Self::Neighbour {
-            return Stop {
-                neighbour: true,
-                ..Stop::default()
-            };
-        }
-        // Of two seeds that follow each other, the one has its turn where the other has not: of
-        // the first two every second stop is one's, of the next two every second pair of them. So
-        // for any two calls that are not too far from each other there is a seed by which what the
-        // one wrote is on the disk, and what the other wrote is not.
-        let (pair, turn) = (seed.saturating_sub(1) / 2, u64::from(seed % 2 == 0));
-        let mut own = Drawn::of(seed, stop);
-        let whose = if pair < PAIRS_BY_NUMBER {
-            stop >> pair & 1
-        } else {
-            Drawn::of(pair, stop).below(2)
-        };
-        let pages = match own.below(FILE_IN) {
-            0 => Pages::File,
-            _ => Pages::First,
-        };
-        Stop {
-            pages: if whose == turn { pages } else { Pages::Last },
-            waits: own.below(2) == 0,
-            // The first pair leaves the disk quiet between its turns.
-            neighbour: whose == turn || pair > 0 && own.below(NEIGHBOUR_IN) == 0,
-            everything: whose == turn && own.below(EVERYTHING_IN) == 0,
-        }
+        drawn.below(spacing) == phase % spacing
     }
 }
 
@@ -164,6 +144,37 @@ struct Stop {
     /// before that are among those of the disk as well.
     neighbour: bool,
     everything: bool,
+}
+
+impl Stop {
+    /// What a seed has done at a stop.
+    fn of_seed(seed: u64, stop: u64) -> Self {
+        // Of two seeds that follow each other, the one has its turn where the other has not: of
+        // the first two every second stop is one's, of the next two every second pair of them. So
+        // for any two calls that are not too far from each other there is a seed by which what the
+        // one wrote is on the disk, and what the other wrote is not.
+        let (pair, turn) = (
+            seed.saturating_sub(1) / 2,
+            u64::from(seed.is_multiple_of(2)),
+        );
+        let mut own = Drawn::of(seed, stop);
+        let whose = if pair < PAIRS_BY_NUMBER {
+            stop >> pair & 1
+        } else {
+            Drawn::of(pair, stop).below(2)
+        };
+        let pages = match own.below(FILE_IN) {
+            0 => Pages::File,
+            _ => Pages::First,
+        };
+        Self {
+            pages: if whose == turn { pages } else { Pages::Last },
+            waits: own.below(2) == 0,
+            // The first pair leaves the disk quiet between its turns.
+            neighbour: whose == turn || pair > 0 && own.below(NEIGHBOUR_IN) == 0,
+            everything: whose == turn && own.below(EVERYTHING_IN) == 0,
+        }
+    }
 }
 
 /// Which pages of a file are written back.

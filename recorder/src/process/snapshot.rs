@@ -181,62 +181,80 @@ pub(super) fn difference(
     let mut left = vec![(directory.to_owned(), FileId::ROOT)];
     let mut seen = BTreeSet::new();
     while let Some((path, id)) = left.pop() {
-        let stat = statat(
-            CWD,
-            &path,
-            if id == FileId::ROOT {
-                AtFlags::empty()
-            } else {
-                AtFlags::SYMLINK_NOFOLLOW
-            },
-        )?;
         let file = tree.file(id);
-        let mut link = Vec::new();
-        let kind = kind_of(&stat, || {
-            link = target(CWD, path.as_os_str().as_bytes()).unwrap_or_default();
-            Data::default()
-        });
-        let same_kind = match (file.kind, kind) {
-            (FileKind::Symlink { target }, FileKind::Symlink { .. }) => {
-                data[target.at as usize..(target.at + target.len) as usize] == link
-            }
-            (known, found) => known == found,
+        let kind = match known_kind(&path, id, tree, data)? {
+            Ok(kind) => kind,
+            Err(what) => return Ok(Some((path, what))),
         };
-        if !same_kind || tree.find(&stat) != Some(id) {
-            return Ok(Some((path, "another file")));
-        }
-        if file.mode != stat.st_mode & 0o7777 && !matches!(kind, FileKind::Symlink { .. }) {
-            return Ok(Some((path, "mode")));
-        }
         match kind {
             FileKind::Directory => {
                 let names = names_in(&path)?;
-                if let Some(name) = names.iter().find(|name| !file.entries.contains_key(*name)) {
-                    return Ok(Some((
-                        path.join(OsStr::from_bytes(name)),
-                        "a name that nobody made",
-                    )));
+                if let Some((name, what)) = other_name(&names, file) {
+                    return Ok(Some((path.join(OsStr::from_bytes(name)), what)));
                 }
-                for (name, child) in &file.entries {
-                    let path = path.join(OsStr::from_bytes(name));
-                    if names.binary_search(name).is_err() {
-                        return Ok(Some((path, "a name that nobody removed")));
-                    }
-                    left.push((path, *child));
-                }
+                let children = file.entries.iter();
+                left.extend(children.map(|(name, id)| (path.join(OsStr::from_bytes(name)), *id)));
             }
-            FileKind::Regular if seen.insert(id) => {
-                if file.size != stat.st_size as u64 {
-                    return Ok(Some((path, "size")));
-                }
-                if has_other_content(&File::open(&path)?, file, data)? {
-                    return Ok(Some((path, "content")));
-                }
+            FileKind::Regular
+                if seen.insert(id) && has_other_content(&File::open(&path)?, file, data)? =>
+            {
+                return Ok(Some((path, "content")));
             }
             _ => {}
         }
     }
     Ok(None)
+}
+
+/// The kind of what is at a path, if that is the known file with its mode and size; else what is
+/// different.
+fn known_kind(
+    path: &Path,
+    id: FileId,
+    tree: &Tree,
+    data: &[u8],
+) -> io::Result<Result<FileKind, &'static str>> {
+    let flags = match id {
+        FileId::ROOT => AtFlags::empty(),
+        _ => AtFlags::SYMLINK_NOFOLLOW,
+    };
+    let stat = statat(CWD, path, flags)?;
+    let file = tree.file(id);
+    let mut link = Vec::new();
+    let kind = kind_of(&stat, || {
+        link = target(CWD, path.as_os_str().as_bytes()).unwrap_or_default();
+        Data::default()
+    });
+    let is_known = match (file.kind, kind) {
+        (FileKind::Symlink { target }, FileKind::Symlink { .. }) => {
+            data[target.at as usize..(target.at + target.len) as usize] == link
+        }
+        (known, found) => known == found,
+    };
+    let has_mode = !matches!(kind, FileKind::Symlink { .. });
+    Ok(if !is_known || tree.find(&stat) != Some(id) {
+        Err("another file")
+    } else if has_mode && file.mode != stat.st_mode & 0o7777 {
+        Err("mode")
+    } else if kind == FileKind::Regular && file.size != stat.st_size as u64 {
+        Err("size")
+    } else {
+        Ok(kind)
+    })
+}
+
+/// The first name that only one of the two has, a directory and what is known of it. `names` are
+/// in order.
+fn other_name<'a>(names: &'a [Name], known: &'a tree::File) -> Option<(&'a Name, &'static str)> {
+    let made = names.iter().find(|name| !known.entries.contains_key(*name));
+    let gone = || {
+        known
+            .entries
+            .keys()
+            .find(|name| names.binary_search(name).is_err())
+    };
+    let made = made.map(|name| (name, "a name that nobody made"));
+    made.or_else(|| gone().map(|name| (name, "a name that nobody removed")))
 }
 
 /// Whether a file of this size does not hold what is known of it.

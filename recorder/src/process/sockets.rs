@@ -284,30 +284,10 @@ impl Recording {
                     .map(|errno| -i64::from(errno))
                     .contains(&result);
                 let len = Self::transferred(origin, entry, result);
-                if len == 0 && result != 0 && !broken {
-                    return;
+                if len > 0 || result == 0 || broken {
+                    self.name_ends(origin, connection, &copy);
+                    self.received(origin, connection, len, peeks);
                 }
-                self.name_ends(origin, connection, &copy);
-                let from = self.sockets.all[connection].received;
-                let bytes = if len == 0 {
-                    Span::End
-                } else {
-                    Span::Bytes {
-                        from,
-                        to: from + len,
-                    }
-                };
-                if !peeks {
-                    self.sockets.all[connection].received += len;
-                }
-                self.event(
-                    origin,
-                    What::Socket {
-                        connection,
-                        sent: false,
-                        bytes,
-                    },
-                );
             }
             SocketCall::Datagrams { to } => {
                 let is_many = origin.row.call == Call::SendMany;
@@ -326,6 +306,27 @@ impl Recording {
                 }
             }
         }
+    }
+
+    /// Somebody was given so many bytes of a connection, or with none its end.
+    fn received(&mut self, origin: &Origin, connection: usize, len: u64, peeks: bool) {
+        let from = self.sockets.all[connection].received;
+        let bytes = match len {
+            0 => Span::End,
+            _ => Span::Bytes {
+                from,
+                to: from + len,
+            },
+        };
+        if !peeks {
+            self.sockets.all[connection].received += len;
+        }
+        let what = What::Socket {
+            connection,
+            sent: false,
+            bytes,
+        };
+        self.event(origin, what);
     }
 
     /// Where the datagrams of a call are to go: what it says itself, or else whom the socket is

@@ -180,49 +180,39 @@ impl<'a> SweepCommand<'a> {
         interrupt: &Interrupt,
     ) -> Result<Summary> {
         let mut workers = self.workers(variant, total)?;
-        let mut report = Report::new(
-            self.format,
-            variant,
-            self.file_system.contract.as_ref(),
-            self.replay(variant),
-            total,
-        );
+        let mut report = self.report(variant, total);
         if let Some(results) = results.as_deref_mut() {
             results.begin(variant, workers.recognise_fua());
         }
         let numbers = Numbers::default();
-        let mut workloads = workloads.map(|numbered| {
-            numbered.map(|(number, workload)| {
-                numbers.give_out(number, &workload);
-                workload
-            })
-        });
+        let mut workloads = workloads.map(|numbered| Ok(numbers.give_out(numbered?)));
         let mut done = |workload: &Workload, result: WorkloadResult| {
             let number = numbers.take_back(workload);
             // What is inconclusive, or died, may be so because it was interrupted: --resume tries
             // it again.
-            let counts =
-                (result.inconclusive.is_none() && result.death.is_none()) || !interrupt.requested();
+            let counts = result.is_measured() || !interrupt.requested();
             if let Some(results) = results.as_deref_mut().filter(|_| counts) {
                 results.append(variant, &report.json(number, workload, &result), &result)?;
             }
             report
                 .result(number, workload, &result)
                 .map_err(Error::Output)?;
-            if result.verdict() == Verdict::Finding {
-                self.count_finding(interrupt);
-            }
+            self.count(&result, interrupt);
             Ok(())
         };
         let summary = workers.run(&mut workloads, interrupt, &mut done);
         report.finish();
         let noted = results.map(|results| results.note_time(variant));
         let summary = summary.during(|| format!("sweep {variant}"))?;
-        match noted {
-            Some(noted) => noted?,
-            None => print_summary(self.format, variant, &summary).map_err(Error::Output)?,
-        }
+        noted.unwrap_or_else(|| {
+            print_summary(self.format, variant, &summary).map_err(Error::Output)
+        })?;
         Ok(summary)
+    }
+
+    fn report(&self, variant: &Variant, total: Option<u64>) -> Report {
+        let contract = self.file_system.contract.as_ref();
+        Report::new(self.format, variant, contract, self.replay(variant), total)
     }
 
     /// Starts those who sweep a file system.
@@ -258,9 +248,10 @@ impl<'a> SweepCommand<'a> {
         Ok(workers)
     }
 
-    /// Counts a finding, and ends the sweep if that was the last one wanted.
-    fn count_finding(&self, interrupt: &Interrupt) {
-        self.found.set(self.found.get() + 1);
+    /// Counts a result that is a finding, and ends the sweep if that was the last one wanted.
+    fn count(&self, result: &WorkloadResult, interrupt: &Interrupt) {
+        self.found
+            .set(self.found.get() + u64::from(result.verdict() == Verdict::Finding));
         if self.stop_after.is_some_and(|most| self.found.get() >= most) {
             interrupt.request();
         }
@@ -314,13 +305,11 @@ fn so_far(recorded: &Recorded, total: u64) -> Summary {
 struct Numbers(Mutex<HashMap<String, Vec<u64>>>);
 
 impl Numbers {
-    fn give_out(&self, number: u64, workload: &Workload) {
-        self.0
-            .lock()
-            .expect("no holder panics")
-            .entry(workload.to_line())
-            .or_default()
-            .push(number);
+    fn give_out(&self, (number, workload): (u64, Workload)) -> Workload {
+        let mut given_out = self.0.lock().expect("no holder panics");
+        let numbers = given_out.entry(workload.to_line()).or_default();
+        numbers.push(number);
+        workload
     }
 
     /// Of workloads that are equal in everything it does not matter which is which.

@@ -185,38 +185,17 @@ impl<'a> Evidence<'a> {
 
     /// What would have kept the file system whole.
     fn way_for_order(&self, state: &StateFindings) -> String {
-        let torn = if let Relaxation::Torn { place, .. } = state.state.relaxation {
-            Some(place as u32)
-        } else {
-            None
-        };
-        let noticing = |torn| {
-            format!("noticing that write {torn} is torn, as by a checksum, or not depending on it")
+        let torn = match state.state.relaxation {
+            Relaxation::Torn { place, .. } => Some(place as u32),
+            _ => None,
         };
         if let Some(torn) = torn.filter(|_| state.lost.len() == 1) {
             return noticing(torn);
         }
         let Some(first) = state.lost.iter().map(|lost| lost.place).min() else {
-            return match self.never_happened() {
-                Some(never) => format!(
-                    "a disk that keeps write {} (--disk {})",
-                    never.place, self.disk
-                ),
-                None => {
-                    "recovering from what was written so far: the disk kept all of it, in order"
-                        .into()
-                }
-            };
+            return self.way_for_nothing_lost();
         };
-        let lost: BTreeSet<u32> = state.lost.iter().map(|lost| lost.place).collect();
-        let position = state.state.position as u32;
-        let kept_later = self.log.entries.iter().filter(|entry| {
-            "WUD".contains(entry.kind)
-                && entry.place > first
-                && entry.place < position
-                && !lost.contains(&entry.place)
-        });
-        let kept_later: Vec<u32> = kept_later.map(|entry| entry.place).collect();
+        let kept_later = self.kept_after(first, state);
         // The first flush that lies between is the one that was not heeded.
         if let Some(flush) = kept_later
             .last()
@@ -236,6 +215,33 @@ impl<'a> Evidence<'a> {
                 "recovering from a crash before write {first}: nothing that came later was kept"
             ),
         }
+    }
+
+    fn way_for_nothing_lost(&self) -> String {
+        match self.never_happened() {
+            Some(never) => format!(
+                "a disk that keeps write {} (--disk {})",
+                never.place, self.disk
+            ),
+            None => {
+                "recovering from what was written so far: the disk kept all of it, in order".into()
+            }
+        }
+    }
+
+    /// The writes of a state that came after one of them, and were kept.
+    fn kept_after(&self, first: u32, state: &StateFindings) -> Vec<u32> {
+        let lost: BTreeSet<u32> = state.lost.iter().map(|lost| lost.place).collect();
+        let position = state.state.position as u32;
+        let writes = self
+            .log
+            .entries
+            .iter()
+            .filter(|entry| "WUD".contains(entry.kind));
+        let places = writes.map(|entry| entry.place);
+        places
+            .filter(|place| (first + 1..position).contains(place) && !lost.contains(place))
+            .collect()
     }
 
     /// The first flush after one place and before another.
@@ -377,6 +383,10 @@ fn way_for_recovery(state: &StateFindings) -> String {
     "a recovery that sends a flush before it writes what makes it forget what it recovers from, such as that the \
      journal is empty"
         .into()
+}
+
+fn noticing(torn: u32) -> String {
+    format!("noticing that write {torn} is torn, as by a checksum, or not depending on it")
 }
 
 #[cfg(test)]

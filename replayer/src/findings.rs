@@ -98,19 +98,14 @@ impl Findings {
         let mut all = Vec::new();
         for (place, line, log) in results {
             let workload = line.read_workload()?;
-            let states = line.broken.into_iter().map(StateFindings::try_from);
-            let mut states: Vec<_> = states.collect::<Result<_, _>>()?;
-            states.sort_by(StateFindings::order);
-            let deaths = line.death.map(FoundWhat::Death);
-            for what in states.into_iter().map(FoundWhat::State).chain(deaths) {
-                let (variant, workload) = (manifest.file_systems[place].clone(), workload.clone());
-                let (number, log) = (all.len() + 1, log.clone());
+            let workload_number = line.number;
+            for what in line.into_found()? {
                 all.push(Found {
-                    number,
-                    variant,
-                    workload_number: line.number,
-                    workload,
-                    log,
+                    number: all.len() + 1,
+                    variant: manifest.file_systems[place].clone(),
+                    workload_number,
+                    workload: workload.clone(),
+                    log: log.clone(),
                     what,
                 });
             }
@@ -408,6 +403,15 @@ impl ResultLine {
         )?;
         let log = self.log.take().map(RunLog::try_from).transpose()?;
         Ok((place, self, log))
+    }
+
+    /// What was found, the states in their order.
+    fn into_found(self) -> Result<impl Iterator<Item = FoundWhat>> {
+        let states = self.broken.into_iter().map(StateFindings::try_from);
+        let mut states: Vec<_> = states.collect::<Result<_, _>>()?;
+        states.sort_by(StateFindings::order);
+        let deaths = self.death.map(FoundWhat::Death);
+        Ok(states.into_iter().map(FoundWhat::State).chain(deaths))
     }
 
     fn without(&self, what: &'static str) -> Error {

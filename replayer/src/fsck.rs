@@ -35,6 +35,18 @@ pub(crate) struct Host {
     answers: HostAnswers,
 }
 
+impl Host {
+    /// The pages that a repair of a slot's file changed, also where it failed, and why it did.
+    fn repair(&self, slot: Slot) -> Result<(Vec<ChangedPage>, Result<(), String>), EngineError> {
+        (self.ask)(slot, Task::Repair)?;
+        match self.answers.take(slot)? {
+            Done::Repaired(changed, repaired) => Ok((changed, repaired)),
+            Done::Killed(what) => Err(local_fs::Error::Killed { what }.into()),
+            other => Err(format!("the host was to repair, and did this: {other:?}").into()),
+        }
+    }
+}
+
 /// What a host can do with the file of a slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
@@ -206,15 +218,9 @@ impl Fsck {
         watch.lap(&mut timing.load_us);
         let mut outcome = Ok(());
         let repaired = file.change(|| -> Result<_, EngineError> {
-            (host.ask)(*slot, Task::Repair)?;
-            match host.answers.take(*slot)? {
-                Done::Repaired(changed, repaired) => {
-                    outcome = repaired;
-                    Ok(changed)
-                }
-                Done::Killed(what) => Err(local_fs::Error::Killed { what }.into()),
-                other => Err(format!("the host was to repair, and did this: {other:?}").into()),
-            }
+            let (changed, repaired) = host.repair(*slot)?;
+            outcome = repaired;
+            Ok(changed)
         })?;
         watch.lap(&mut timing.fsck_us);
         disk.load(&repaired)?;

@@ -310,31 +310,9 @@ fn watch(
     interrupt: &Interrupt,
     tell: &mut dyn FnMut(Recovered<'_>),
 ) -> Result<Looked> {
-    let mut during = String::new();
-    let seen = loop {
-        match worker.receive() {
-            Ok(Answer::Step(step)) => during = format!(" while {step}"),
-            Ok(Answer::Seen(seen)) => break seen,
-            Ok(Answer::Result(result)) => {
-                return Ok(Looked {
-                    seen: false,
-                    why: result.inconclusive,
-                });
-            }
-            Ok(other) => return Err(Error::unexpected(&other, "to a look")),
-            Err(Gone::Kernel { what, .. }) => {
-                return Ok(Looked {
-                    seen: false,
-                    why: Some(format!("the guest's kernel died{during}: {what}")),
-                });
-            }
-            Err(Gone::Other(why)) => {
-                return Ok(Looked {
-                    seen: false,
-                    why: Some(why),
-                });
-            }
-        }
+    let seen = match await_seen(worker)? {
+        Ok(seen) => seen,
+        Err(looked) => return Ok(looked),
     };
     let Seen {
         directory,
@@ -368,6 +346,24 @@ fn watch(
         Err(Gone::Other(why)) => Some(why),
     };
     Ok(Looked { seen: true, why })
+}
+
+/// Waits until a worker has the state, or it is known that it will not have it.
+fn await_seen(worker: &mut Worker) -> Result<Result<Box<Seen>, Looked>> {
+    let mut during = String::new();
+    let why = loop {
+        match worker.receive() {
+            Ok(Answer::Step(step)) => during = format!(" while {step}"),
+            Ok(Answer::Seen(seen)) => return Ok(Ok(seen)),
+            Ok(Answer::Result(result)) => break result.inconclusive,
+            Ok(other) => return Err(Error::unexpected(&other, "to a look")),
+            Err(Gone::Kernel { what, .. }) => {
+                break Some(format!("the guest's kernel died{during}: {what}"));
+            }
+            Err(Gone::Other(why)) => break Some(why),
+        }
+    };
+    Ok(Err(Looked { seen: false, why }))
 }
 
 /// Prints what a guest's program prints, until it has ended; then says how, if there is something

@@ -95,18 +95,7 @@ impl Import {
         let log_bytes = file.metadata().doing(|| format!("open {name}"))?.len();
         let read = LogWrites::read(BufReader::new(file), log_bytes, self.disk_bytes()?);
         let read = read.during(|| format!("read {name}"))?;
-        let from = match &self.from {
-            None => 0,
-            Some(wanted) => {
-                let mark = read.marks.iter().find(|mark| mark.text == *wanted);
-                let no_mark = || Error::NoSuchMark {
-                    path: self.log.clone(),
-                    wanted: wanted.clone(),
-                    marks: texts(&read.marks),
-                };
-                mark.ok_or_else(no_mark)?.position
-            }
-        };
+        let from = self.position_from(&read.marks)?;
         if has_operations(workload) {
             return with_operations(read, from, workload)
                 .during(|| format!("find the operations of {} in {name}", workload.name));
@@ -125,6 +114,20 @@ impl Import {
             outcomes: Vec::new(),
             crash_points,
         })
+    }
+
+    /// The position from which the log counts.
+    fn position_from(&self, marks: &[LogMark]) -> Result<usize> {
+        let Some(wanted) = &self.from else {
+            return Ok(0);
+        };
+        let mark = marks.iter().find(|mark| mark.text == *wanted);
+        let no_mark = || Error::NoSuchMark {
+            path: self.log.clone(),
+            wanted: wanted.clone(),
+            marks: texts(marks),
+        };
+        Ok(mark.ok_or_else(no_mark)?.position)
     }
 }
 
@@ -173,27 +176,7 @@ fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> Result<
         .iter()
         .filter_map(|mark| Some((OperationMark::of(&mark.text)?, mark)));
     let mut marks = marks.skip_while(|(_, mark)| mark.position < from);
-    let mut next = |wanted: OperationMark| -> Result<(Outcome, usize)> {
-        let expected = wanted.text();
-        let (found, mark) = marks
-            .next()
-            .ok_or_else(|| Error::NoMark(expected.clone()))?;
-        let outcome = match (wanted, found) {
-            (OperationMark::End(number), OperationMark::Refused(other, errno))
-                if number == other =>
-            {
-                Outcome::Refused(errno)
-            }
-            _ if wanted == found => Outcome::Done,
-            _ => {
-                return Err(Error::OtherMark {
-                    found: mark.text.clone(),
-                    expected,
-                });
-            }
-        };
-        Ok((outcome, mark.position))
-    };
+    let mut next = |wanted| next_mark(&mut marks, wanted);
     let (mut outcomes, mut ends) = (Vec::new(), Vec::new());
     let mut durable_position = from;
     let setup = workload.setup.len();
@@ -216,6 +199,30 @@ fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> Result<
         outcomes,
         crash_points,
     })
+}
+
+/// How an operation ended whose mark is the next one, and the position of the mark; the start of
+/// one has ended well.
+fn next_mark<'a>(
+    marks: &mut impl Iterator<Item = (OperationMark, &'a LogMark)>,
+    wanted: OperationMark,
+) -> Result<(Outcome, usize)> {
+    let (found, mark) = marks.next().ok_or_else(|| Error::NoMark(wanted.text()))?;
+    let other = || Error::OtherMark {
+        found: mark.text.clone(),
+        expected: wanted.text(),
+    };
+    Ok((outcome(wanted, found).ok_or_else(other)?, mark.position))
+}
+
+/// How the operation ended whose mark is wanted; none if the mark that was found is another one.
+fn outcome(wanted: OperationMark, found: OperationMark) -> Option<Outcome> {
+    match (wanted, found) {
+        (OperationMark::End(number), OperationMark::Refused(other, errno)) if number == other => {
+            Some(Outcome::Refused(errno))
+        }
+        _ => (wanted == found).then_some(Outcome::Done),
+    }
 }
 
 /// The positions at which the power may fail, each with how many operations are done there. `ends`

@@ -52,21 +52,10 @@ pub fn minimize(
     interrupt: &Interrupt,
     tell: &mut dyn FnMut(&Workload, &FoundWhat),
 ) -> Result<Option<Minimized>> {
-    let kept = match &found.what {
-        FoundWhat::State(_) => Kept::Promise(Search {
-            path: None,
-            ..search_for(found, asked)?
-        }),
-        // What it holds stays held: this one would have more of that with each try.
-        FoundWhat::Death(_) if !workers.are_in_guests() => {
-            return Err(Error::HeldByRunningKernel(found.number));
-        }
-        FoundWhat::Death(death) => Kept::Death(death.kind()),
-    };
     let best = (found.workload.clone(), (None, found.what.clone()));
     let mut laboratory = Laboratory {
         asked,
-        kept,
+        kept: Kept::of(found, asked, workers)?,
         workers,
         interrupt,
         tell,
@@ -143,6 +132,22 @@ enum Kept {
     Promise(Search),
     /// What kind of death it is.
     Death(String),
+}
+
+impl Kept {
+    fn of(found: &Found, asked: &States, workers: &Workers) -> Result<Self> {
+        match &found.what {
+            FoundWhat::State(_) => Ok(Self::Promise(Search {
+                path: None,
+                ..search_for(found, asked)?
+            })),
+            // What it holds stays held: this one would have more of that with each try.
+            FoundWhat::Death(_) if !workers.are_in_guests() => {
+                Err(Error::HeldByRunningKernel(found.number))
+            }
+            FoundWhat::Death(death) => Ok(Self::Death(death.kind())),
+        }
+    }
 }
 
 struct Laboratory<'a> {

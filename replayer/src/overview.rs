@@ -35,6 +35,16 @@ pub struct Swept {
     pub clean: u64,
 }
 
+impl Swept {
+    fn new(variant: &Variant, summary: Summary, clean: u64) -> Self {
+        Self {
+            variant: variant.clone(),
+            summary,
+            clean,
+        }
+    }
+}
+
 /// A workload that was inconclusive, wholly or in part, or cannot be run there.
 #[derive(Debug, Clone)]
 pub struct Open {
@@ -62,42 +72,21 @@ impl Overview {
     pub fn read(directory: &Path) -> Result<Self> {
         let manifest = Manifest::read(&directory.join(MANIFEST))?;
         let variants = manifest.file_systems.as_slice();
-        let mut recorded = vec![Recorded::default(); variants.len()];
-        for record in &mut recorded {
-            record.summary.fua_recognised = true;
-        }
-        let mut clean = vec![0; variants.len()];
-        let mut open = Vec::new();
-        read_lines(&directory.join(RESULTS), |_, line: ResultLine| {
-            read_result(variants, &mut recorded, &line)?;
-            let (Some(number), "result") = (line.number, line.kind.as_str()) else {
-                return Ok(());
-            };
-            let place = line.place(variants)?;
-            clean[place] += u64::from(line.verdict == Some(Verdict::Clean));
-            open.extend(Open::of(line, place, number));
-            Ok::<_, Error>(())
-        })?;
+        let mut recorded = vec![Recorded::nothing(); variants.len()];
+        let (clean, open) = read_verdicts(directory, variants, &mut recorded)?;
         read_lines(&directory.join(TIMES), |_, line| {
             read_time(variants, &mut recorded, &line)
         })?;
-        open.sort_by_key(|open| (open.place, open.number));
         let finished = is_finished(directory, variants, &recorded)?;
-        let sums = recorded.into_iter().map(|recorded| Summary {
-            interrupted: !finished,
-            ..recorded.summary
+        let swept = variants.iter().zip(recorded).zip(clean);
+        let swept = swept.map(|((variant, recorded), clean)| {
+            let mut summary = recorded.summary;
+            summary.interrupted = !finished;
+            Swept::new(variant, summary, clean)
         });
-        let swept = variants.iter().zip(sums).zip(clean);
-        let file_systems = swept
-            .map(|((variant, summary), clean)| Swept {
-                variant: variant.clone(),
-                summary,
-                clean,
-            })
-            .collect();
         Ok(Self {
             finished,
-            file_systems,
+            file_systems: swept.collect(),
             open,
         })
     }
@@ -110,6 +99,28 @@ impl Overview {
             .position(|swept| swept.variant == found.variant);
         place.expect("findings are of the manifest's file systems")
     }
+}
+
+/// How many workloads are clean on each file system, and those that are open, in their order.
+fn read_verdicts(
+    directory: &Path,
+    variants: &[Variant],
+    recorded: &mut [Recorded],
+) -> Result<(Vec<u64>, Vec<Open>)> {
+    let mut clean = vec![0; variants.len()];
+    let mut open = Vec::new();
+    read_lines(&directory.join(RESULTS), |_, line: ResultLine| {
+        read_result(variants, recorded, &line)?;
+        let (Some(number), "result") = (line.number, line.kind.as_str()) else {
+            return Ok(());
+        };
+        let place = line.place(variants)?;
+        clean[place] += u64::from(line.verdict == Some(Verdict::Clean));
+        open.extend(Open::of(line, place, number));
+        Ok::<_, Error>(())
+    })?;
+    open.sort_by_key(|open| (open.place, open.number));
+    Ok((clean, open))
 }
 
 impl Open {

@@ -86,6 +86,13 @@ impl Input {
     }
 }
 
+fn told_at_once(start: &Start, jobs: &[Job]) -> io::Result<Vec<u8>> {
+    let mut told = Vec::new();
+    send(&mut told, start)?;
+    jobs.iter().try_for_each(|job| send(&mut told, job))?;
+    Ok(told)
+}
+
 /// A worker under its kernel; ended when dropped.
 pub(crate) struct Worker {
     // Dropped first: a worker takes the end of its input for the wish that it ends.
@@ -108,10 +115,7 @@ impl Worker {
 
     /// Starts one that gets all its work at once.
     pub(crate) fn start_with(machine: &Machine, start: &Start, jobs: &[Job]) -> Result<Self> {
-        let mut known = Vec::new();
-        let told = send(&mut known, start)
-            .and_then(|()| jobs.iter().try_for_each(|job| send(&mut known, job)));
-        told.doing(|| "write what a worker is told".into())?;
+        let known = told_at_once(start, jobs).doing(|| "write what a worker is told".into())?;
         let mut running = machine.start(&[WORKER_COMMAND], &known)?;
         let shared = running.shared().map(Path::to_owned);
         if let Some(shared) = shared.as_ref().filter(|_| start.host_helps) {

@@ -93,35 +93,7 @@ impl Report {
     /// The result of workload `number` of the sweep as one JSON object. Nothing in it depends on
     /// how long something took.
     pub fn json(&self, number: u64, workload: &Workload, result: &WorkloadResult) -> Value {
-        let contract = self.contract;
-        let finding = |finding: &Finding| {
-            json!({
-                "promise": finding.promise.name(),
-                "path": finding.path,
-                "what": finding.what,
-                "promised": finding.promise.words(),
-                "promised_by": finding.promised_by,
-                "source": contract.and_then(|contract| contract.line(finding.promise)).map(|line| line.source),
-            })
-        };
-        let state = |state: &StateFindings| {
-            let mut value = json!({
-                "operations_done": state.operations_done,
-                "under_way": state.under_way,
-                "state": state.state.relaxation.to_string(),
-                "position": state.state.position,
-                "pending": state.pending,
-                "lost": state.lost,
-                "more": state.more,
-                "place": state.place,
-                "findings": state.findings.iter().map(finding).collect::<Vec<_>>(),
-            });
-            if !state.again.is_empty() {
-                value["address"] = json!(state.address());
-                value["again"] = state.again.iter().map(again_json).collect();
-            }
-            value
-        };
+        let states = result.broken.iter().map(|state| self.state_json(state));
         let mut value = json!({
             "type": "result",
             "file_system": self.variant.file_system.name,
@@ -134,7 +106,7 @@ impl Report {
             "states_checked": result.states_checked,
             "states_equal": result.states_equal,
             "states_left": result.states_left,
-            "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
+            "broken": states.collect::<Vec<_>>(),
             "log": result.log.as_ref().map(log_json),
             "death": result.death,
             "inconclusive": result.inconclusive,
@@ -146,6 +118,43 @@ impl Report {
             value["again"] = json!(again);
         }
         value
+    }
+
+    fn state_json(&self, state: &StateFindings) -> Value {
+        let findings = state
+            .findings
+            .iter()
+            .map(|finding| self.finding_json(finding));
+        let mut value = json!({
+            "operations_done": state.operations_done,
+            "under_way": state.under_way,
+            "state": state.state.relaxation.to_string(),
+            "position": state.state.position,
+            "pending": state.pending,
+            "lost": state.lost,
+            "more": state.more,
+            "place": state.place,
+            "findings": findings.collect::<Vec<_>>(),
+        });
+        if !state.again.is_empty() {
+            value["address"] = json!(state.address());
+            value["again"] = state.again.iter().map(again_json).collect();
+        }
+        value
+    }
+
+    fn finding_json(&self, finding: &Finding) -> Value {
+        let line = self
+            .contract
+            .and_then(|contract| contract.line(finding.promise));
+        json!({
+            "promise": finding.promise.name(),
+            "path": finding.path,
+            "what": finding.what,
+            "promised": finding.promise.words(),
+            "promised_by": finding.promised_by,
+            "source": line.map(|line| line.source),
+        })
     }
 
     fn text(&self, workload: &Workload, result: &WorkloadResult) -> String {

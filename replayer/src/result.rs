@@ -425,6 +425,11 @@ pub enum Verdict {
 }
 
 impl WorkloadResult {
+    /// Whether everything can be said, and the kernel lived.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.inconclusive.is_none() && self.death.is_none()
+    }
+
     /// Adds what was found in a crash state, which may have findings already.
     pub(crate) fn add_findings(&mut self, found: StateFindings) {
         let place = self

@@ -46,6 +46,15 @@ pub(crate) struct Recorded {
     pub(crate) summary: Summary,
 }
 
+impl Recorded {
+    /// Nothing so far: each line that is read may say that FUA was not recognised.
+    pub(crate) fn nothing() -> Self {
+        let mut nothing = Self::default();
+        nothing.summary.fua_recognised = true;
+        nothing
+    }
+}
+
 /// What must be known of a result.
 #[derive(Deserialize)]
 pub(crate) struct ResultLine {
@@ -114,10 +123,7 @@ struct Contents {
 impl Contents {
     fn load(directory: &Directory, manifest: &Manifest) -> Result<Self> {
         let variants = manifest.file_systems.as_slice();
-        let mut recorded = vec![Recorded::default(); variants.len()];
-        for record in &mut recorded {
-            record.summary.fua_recognised = true;
-        }
+        let mut recorded = vec![Recorded::nothing(); variants.len()];
         let records = Records::open(directory, |record| match record {
             Record::Result(line) => read_result(variants, &mut recorded, &line),
             Record::Time(line) => read_time(variants, &mut recorded, &line),

@@ -159,25 +159,23 @@ impl Workers {
             import,
         } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
-        let files: Vec<_> = import
+        let files = import
             .iter()
-            .flat_map(|import| [import.log.as_path(), &import.base])
-            .collect();
+            .flat_map(|import| [import.log.as_path(), &import.base]);
         let machine = machine
             .with_modules(modules)
             .with_modules(&[name])
-            .with_files(&files);
+            .with_files(&files.collect::<Vec<_>>());
         let alone = jobs <= 1 || machine.is_guest();
         // What the host does comes when the host likes, which has no place in virtual time.
         let host_helps = machine.is_guest() && !machine.has_virtual_time() && import.is_none();
         let hash_log = machine.has_virtual_time();
-        let scratch = match machine {
-            Machine::Host => {
-                enter_mount_namespace()?;
-                Some(Scratch::new()?)
-            }
-            Machine::Uml(_) | Machine::Thread(_) => None,
-        };
+        if matches!(machine, Machine::Host) {
+            enter_mount_namespace()?;
+        }
+        let scratch = matches!(machine, Machine::Host)
+            .then(Scratch::new)
+            .transpose()?;
         let start = Start {
             variant: variant.clone(),
             disk,
@@ -202,16 +200,21 @@ impl Workers {
             scratch,
             started: 0,
         };
-        if this.machine.has_virtual_time() {
-            this.recognise_fua = this.try_virtual_time()?;
-            return Ok(this);
-        }
-        for _ in 0..jobs {
-            let worker = this.another()?;
-            this.recognise_fua &= worker.recognises_fua();
-            this.processes.push(worker);
-        }
+        this.start_workers()?;
         Ok(this)
+    }
+
+    fn start_workers(&mut self) -> Result<()> {
+        if self.machine.has_virtual_time() {
+            self.recognise_fua = self.try_virtual_time()?;
+            return Ok(());
+        }
+        for _ in 0..self.jobs {
+            let worker = self.another()?;
+            self.recognise_fua &= worker.recognises_fua();
+            self.processes.push(worker);
+        }
+        Ok(())
     }
 
     fn another(&mut self) -> Result<Worker> {
@@ -300,33 +303,53 @@ impl Workers {
             summary.add(&result);
             done(&workload, result)
         };
-        if self.machine.has_virtual_time() {
-            let feed = |_, source: &Source<'_>, results: &ResultSender| {
-                self.feed_virtual(source, interrupt, results)
-            };
-            drain(0..self.jobs, feed, workloads, interrupt, &mut take)?;
-        } else {
-            let workers = std::mem::take(&mut self.processes);
-            let this = Mutex::new(&mut *self);
-            let feed = |worker, source: &Source<'_>, results: &ResultSender| {
-                feed(worker, source, &this, interrupt, results)
-            };
-            let workers = drain(workers, feed, workloads, interrupt, &mut take)?;
-            self.processes = workers;
-        }
+        self.feed_all(workloads, interrupt, &mut take)?;
         for (workload, first) in retries {
-            // Who is interrupted keeps what the first try found.
-            let result = if interrupt.requested() {
-                first
-            } else {
-                self.alone(&workload)?
-            };
+            let result = self.retried(&workload, first, interrupt)?;
             summary.add(&result);
             done(&workload, result)?;
         }
         summary.elapsed = started.elapsed();
         summary.interrupted = interrupt.requested();
         Ok(summary)
+    }
+
+    /// Has the workers do all workloads, side by side; `take` is called with each result.
+    fn feed_all(
+        &mut self,
+        workloads: &mut (dyn Iterator<Item = Result<Workload>> + Send),
+        interrupt: &Interrupt,
+        take: &mut dyn FnMut(Workload, WorkloadResult) -> Result<()>,
+    ) -> Result<()> {
+        if self.machine.has_virtual_time() {
+            let feed = |_, source: &Source<'_>, results: &ResultSender| {
+                self.feed_virtual(source, interrupt, results)
+            };
+            drain(0..self.jobs, feed, workloads, interrupt, take)?;
+            return Ok(());
+        }
+        let workers = std::mem::take(&mut self.processes);
+        let this = Mutex::new(&mut *self);
+        let feed = |worker, source: &Source<'_>, results: &ResultSender| {
+            feed(worker, source, &this, interrupt, results)
+        };
+        let workers = drain(workers, feed, workloads, interrupt, take)?;
+        self.processes = workers;
+        Ok(())
+    }
+
+    /// What comes of a workload with no other worker at work. Who is interrupted keeps what the
+    /// first try found.
+    fn retried(
+        &mut self,
+        workload: &Workload,
+        first: WorkloadResult,
+        interrupt: &Interrupt,
+    ) -> Result<WorkloadResult> {
+        if interrupt.requested() {
+            return Ok(first);
+        }
+        self.alone(workload)
     }
 }
 

@@ -297,12 +297,7 @@ impl Worker {
             }
             Job::Alone(workload) => {
                 self.engine.set_alone(true);
-                let unfinished = self.step_by_step(|engine, tell| {
-                    let unfinished = engine.start(&workload, tell);
-                    tell("running the file system's checker");
-                    unfinished
-                })?;
-                self.finish(Some(unfinished))?;
+                self.work_alone(&workload)?;
                 self.engine.set_alone(self.alone);
                 Ok(())
             }
@@ -328,6 +323,15 @@ impl Worker {
             // Whoever waits for it has it already.
             Job::Helped(..) | Job::Typed(_) => Ok(()),
         }
+    }
+
+    fn work_alone(&mut self, workload: &Workload) -> io::Result<()> {
+        let unfinished = self.step_by_step(|engine, tell| {
+            let unfinished = engine.start(workload, tell);
+            tell("running the file system's checker");
+            unfinished
+        })?;
+        self.finish(Some(unfinished))
     }
 
     /// Has the engine do something, and says each of its steps.

@@ -18,7 +18,7 @@ use local_fs::Tree;
 use pace_rules::disk::{Disk, Log, Space, State};
 
 use super::judge::{StateId, Visited};
-use super::states::{Recording, STATES_MAX, lost_bytes, seed_of_text};
+use super::states::{Recording, STATES_MAX, left, lost_bytes, seed_of_text};
 use super::{Engine, Result, Tell, Unfinished, inconclusive};
 use crate::moment::Progress;
 use crate::result::{Again, AgainCounts, RunLog, StateFindings, WorkloadResult};
@@ -43,6 +43,27 @@ pub(super) struct Tour<'a> {
     pub(super) in_recoveries: u128,
     /// When the workload's time is up.
     pub(super) end: Option<Instant>,
+}
+
+impl<'a> Tour<'a> {
+    /// One on which nothing was visited; `end` is when the workload's time is up.
+    pub(super) fn new(
+        recording: &'a Recording<'a>,
+        unfinished: &'a mut Unfinished,
+        tell: Tell<'a>,
+        end: Option<Instant>,
+    ) -> Self {
+        Self {
+            recording,
+            models: HashMap::new(),
+            visited: HashMap::new(),
+            judged: HashSet::new(),
+            unfinished,
+            tell,
+            in_recoveries: 0,
+            end,
+        }
+    }
 }
 
 /// A crash state of the run that was visited: its content, and all states that have it, at
@@ -100,6 +121,11 @@ impl Recovered {
         Self { log, rules, writes }
     }
 
+    /// Makes an image hold a crash state of it; `begun` is what recovered.
+    pub(super) fn crash_into(&self, image: &mut Image, begun: &Image, state: &State) {
+        rebuild_after(image, begun, &self.log, &self.rules, state);
+    }
+
     /// All that is told of a crash in it.
     pub(super) fn crash(&self, state: State, clean: bool) -> Again {
         Again {
@@ -112,6 +138,20 @@ impl Recovered {
             log: RunLog::default(),
         }
     }
+}
+
+impl Crashed {
+    /// The name of the state, of the first moment that it stands for.
+    fn address(&self, tour: &Tour<'_>) -> String {
+        self.moments[0].id(tour.recording).state.address()
+    }
+}
+
+fn too_many(address: &str, states: u128) -> String {
+    format!(
+        "up to the recovery from {address}, recoveries have {states} crash states: \
+         give --budget, or sample:N as one of --again-states"
+    )
 }
 
 /// How many writes come before a position of a log.
@@ -170,25 +210,10 @@ impl Engine {
         if crashed.tree.is_none() || self.are_too_many(tour) {
             return Ok(());
         }
-        let moment = &crashed.moments[0];
-        let progress = tour.recording.progress[moment.first.position];
-        let done = progress.operations_done;
-        let address = moment.id(tour.recording).state.address();
-        (tour.tell)(&format!(
-            "recording the recovery from a crash after {} ({address})",
-            counted(done, "operation")
-        ));
-        let recovered = self.record_recovery(&crashed.image, &mut tour.unfinished.result)?;
-        let recovered = match recovered {
-            Ok(recovered) => recovered,
-            Err(why) => {
-                let why = format!("the recovery from {address} could not be recorded: {why}");
-                tour.unfinished.result.inconclusive.get_or_insert(why);
-                return Ok(());
-            }
+        let address = crashed.address(tour);
+        let Some(recovered) = self.recovery_of(tour, crashed, &address)? else {
+            return Ok(());
         };
-        counts(tour).recoveries += 1;
-        counts(tour).silent += u64::from(recovered.writes == 0);
         let visited = self.visit_crashes(tour, crashed, &recovered, &address)?;
         self.settle(tour);
         let next = self.those_that_crash_again(tour, crashed, &recovered, visited);
@@ -200,6 +225,34 @@ impl Engine {
         result.keep_recovery(&address, &recovered.log);
         self.bed.recycle_recovery(recovered.log);
         Ok(())
+    }
+
+    /// Records the recovery from a crash; without one, the result says why.
+    fn recovery_of(
+        &mut self,
+        tour: &mut Tour<'_>,
+        crashed: &Crashed,
+        address: &str,
+    ) -> Result<Option<Recovered>> {
+        let position = crashed.moments[0].first.position;
+        let done = tour.recording.progress[position].operations_done;
+        (tour.tell)(&format!(
+            "recording the recovery from a crash after {} ({address})",
+            counted(done, "operation")
+        ));
+        let recovered = self.record_recovery(&crashed.image, &mut tour.unfinished.result)?;
+        match &recovered {
+            Ok(recovered) => {
+                let counts = counts(tour);
+                counts.recoveries += 1;
+                counts.silent += u64::from(recovered.writes == 0);
+            }
+            Err(why) => {
+                let why = format!("the recovery from {address} could not be recorded: {why}");
+                tour.unfinished.result.inconclusive.get_or_insert(why);
+            }
+        }
+        Ok(recovered.ok())
     }
 
     /// The crash states of a recovery whose own recoveries are to be crashed, and what is in them.
@@ -247,8 +300,7 @@ impl Engine {
                 counts(tour).recoveries_left += (count - number) as u64;
                 break;
             }
-            let Recovered { log, rules, .. } = recovered;
-            rebuild_after(&mut self.image, &crashed.image, log, rules, &state);
+            recovered.crash_into(&mut self.image, &crashed.image, &state);
             let image = self.image.clone();
             let crashed = Crashed {
                 image,
@@ -268,27 +320,22 @@ impl Engine {
         recovered: &Recovered,
         address: &str,
     ) -> Result<Vec<(State, ImageHash)>> {
-        let Recovered { log, rules, .. } = recovered;
-        let space = self.recovery_space(rules, address);
+        let space = self.recovery_space(&recovered.rules, address);
         tour.in_recoveries = tour.in_recoveries.saturating_add(space.len());
         if self.are_too_many(tour) {
-            let why = format!(
-                "up to the recovery from {address}, recoveries have {} crash states: give --budget, or sample:N as one \
-                 of --again-states",
-                tour.in_recoveries
-            );
+            let why = too_many(address, tour.in_recoveries);
             tour.unfinished.result.inconclusive.get_or_insert(why);
             return Ok(Vec::new());
         }
         let mut visited = Vec::new();
         for (number, state) in space.iter().enumerate() {
             if self.is_time_up(tour) {
-                let left = u64::try_from(space.len() - number as u128).unwrap_or(u64::MAX);
+                let left = left(space.len(), number);
                 let counts = counts(tour);
                 counts.states_left = counts.states_left.saturating_add(left);
                 break;
             }
-            rebuild_after(&mut self.image, &crashed.image, log, rules, &state);
+            recovered.crash_into(&mut self.image, &crashed.image, &state);
             let hash = self.image.hash();
             if tour.end.is_some() {
                 // States that are all equal take their time, too.

@@ -9,7 +9,7 @@ use std::path::Path;
 use block_dev::Image;
 use campaign::ddmin;
 use checker::Promise;
-use crash_images::{rebuild, rebuild_after};
+use crash_images::rebuild;
 use pace_rules::disk::{Log, Relaxation, Space, State, States};
 use serde::{Deserialize, Serialize};
 use workloads::Workload;
@@ -94,6 +94,28 @@ fn unlike(wanted: &State, other: &State) -> impl Ord + use<> {
     (is_other, wanted.0 != other.0, wanted.1.abs_diff(other.1))
 }
 
+/// One search, and what it has come to so far.
+struct Hunt<'a> {
+    recording: &'a Recording<'a>,
+    search: &'a Search,
+    result: &'a mut WorkloadResult,
+    tell: Tell<'a>,
+}
+
+impl<'a> Hunt<'a> {
+    /// All that must be known of a state, with what is known of it already.
+    fn id(&self, state: &StateFindings) -> StateId<'a> {
+        StateId {
+            state: state.clone(),
+            ..self.recording.id(state.state.clone())
+        }
+    }
+
+    fn has_looked_at_enough(&self) -> bool {
+        self.result.states_checked as usize > STATES_MAX
+    }
+}
+
 /// The content that a finding recovers from, and what it breaks.
 struct Hit {
     image: Image,
@@ -165,7 +187,13 @@ impl Engine {
         let trace = self.record(workload, result, tell)?;
         let last = self.last_position(workload, &trace, result);
         let recording = Recording::new(workload, &trace, last, None, self.disk);
-        let found = self.find(&recording, search, result, tell)?;
+        let mut hunt = Hunt {
+            recording: &recording,
+            search,
+            result,
+            tell: &mut *tell,
+        };
+        let found = self.find(&mut hunt)?;
         if let Some(Hit { image, state }) = found {
             if let Some(look) = look {
                 tell("mounting the state for a look");
@@ -178,20 +206,15 @@ impl Engine {
         Ok(())
     }
 
-    fn find(
-        &mut self,
-        recording: &Recording<'_>,
-        search: &Search,
-        result: &mut WorkloadResult,
-        tell: Tell<'_>,
-    ) -> Result<Option<Hit>> {
+    fn find(&mut self, hunt: &mut Hunt<'_>) -> Result<Option<Hit>> {
         let Recording {
             trace,
             rules,
             progress,
             ..
-        } = recording;
-        let space = recording.space(&search.states, self.seed);
+        } = hunt.recording;
+        let search = hunt.search;
+        let space = hunt.recording.space(&search.states, self.seed);
         let mut states = first_of(&search.state, rules, &space);
         states.sort_by_cached_key(|state| search.distance(state, progress[state.position]));
         let mut judged = HashSet::new();
@@ -200,132 +223,117 @@ impl Engine {
             if !judged.insert((progress[state.position], self.image.hash())) {
                 continue;
             }
-            let id = recording.id(state.clone());
+            let id = hunt.recording.id(state);
             if !search.again.is_empty() {
                 // With --again 2 a recovery of a recovery has as many states again.
-                if result.states_checked as usize > STATES_MAX {
+                if hunt.has_looked_at_enough() {
                     break;
                 }
-                let found = self.find_again(recording, search, &id.state, 0, result, tell)?;
+                let found = self.find_again(hunt, &id.state, 0)?;
                 if found.is_some() {
                     return Ok(found);
                 }
                 continue;
             }
-            let Some(found) = self.breaks(recording, search, id, result, tell)? else {
-                continue;
-            };
-            let found = if search.fewest {
-                self.fewest(recording, search, found, result, tell)?
-            } else {
-                found
-            };
-            rebuild(&mut self.image, &trace.log, rules, &found.state);
-            return Ok(Some(Hit {
-                image: self.image.clone(),
-                state: found,
-            }));
+            if let Some(found) = self.breaks(hunt, id)? {
+                let found = self.fewest(hunt, found)?;
+                rebuild(&mut self.image, &trace.log, rules, &found.state);
+                return Ok(Some(self.hit(found)));
+            }
         }
         Ok(None)
+    }
+
+    /// What is in the image, which is what was looked for.
+    fn hit(&self, state: StateFindings) -> Hit {
+        let image = self.image.clone();
+        Hit { image, state }
     }
 
     /// Looks for it in the recovery, the `depth`-th, of a crash state that is in the image.
     fn find_again(
         &mut self,
-        recording: &Recording<'_>,
-        search: &Search,
+        hunt: &mut Hunt<'_>,
         crashed: &StateFindings,
         depth: usize,
-        result: &mut WorkloadResult,
-        tell: Tell<'_>,
     ) -> Result<Option<Hit>> {
         let image = self.image.clone();
-        let address = crashed.address();
-        let with = |state: &StateFindings| StateId {
-            state: state.clone(),
-            ..recording.id(state.state.clone())
-        };
         // Whether it takes a crash in the recovery is a part of what is told.
-        let whole = self.look_at(recording, with(crashed), result, tell)?;
+        let whole = self.look_at(hunt, hunt.id(crashed))?;
         let clean = whole.broken.is_empty() && whole.inconclusive.is_none();
-        let Ok(recovered) = self.record_recovery(&image, result)? else {
+        let Ok(recovered) = self.record_recovery(&image, hunt.result)? else {
             // What cannot be mounted has no recovery.
             return Ok(None);
         };
-        let Recovery { log, rules, .. } = &recovered;
-        let wanted = &search.again[depth];
-        let space = self.recovery_space(rules, &address);
-        let mut states = first_of(wanted, rules, &space);
-        states.sort_by_cached_key(|state| {
-            let position = state.position.abs_diff(wanted.position);
-            (unlike(wanted, state), position)
-        });
+        let wanted = &hunt.search.again[depth];
         let mut judged = HashSet::new();
-        for state in states {
-            rebuild_after(&mut self.image, &image, log, rules, &state);
-            if !judged.insert(self.image.hash()) || result.states_checked as usize > STATES_MAX {
+        for state in self.states_again(&recovered, wanted, &crashed.address()) {
+            recovered.crash_into(&mut self.image, &image, &state);
+            if !judged.insert(self.image.hash()) || hunt.has_looked_at_enough() {
                 continue;
             }
             let mut crashed = crashed.clone();
             crashed.again.push(recovered.crash(state, clean));
-            if crashed.again.len() < search.again.len() {
-                let found =
-                    self.find_again(recording, search, &crashed, depth + 1, result, tell)?;
-                if let Some(mut hit) = found {
-                    hit.state.again[depth].log = RunLog::of_recovery(log);
-                    return Ok(Some(hit));
-                }
-                continue;
-            }
-            let Some(found) = self.breaks(recording, search, with(&crashed), result, tell)? else {
-                continue;
-            };
-            let mut found = if search.fewest {
-                self.fewest_again(recording, search, found, (&image, &recovered), result, tell)?
+            let found = if crashed.again.len() < hunt.search.again.len() {
+                self.find_again(hunt, &crashed, depth + 1)?
             } else {
-                found
+                self.hit_again(hunt, &crashed, &image, &recovered)?
             };
-            if let Some(last) = found.again.last_mut() {
-                last.log = RunLog::of_recovery(log);
-                rebuild_after(&mut self.image, &image, log, rules, &last.state);
+            if let Some(mut hit) = found {
+                hit.state.again[depth].log = RunLog::of_recovery(&recovered.log);
+                return Ok(Some(hit));
             }
-            return Ok(Some(Hit {
-                image: self.image.clone(),
-                state: found,
-            }));
         }
         self.bed.recycle_recovery(recovered.log);
         Ok(None)
     }
 
-    /// What a state breaks that is in the image, if that is what is looked for.
-    fn breaks(
+    /// The states of a recovery that may be the wanted one, the likeliest first. `address` is that
+    /// of the state that recovers.
+    fn states_again(&self, recovered: &Recovery, wanted: &State, address: &str) -> Vec<State> {
+        let space = self.recovery_space(&recovered.rules, address);
+        let mut states = first_of(wanted, &recovered.rules, &space);
+        states.sort_by_cached_key(|state| {
+            let position = state.position.abs_diff(wanted.position);
+            (unlike(wanted, state), position)
+        });
+        states
+    }
+
+    /// What is in the image, the last of some crashes, if it breaks what is looked for. `image` is
+    /// what recovered when that crash came.
+    fn hit_again(
         &mut self,
-        recording: &Recording<'_>,
-        search: &Search,
-        id: StateId<'_>,
-        result: &mut WorkloadResult,
-        tell: Tell<'_>,
-    ) -> Result<Option<StateFindings>> {
-        let done = self.look_at(recording, id, result, tell)?;
+        hunt: &mut Hunt<'_>,
+        crashed: &StateFindings,
+        image: &Image,
+        recovered: &Recovery,
+    ) -> Result<Option<Hit>> {
+        let Some(found) = self.breaks(hunt, hunt.id(crashed))? else {
+            return Ok(None);
+        };
+        let found = self.fewest_again(hunt, found, image, recovered)?;
+        if let Some(last) = found.again.last() {
+            recovered.crash_into(&mut self.image, image, &last.state);
+        }
+        Ok(Some(self.hit(found)))
+    }
+
+    /// What a state breaks that is in the image, if that is what is looked for.
+    fn breaks(&mut self, hunt: &mut Hunt<'_>, id: StateId<'_>) -> Result<Option<StateFindings>> {
+        let done = self.look_at(hunt, id)?;
         if let Some(why) = done.inconclusive {
-            result.inconclusive.get_or_insert(why);
+            hunt.result.inconclusive.get_or_insert(why);
         }
         Ok(done
             .broken
             .into_iter()
-            .find(|found| search.is_answered_by(found)))
+            .find(|found| hunt.search.is_answered_by(found)))
     }
 
     /// What comes of a state that is in the image.
-    fn look_at(
-        &mut self,
-        recording: &Recording<'_>,
-        id: StateId<'_>,
-        result: &mut WorkloadResult,
-        tell: Tell<'_>,
-    ) -> Result<WorkloadResult> {
-        let model = match recording.model(&self.contract, id.progress) {
+    fn look_at(&mut self, hunt: &mut Hunt<'_>, id: StateId<'_>) -> Result<WorkloadResult> {
+        let model = match hunt.recording.model(&self.contract, id.progress) {
             Ok(model) => model,
             Err(why) => return Ok(WorkloadResult::inconclusive(String::new(), why.to_string())),
         };
@@ -342,41 +350,38 @@ impl Engine {
             id,
             &mut HashMap::new(),
             &mut unfinished,
-            tell,
+            hunt.tell,
         )?;
         let done = self.finish(unfinished);
-        result.states_checked += 1;
-        result.timing.add(done.timing);
+        hunt.result.states_checked += 1;
+        hunt.result.timing.add(done.timing);
         Ok(done)
     }
 
-    /// The same crash with as few lost writes as will do.
-    fn fewest(
-        &mut self,
-        recording: &Recording<'_>,
-        search: &Search,
-        found: StateFindings,
-        result: &mut WorkloadResult,
-        tell: Tell<'_>,
-    ) -> Result<StateFindings> {
-        let Recording { trace, rules, .. } = recording;
+    /// The same crash with as few lost writes as will do, if that is wanted.
+    fn fewest(&mut self, hunt: &mut Hunt<'_>, found: StateFindings) -> Result<StateFindings> {
+        if !hunt.search.fewest {
+            return Ok(found);
+        }
+        let Recording { trace, rules, .. } = hunt.recording;
         let wanted = found.state.clone();
         fewest(rules, &wanted, found, |state| {
             rebuild(&mut self.image, &trace.log, rules, &state);
-            self.breaks(recording, search, recording.id(state), result, tell)
+            self.breaks(hunt, hunt.recording.id(state))
         })
     }
 
     /// The same of the last crash, in a recovery of what an image holds.
     fn fewest_again(
         &mut self,
-        recording: &Recording<'_>,
-        search: &Search,
+        hunt: &mut Hunt<'_>,
         found: StateFindings,
-        (image, recovered): (&Image, &Recovery),
-        result: &mut WorkloadResult,
-        tell: Tell<'_>,
+        image: &Image,
+        recovered: &Recovery,
     ) -> Result<StateFindings> {
+        if !hunt.search.fewest {
+            return Ok(found);
+        }
         let mut crashed = StateFindings {
             findings: Vec::new(),
             ..found.clone()
@@ -384,17 +389,11 @@ impl Engine {
         let Some(last) = crashed.again.pop() else {
             return Ok(found);
         };
-        let Recovery { log, rules, .. } = recovered;
-        let first = crashed.state.clone();
-        fewest(rules, &last.state, found, |state| {
-            rebuild_after(&mut self.image, image, log, rules, &state);
+        fewest(&recovered.rules, &last.state, found, |state| {
+            recovered.crash_into(&mut self.image, image, &state);
             let mut crashed = crashed.clone();
             crashed.again.push(recovered.crash(state, last.clean));
-            let id = StateId {
-                state: crashed,
-                ..recording.id(first.clone())
-            };
-            self.breaks(recording, search, id, result, tell)
+            self.breaks(hunt, hunt.id(&crashed))
         })
     }
 

@@ -1,6 +1,6 @@
 //! Which crash states of a recording there are, and the visit to each of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use block_dev::{BlockLog, ImageHash, Kind, Mark, Unordered};
 use checker::{Contract, Model, Undecided};
@@ -128,45 +128,21 @@ impl Engine {
             unfinished.result.again = Some(AgainCounts::default());
         }
         if self.share.is_none() && space.len() > STATES_MAX {
-            let why = format!(
-                "there are {} crash states: give --budget, or sample:N as one of --states",
-                space.len()
-            );
+            let why = too_many(space.len());
             unfinished.result.inconclusive.get_or_insert(why);
             return Ok(());
         }
-        let mut tour = Tour {
-            recording,
-            models: HashMap::new(),
-            visited: HashMap::new(),
-            judged: HashSet::new(),
-            unfinished,
-            tell,
-            in_recoveries: 0,
-            end: self.share.map(|share| self.watch.last() + share),
-        };
+        let end = self.share.map(|share| self.watch.last() + share);
+        let mut tour = Tour::new(recording, unfinished, tell, end);
         let mut firsts = Firsts::default();
         for (number, state) in space.iter().enumerate() {
             // The first one is worth its time.
             if number > 0 && tour.end.is_some_and(|end| self.watch.last() >= end) {
-                tour.unfinished.result.states_left =
-                    u64::try_from(space.len() - number as u128).unwrap_or(u64::MAX);
+                tour.unfinished.result.states_left = left(space.len(), number);
                 break;
             }
-            rebuild(
-                &mut self.image,
-                &recording.trace.log,
-                &recording.rules,
-                &state,
-            );
-            let (progress, hash) = (recording.progress[state.position], self.image.hash());
-            // The same content at the same moment gives the same findings.
-            if !tour.judged.insert((progress, hash)) {
-                tour.unfinished.result.states_equal += 1;
-                continue;
-            }
-            tracing::trace!(number, position = state.position, "checks a crash state");
-            self.visit_state(&mut tour, state, hash, &mut firsts)?;
+            tracing::trace!(number, position = state.position, "visits a crash state");
+            self.visit_state(&mut tour, state, &mut firsts)?;
         }
         if self.again.times > 0 {
             self.visit_recoveries(&mut tour, firsts.of_each)?;
@@ -174,16 +150,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the crash state that is in the image recover, and judges it.
+    /// Has a crash state recover, and judges it.
     fn visit_state(
         &mut self,
         tour: &mut Tour<'_>,
         state: State,
-        hash: ImageHash,
         firsts: &mut Firsts,
     ) -> Result<()> {
         let recording = tour.recording;
-        let progress = recording.progress[state.position];
+        let Recording { trace, rules, .. } = recording;
+        rebuild(&mut self.image, &trace.log, rules, &state);
+        let (progress, hash) = (recording.progress[state.position], self.image.hash());
+        // The same content at the same moment gives the same findings.
+        if !tour.judged.insert((progress, hash)) {
+            tour.unfinished.result.states_equal += 1;
+            return Ok(());
+        }
         let make = || recording.model(&self.contract, progress);
         match tour.models.entry(progress).or_insert_with(make) {
             Ok(model) => {
@@ -201,6 +183,15 @@ impl Engine {
             }
         }
     }
+}
+
+fn too_many(states: u128) -> String {
+    format!("there are {states} crash states: give --budget, or sample:N as one of --states")
+}
+
+/// How many of so many states are left when the time is up before the one of this number.
+pub(super) fn left(states: u128, number: usize) -> u64 {
+    u64::try_from(states - number as u128).unwrap_or(u64::MAX)
 }
 
 /// The crash states that were visited, by their content.

@@ -81,13 +81,7 @@ impl KernelBed {
             hook(mounted.path());
         }
         let row = self.variant.file_system;
-        // Before the walk: ext4 notes in its journal where it is mounted when a file is opened.
-        let mut check = None;
-        if row.rest == Rest::Synced && mounted.sync() {
-            watch.lap(&mut timing.mount_us);
-            check = self.crashed.check_mounted()?;
-            watch.lap(&mut timing.fsck_us);
-        }
+        let mut check = self.check_mounted(&mut mounted, watch, timing)?;
         let options = WalkOptions {
             skip: row.names_not_walked(),
             ..WalkOptions::of(row)
@@ -104,11 +98,7 @@ impl KernelBed {
         }
         let unmounted = mounted.unmount();
         watch.lap(&mut timing.mount_us);
-        let stays_mounted = match unmounted {
-            Ok(()) => None,
-            Err(local_fs::Error::Unmount(error)) => Some(error.to_string()),
-            Err(other) => return Err(other.into()),
-        };
+        let stays_mounted = why_mounted(unmounted)?;
         if check.is_none() {
             check = self.crashed.check()?;
             watch.lap(&mut timing.fsck_us);
@@ -123,6 +113,23 @@ impl KernelBed {
             kernel_says,
             check,
         })
+    }
+
+    /// Has the file system's own checker look at what is mounted, if that does for it. Before the
+    /// walk: ext4 notes in its journal where it is mounted when a file is opened.
+    fn check_mounted(
+        &mut self,
+        mounted: &mut Mounted,
+        watch: &mut Stopwatch,
+        timing: &mut Timing,
+    ) -> Result<Option<Ticket>> {
+        if self.variant.file_system.rest != Rest::Synced || !mounted.sync() {
+            return Ok(None);
+        }
+        watch.lap(&mut timing.mount_us);
+        let check = self.crashed.check_mounted()?;
+        watch.lap(&mut timing.fsck_us);
+        Ok(check)
     }
 
     /// Brings what has recovered to rest and has the file system's own checker look at it, before
@@ -317,4 +324,13 @@ fn errors_about<'a>(
     messages
         .iter()
         .filter(move |message| message.level <= KernelMessage::ERROR && message.is_about(device))
+}
+
+/// Why something stays mounted, if that is because it could not be unmounted.
+fn why_mounted(unmounted: local_fs::Result<()>) -> Result<Option<String>> {
+    match unmounted {
+        Ok(()) => Ok(None),
+        Err(local_fs::Error::Unmount(error)) => Ok(Some(error.to_string())),
+        Err(other) => Err(other.into()),
+    }
 }

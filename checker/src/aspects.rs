@@ -11,7 +11,7 @@ use crate::content::{
 use crate::durability::allowed_sizes;
 use crate::history::{Bound, History, Time};
 use crate::model::{Kind, Model, ModelInode};
-use crate::shifts::{first_layout, laid_out, open_shifts};
+use crate::shifts::{Shift, first_layout, laid_out, open_shifts};
 use crate::{Finding, Promise};
 
 /// From where on a file of some size has only what the step had that made it grow to that size. The
@@ -139,17 +139,7 @@ impl Aspects<'_> {
         for (name, history) in &self.expected.xattrs {
             let seen = self.inode.xattrs.get(name);
             if !allows(history, self.floor(), &seen.cloned()) {
-                let text = |value: &Option<Vec<u8>>| match value {
-                    Some(value) => format!("'{}'", String::from_utf8_lossy(value)),
-                    None => "none".to_owned(),
-                };
-                let what = format!(
-                    "extended attribute {name} is {}; expected {}",
-                    text(&seen.cloned()),
-                    versions(history, self.floor(), text)
-                );
-                let bound = history.bound().max(self.floor());
-                findings.push(self.finding(bound, what));
+                findings.push(self.wrong_xattr(name, history));
             }
         }
         let foreign = self
@@ -163,6 +153,19 @@ impl Aspects<'_> {
             let what = format!("extended attribute {name}, which nobody set");
             findings.push(Finding::new(Promise::NoForeignNames, self.path, what));
         }
+    }
+
+    fn wrong_xattr(&self, name: &str, history: &History<Option<Vec<u8>>>) -> Finding {
+        let text = |value: &Option<Vec<u8>>| match value {
+            Some(value) => format!("'{}'", String::from_utf8_lossy(value)),
+            None => "none".to_owned(),
+        };
+        let what = format!(
+            "extended attribute {name} is {}; expected {}",
+            text(&self.inode.xattrs.get(name).cloned()),
+            versions(history, self.floor(), text)
+        );
+        self.finding(history.bound().max(self.floor()), what)
     }
 
     fn file(&self, content: &Content, findings: &mut Vec<Finding>) {
@@ -195,16 +198,9 @@ impl Aspects<'_> {
             let wrong = self.wrong_bytes(content, size).next();
             return wrong.map(|wrong| self.wrong_byte(wrong));
         }
-        let mut layouts = Vec::new();
-        for done in first_layout(self.expected, &shifts)..=shifts.len() {
-            let layout = laid_out(self.expected, &shifts, done);
-            let aspects = Aspects {
-                expected: &layout,
-                ..*self
-            };
-            let wrong: Vec<_> = aspects.wrong_bytes(content, size).collect();
-            layouts.push((done, wrong));
-        }
+        let layouts: Vec<_> = (first_layout(self.expected, &shifts)..=shifts.len())
+            .map(|done| (done, self.wrong_with(&shifts, done, content, size)))
+            .collect();
         if layouts.iter().any(|(_, wrong)| wrong.is_empty()) {
             return None;
         }
@@ -223,6 +219,19 @@ impl Aspects<'_> {
             .filter_map(|(_, wrong)| wrong.into_iter().next());
         let wrong = firsts.max_by_key(|wrong| wrong.offset)?;
         Some(self.wrong_byte(wrong))
+    }
+
+    /// The bytes that are wrong if so many of what was moved are done.
+    fn wrong_with(
+        &self,
+        shifts: &[Shift],
+        done: usize,
+        content: &Content,
+        size: u64,
+    ) -> Vec<WrongByte> {
+        let expected = &laid_out(self.expected, shifts, done);
+        let aspects = Aspects { expected, ..*self };
+        aspects.wrong_bytes(content, size).collect()
     }
 
     /// The bytes that are of no version that may be there.
@@ -258,29 +267,16 @@ impl Aspects<'_> {
         size: u64,
         grown_from: u64,
     ) -> Vec<WrongByte> {
-        let allowed = self.expected.content.allowed(Bound::START);
         let mut seen = empty_chunk();
         tree_chunk(content, index, &mut seen);
         let start = chunk_start(index);
         let seen = &seen[..(size - start).min(seen.len() as u64) as usize];
-        // The last block of a file that has grown is no older than what made it grow.
-        let reaches = |version: &FileContent| version.size_bytes() > start;
-        let last = start + BLOCK_BYTES >= self.inode.size_bytes;
-        let sized =
-            last && start >= grown_from && allowed.iter().any(|(_, version)| reaches(version));
-        let mut versions: Vec<(Time, &Chunk)> = allowed
-            .iter()
-            .filter(|(_, version)| !sized || reaches(version))
-            .map(|(since, version)| (*since, version.chunk(index)))
-            .collect();
-        let grown = sized && versions.len() < allowed.len();
-        versions.dedup_by(|next, kept| std::ptr::eq(next.1, kept.1));
+        let (versions, grown) = self.chunk_versions(index, grown_from);
         let same = |(_, version): &(Time, &Chunk)| version[..seen.len()] == *seen;
         let end = start + seen.len() as u64;
-        let ranges_apply = self
-            .expected
-            .durable_ranges
-            .iter()
+        let ranges = self.expected.durable_ranges.iter();
+        let ranges_apply = ranges
+            .clone()
             .any(|range| range.start < end && start < range.end);
         // What is there now is allowed everywhere.
         if versions.last().is_some_and(same) || (!ranges_apply && versions.iter().any(same)) {
@@ -308,6 +304,25 @@ impl Aspects<'_> {
             })
         };
         seen.iter().enumerate().filter_map(wrong).collect()
+    }
+
+    /// What a chunk may hold, with the time since when it did, and whether what is too short for it
+    /// was left out. The last block of a file that has grown is no older than what made it grow.
+    fn chunk_versions(&self, index: u64, grown_from: u64) -> (Vec<(Time, &Chunk)>, bool) {
+        let allowed = self.expected.content.allowed(Bound::START);
+        let start = chunk_start(index);
+        let reaches = |version: &FileContent| version.size_bytes() > start;
+        let last = start + BLOCK_BYTES >= self.inode.size_bytes;
+        let sized =
+            last && start >= grown_from && allowed.iter().any(|(_, version)| reaches(version));
+        let mut versions: Vec<(Time, &Chunk)> = allowed
+            .iter()
+            .filter(|(_, version)| !sized || reaches(version))
+            .map(|(since, version)| (*since, version.chunk(index)))
+            .collect();
+        let grown = sized && versions.len() < allowed.len();
+        versions.dedup_by(|next, kept| std::ptr::eq(next.1, kept.1));
+        (versions, grown)
     }
 
     /// By what the older versions of one byte are excluded.

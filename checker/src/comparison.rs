@@ -67,6 +67,20 @@ pub(crate) enum Rule {
     At(Time),
 }
 
+impl Rule {
+    /// Which of several to take, the newest of which stands first.
+    fn choice(self, legal: &[InodeId], history: &History<Option<InodeId>>) -> usize {
+        match self {
+            Self::Newest => 0,
+            Self::Oldest => legal.len() - 1,
+            Self::At(time) => {
+                let there = legal.iter().position(|id| *history.at(time) == Some(*id));
+                there.unwrap_or(0)
+            }
+        }
+    }
+}
+
 /// A way to read the names that could be one of several files.
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
@@ -158,12 +172,17 @@ impl<'a> Comparison<'a> {
 
     /// `bound` says by what something became durable; from the start on it was there.
     fn finding(&mut self, bound: Bound, path: &str, what: String) {
-        self.report(Finding {
+        self.report(self.broken(bound, path.to_owned(), what));
+    }
+
+    /// The finding that what a bound promises of a path is not so.
+    fn broken(&self, bound: Bound, path: String, what: String) -> Finding {
+        Finding {
             promise: self.model.contract.by(bound.promise),
-            path: path.to_owned(),
+            path,
             what,
             promised_by: bound.by,
-        });
+        }
     }
 
     /// What is not promised is not reported.
@@ -209,6 +228,9 @@ impl<'a> Comparison<'a> {
     /// from here is durable, and there is no order, what took its place (by an exchange, or a
     /// whiteout) may be.
     fn may_be_missing(&self, allowed: &[(Time, Option<InodeId>)]) -> bool {
+        if allowed.iter().any(|(_, value)| value.is_none()) {
+            return true;
+        }
         let oldest = allowed.first().and_then(|(_, value)| *value);
         let unpromised = |id: InodeId| self.model.inodes[id].exists.is_none();
         let ordered = self.model.contract.promises(Promise::OrderedMetadata);
@@ -224,30 +246,24 @@ impl<'a> Comparison<'a> {
         path: &str,
     ) {
         let bound = self.bound_of(history);
+        let place = (directory, name.to_owned());
         let allowed = history.allowed(self.model.prefix);
         if !self.whole() && allowed.len() > 1 {
-            if let Some(number) = seen {
-                let place = (directory, name.to_owned());
-                self.unsettled.push_back(Unsettled {
-                    place,
-                    number,
-                    path: path.to_owned(),
-                });
-            }
+            let unsettled = seen.map(|number| Unsettled {
+                place,
+                number,
+                path: path.to_owned(),
+            });
+            self.unsettled.extend(unsettled);
             return;
         }
-        let mut candidates: Vec<InodeId> = allowed
-            .iter()
-            .rev()
-            .filter_map(|(_, value)| *value)
-            .collect();
+        let newest_first = allowed.iter().rev();
+        let mut candidates: Vec<InodeId> = newest_first.filter_map(|(_, value)| *value).collect();
         let mut known = BTreeSet::new();
         candidates.retain(|id| known.insert(*id));
-        let place = (directory, name.to_owned());
         let Some(number) = seen else {
             self.entries.insert(place, None);
-            let may_be_missing = self.may_be_missing(allowed);
-            if !may_be_missing && allowed.iter().all(|(_, value)| value.is_some()) {
+            if !self.may_be_missing(allowed) {
                 let noun = self.model.inodes[candidates[0]].kind.noun();
                 self.finding(bound, path, format!("the {noun} is missing"));
             }
@@ -303,19 +319,8 @@ impl<'a> Comparison<'a> {
         if legal.len() < 2 {
             return legal.first().or(fitting.first()).copied();
         }
-        let taken = self
-            .reading
-            .fixed
-            .get(self.choices.len())
-            .copied()
-            .unwrap_or_else(|| match self.reading.rule {
-                Rule::Newest => 0,
-                Rule::Oldest => legal.len() - 1,
-                Rule::At(time) => legal
-                    .iter()
-                    .position(|id| *history.at(time) == Some(*id))
-                    .unwrap_or(0),
-            });
+        let fixed = self.reading.fixed.get(self.choices.len()).copied();
+        let taken = fixed.unwrap_or_else(|| self.reading.rule.choice(&legal, history));
         let taken = taken.min(legal.len() - 1);
         self.choices.push((taken, legal.len()));
         legal.get(taken).copied()

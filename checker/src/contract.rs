@@ -338,6 +338,18 @@ static F2FS_STRICT: &[Line] = &[
 const F2FS_STRICT_SOURCE: &str = "Documentation/filesystems/f2fs.rst, fsync_mode=strict: \"behaves in line with xfs, \
                                   ext4 and btrfs, where xfstest generic/342 will pass\"";
 
+/// Whether an option is among these.
+fn given(options: &[String], option: &str) -> bool {
+    let words = options.iter().flat_map(|text| text.split([',', ' ']));
+    words.into_iter().any(|word| word.trim() == option)
+}
+
+/// Whether a feature was asked for: `-O feature` and `-Ofeature`.
+fn is_made_with(variant: &local_fs::Variant, feature: &str) -> bool {
+    let options = &variant.mkfs_options;
+    given(options, feature) || given(options, &format!("-O{feature}"))
+}
+
 /// What an ext4 does not promise of the order of data and metadata, by its mount options.
 fn unordered(mounted: &impl Fn(&str) -> bool) -> Vec<Promise> {
     // "in the default data=ordered mode", and unless it is switched off.
@@ -522,18 +534,8 @@ impl Contract {
         let mut contract = *Self::of(name).ok_or(NoContract::Unknown(name))?;
         contract.lacks = variant.file_system.lacks;
         contract.found_names = variant.file_system.found_names;
-        let given = |options: &[String], option: &str| {
-            options
-                .iter()
-                .flat_map(|text| text.split([',', ' ']))
-                .any(|word| word.trim() == option)
-        };
         let mounted = |option: &str| given(&variant.mount_options, option);
-        // `-O feature` and `-Ofeature`.
-        let made = |feature: &str| {
-            given(&variant.mkfs_options, feature)
-                || given(&variant.mkfs_options, &format!("-O{feature}"))
-        };
+        let made = |feature: &str| is_made_with(variant, feature);
         if let Some(option) = NO_RECOVERY.into_iter().find(|option| mounted(option)) {
             return Err(NoContract::NoRecovery { name, option });
         }
@@ -543,12 +545,8 @@ impl Contract {
         let mut dropped = Vec::new();
         match name {
             "ext4" | "ext3" => {
-                let journal = !made("none")
-                    && !variant
-                        .mkfs_options
-                        .iter()
-                        .any(|text| text.contains("^has_journal"));
-                if !journal {
+                let no_journal = |text: &String| text.contains("^has_journal");
+                if made("none") || variant.mkfs_options.iter().any(no_journal) {
                     return Err(NoContract::NoJournal(name));
                 }
                 if name == "ext4" {

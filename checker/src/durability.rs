@@ -252,56 +252,44 @@ impl Model {
             if !done.insert(inode) {
                 continue;
             }
-            // Of what lost a durable name to another only the names that it has are promised.
-            let is_conflict = bound.promise == Promise::NameConflict;
             let (mut has_name, committed) = (false, self.committed);
             let touched = self.inodes[inode].touched;
-            let loses = !is_conflict && !self.contract.promises(Promise::FsyncNewNames);
-            let losses = if loses {
-                self.durable_losses(inode, bound.time)
-            } else {
-                HashMap::new()
-            };
+            let losses = self.losses_with(inode, bound);
             for (directory, node) in self.inodes.iter_mut().enumerate() {
+                let is_new = node.created > committed;
                 for (name, entry) in &mut node.entries {
-                    if *entry.at(bound.time) == Some(inode) {
-                        has_name = true;
-                        let previous = *entry.at(committed);
-                        entry.raise(bound);
-                        if node.created > committed {
-                            // A directory that was renamed after the file was touched may be back.
-                            pending.push((
-                                directory,
-                                Bound {
-                                    time: touched.min(bound.time),
-                                    ..bound
-                                },
-                            ));
+                    if *entry.at(bound.time) != Some(inode) {
+                        if let Some(time) = losses.get(&(directory, name.clone())).copied() {
+                            // It is gone from here; what took its place since is not promised.
+                            entry.raise(Bound { time, ..bound });
                         }
-                        if let Some(other) =
-                            previous.filter(|other| follow_conflicts && *other != inode)
-                        {
-                            pending.push((
-                                other,
-                                Bound {
-                                    promise: Promise::NameConflict,
-                                    ..bound
-                                },
-                            ));
-                        }
-                    } else if let Some(left) = losses.get(&(directory, name.clone())) {
-                        // It is gone from here; what took its place since is not promised.
-                        entry.raise(Bound {
-                            time: *left,
-                            ..bound
-                        });
+                        continue;
                     }
+                    has_name = true;
+                    let previous = *entry.at(committed);
+                    entry.raise(bound);
+                    // A directory that was renamed after the file was touched may be back.
+                    let time = touched.min(bound.time);
+                    pending.extend(is_new.then_some((directory, Bound { time, ..bound })));
+                    let other = previous.filter(|other| follow_conflicts && *other != inode);
+                    let promise = Promise::NameConflict;
+                    pending.extend(other.map(|other| (other, Bound { promise, ..bound })));
                 }
             }
             if has_name {
                 self.stays(inode, bound);
             }
         }
+    }
+
+    /// The names that an inode has lost for good if its names are durable. Of what lost a durable
+    /// name to another only the names that it has are promised.
+    fn losses_with(&self, inode: InodeId, bound: Bound) -> HashMap<(InodeId, String), Time> {
+        let is_conflict = bound.promise == Promise::NameConflict;
+        if is_conflict || self.contract.promises(Promise::FsyncNewNames) {
+            return HashMap::new();
+        }
+        self.durable_losses(inode, bound.time)
     }
 
     /// The names that an inode lost by a time, and when, where fsync of it makes that durable.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::history::{Bound, History};
+use crate::history::{Bound, History, Time};
 use crate::model::{InodeId, Kind, ROOT, Rename};
 use crate::{Model, Promise};
 
@@ -131,22 +131,24 @@ impl Facts<'_> {
             }
             return;
         };
-        // What took the place of something that was never durable may be missing with it.
-        let oldest = allowed.first().and_then(|(_, value)| *value);
-        let unpromised = oldest.is_some_and(|id| model.inodes[id].exists.is_none());
-        if unpromised && ids.len() > 1 && !contract.promises(Promise::OrderedMetadata) {
+        if ids.len() > 1 && self.may_be_missing(allowed) {
             return;
         }
-        let nouns: BTreeSet<_> = ids
-            .iter()
-            .map(|id| Noun::of(&model.inodes[*id].kind))
-            .collect();
+        let nouns = ids.iter().map(|id| Noun::of(&model.inodes[*id].kind));
+        let nouns: BTreeSet<_> = nouns.collect();
         if let (Some(noun), 1) = (nouns.first(), nouns.len()) {
             self.add(path, FactKind::Exists(*noun));
         }
         if let [id] = ids[..] {
             self.inode(id, path);
         }
+    }
+
+    /// What took the place of something that was never durable may be missing with it.
+    fn may_be_missing(&self, allowed: &[(Time, Option<InodeId>)]) -> bool {
+        let oldest = allowed.first().and_then(|(_, value)| *value);
+        let unpromised = oldest.is_some_and(|id| self.model.inodes[id].exists.is_none());
+        unpromised && !self.model.contract.promises(Promise::OrderedMetadata)
     }
 
     fn inode(&mut self, id: InodeId, path: &str) {
@@ -180,20 +182,16 @@ impl Facts<'_> {
         let model = self.model;
         let history = |place: &(InodeId, String)| &model.inodes[place.0].entries[&place.1];
         let (source, dest) = (history(&rename.source), history(&rename.dest));
-        let path = |place: &(InodeId, String)| {
-            let parent = model.current_path(place.0)?;
-            Some(if parent.is_empty() {
-                place.1.clone()
-            } else {
-                format!("{parent}/{}", place.1)
-            })
+        let path = |(directory, name): &(InodeId, String)| {
+            let parent = model.current_path(*directory)?;
+            Some(
+                format!("{parent}/{name}")
+                    .trim_start_matches('/')
+                    .to_owned(),
+            )
         };
         let new = dest.spans().all(|(start, _, value)| {
-            if start < rename.time {
-                value.is_none()
-            } else {
-                start == rename.time
-            }
+            start == rename.time || start < rename.time && value.is_none()
         });
         let left = source.current().is_none() && source.changed() == rename.time;
         let moved = &model.inodes[rename.moved];

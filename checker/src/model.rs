@@ -387,12 +387,7 @@ impl Model {
             }
             Op::Unlink { path } | Op::Rmdir { path } | Op::Remove { path } => {
                 let place = self.place(path)?;
-                let inode = self.current(&place)?;
-                self.set_entry(&place, None);
-                self.touch(inode);
-                self.removed = true;
-                self.inodes[inode].unlinked = self.time;
-                Some(())
+                self.remove(&place)
             }
             Op::Rename { source, dest, flag } => self.rename(source, dest, *flag),
             Op::Open { path, handle } => {
@@ -413,6 +408,15 @@ impl Model {
             }
             _ => None,
         }
+    }
+
+    fn remove(&mut self, place: &(InodeId, String)) -> Option<()> {
+        let inode = self.current(place)?;
+        self.set_entry(place, None);
+        self.touch(inode);
+        self.removed = true;
+        self.inodes[inode].unlinked = self.time;
+        Some(())
     }
 
     fn rename(&mut self, source: &str, dest: &str, flag: RenameFlag) -> Option<()> {
@@ -496,12 +500,7 @@ impl Model {
             }),
             Op::Truncate { target, size } => {
                 let inode = self.target(target)?;
-                let before = self.inodes[inode].content.current().size_bytes();
-                if before != *size {
-                    self.touch(inode);
-                }
-                self.removed |= *size < before;
-                self.edit(inode, |content| content.truncate(*size))
+                self.truncate(inode, *size)
             }
             Op::Falloc {
                 target,
@@ -510,19 +509,7 @@ impl Model {
                 length,
             } => {
                 let inode = self.target(target)?;
-                let to = match mode {
-                    FallocMode::CollapseRange => Some(Direction::Left),
-                    FallocMode::InsertRange => Some(Direction::Right),
-                    _ => None,
-                };
-                let (time, offset, length) = (self.time, *offset, *length);
-                self.inodes[inode].shifts.extend(to.map(|to| Shift {
-                    time,
-                    to,
-                    offset,
-                    length,
-                }));
-                self.edit(inode, |content| falloc(content, *mode, offset, length))
+                self.falloc(inode, *mode, *offset, *length)
             }
             Op::Reflink {
                 source,
@@ -546,6 +533,31 @@ impl Model {
             }
             _ => None,
         }
+    }
+
+    fn truncate(&mut self, inode: InodeId, size: u64) -> Option<()> {
+        let before = self.inodes[inode].content.current().size_bytes();
+        if before != size {
+            self.touch(inode);
+        }
+        self.removed |= size < before;
+        self.edit(inode, |content| content.truncate(size))
+    }
+
+    fn falloc(&mut self, inode: InodeId, mode: FallocMode, offset: u64, length: u64) -> Option<()> {
+        let to = match mode {
+            FallocMode::CollapseRange => Some(Direction::Left),
+            FallocMode::InsertRange => Some(Direction::Right),
+            _ => None,
+        };
+        let time = self.time;
+        self.inodes[inode].shifts.extend(to.map(|to| Shift {
+            time,
+            to,
+            offset,
+            length,
+        }));
+        self.edit(inode, |content| falloc(content, mode, offset, length))
     }
 
     fn attributes(&mut self, op: &Op) -> Option<()> {

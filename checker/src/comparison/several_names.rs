@@ -10,7 +10,7 @@ use super::{Comparison, kind_matches};
 use crate::aspects::Aspects;
 use crate::content::FileContent;
 use crate::history::{Bound, History, Time};
-use crate::model::{InodeId, Kind, NameCounts, ROOT, Rename};
+use crate::model::{InodeId, Kind, ModelInode, NameCounts, ROOT, Rename};
 use crate::{Finding, Promise};
 
 impl Comparison<'_> {
@@ -30,12 +30,7 @@ impl Comparison<'_> {
             if id == ROOT || !always_named || self.found.contains_key(&id) {
                 continue;
             }
-            let content = inode.content.allowed(Bound::START);
-            if inode.kind == Kind::File
-                && content
-                    .iter()
-                    .any(|(_, version)| version.allocated_blocks(1) == 0)
-            {
+            if is_without_data(inode) {
                 continue;
             }
             let is_it = |(number, seen): (&u64, &Inode)| {
@@ -43,16 +38,9 @@ impl Comparison<'_> {
             };
             if !self.tree.inodes.iter().any(is_it) {
                 let name = self.model.current_path(id).unwrap_or_default();
-                let what = format!(
-                    "the {} is nowhere as it was made durable, under no name",
-                    inode.kind.noun()
-                );
-                findings.push(Finding {
-                    path: name,
-                    what,
-                    promise: self.model.contract.by(exists.promise),
-                    promised_by: exists.by,
-                });
+                let noun = inode.kind.noun();
+                let what = format!("the {noun} is nowhere as it was made durable, under no name");
+                findings.push(self.broken(exists, name, what));
             }
         }
         for finding in findings {
@@ -73,24 +61,14 @@ impl Comparison<'_> {
     pub(super) fn renames(&mut self) {
         let durable = |rename: &&Rename| self.model.inodes[rename.moved].exists.is_some();
         for rename in self.model.renames.iter().filter(durable) {
-            let (Some(source), Some(dest)) = (
-                self.entries.get(&rename.source),
-                self.entries.get(&rename.dest),
-            ) else {
+            let found = |place| self.entries.get(place).copied();
+            let (Some(source), Some(dest)) = (found(&rename.source), found(&rename.dest)) else {
                 continue;
             };
-            let (source, dest) = (*source, *dest);
             let history = |place: &(InodeId, String)| &self.model.inodes[place.0].entries[&place.1];
-            let (source_side, dest_side) = (
-                side(
-                    history(&rename.source),
-                    self.model.prefix,
-                    rename.time,
-                    source,
-                ),
-                side(history(&rename.dest), self.model.prefix, rename.time, dest),
-            );
-            let half = match (source_side, dest_side) {
+            let side_of = |place, now| side(history(place), self.model.prefix, rename.time, now);
+            let sides = (side_of(&rename.source, source), side_of(&rename.dest, dest));
+            let half = match sides {
                 (Some(Side::Before), Some(Side::After)) => {
                     source == Some(rename.moved) && source == dest
                 }
@@ -123,10 +101,9 @@ impl Comparison<'_> {
         let mut findings = Vec::new();
         for rename in self.model.renames.iter().filter(|rename| rename.replaces) {
             let is_there = self.entries.get(&rename.dest) == Some(&Some(rename.moved));
-            let Some((number, path)) = self.found.get(&rename.moved).filter(|_| is_there) else {
-                continue;
-            };
-            let Some(inode) = self.tree.inode(*number) else {
+            let found = self.found.get(&rename.moved).filter(|_| is_there);
+            let found = found.and_then(|(number, path)| Some((self.tree.inode(*number)?, path)));
+            let Some((inode, path)) = found else {
                 continue;
             };
             let mut expected = self.model.inodes[rename.moved].clone();
@@ -136,10 +113,9 @@ impl Comparison<'_> {
             if expected.content.spans().filter(filled).count() != 1 {
                 continue;
             }
-            let by = Some(rename.time - 1);
             expected.content.raise(Bound {
                 time: rename.time,
-                by,
+                by: Some(rename.time - 1),
                 promise: Promise::ReplaceByRename,
             });
             let aspects = Aspects {
@@ -187,12 +163,7 @@ impl Comparison<'_> {
     /// Inodes that may not vanish, and inodes under more names than they ever had at once.
     pub(super) fn existence(&mut self) {
         let ordered = self.model.contract.promises(Promise::OrderedMetadata);
-        let mut names: HashMap<InodeId, Vec<(InodeId, String)>> = HashMap::new();
-        for (place, value) in &self.entries {
-            if let Some(id) = value {
-                names.entry(*id).or_default().push(place.clone());
-            }
-        }
+        let names = self.names_found();
         // Few workloads need to know.
         let counts = OnceCell::new();
         let counts = || counts.get_or_init(|| self.model.name_counts());
@@ -205,13 +176,7 @@ impl Comparison<'_> {
             let names = names.get(&id).map_or(&[][..], Vec::as_slice);
             if names.len() > 1 && !linked_and_unlinked(model.committed) {
                 let most = counts().get(&id).map_or(0, NameCounts::most);
-                // A rename by half, which was reported, shows as two names as well.
-                let said = self
-                    .findings
-                    .iter()
-                    .chain(&findings)
-                    .any(|known| known.promise == Promise::RenameAtomic);
-                if names.len() > most && !said {
+                if names.len() > most && !self.has_half_rename(&findings) {
                     findings.push(self.too_many_names(names, &inode.kind));
                 }
             }
@@ -232,17 +197,29 @@ impl Comparison<'_> {
             if !linked_and_unlinked(exists.time) && always_named() {
                 let name = model.current_path(id).unwrap_or_default();
                 let what = format!("the {} has no name any more: it is lost", inode.kind.noun());
-                findings.push(Finding {
-                    path: name,
-                    what,
-                    promise: self.model.contract.by(exists.promise),
-                    promised_by: exists.by,
-                });
+                findings.push(self.broken(exists, name, what));
             }
         }
         for finding in findings {
             self.report(finding);
         }
+    }
+
+    /// The names under which each inode is there.
+    fn names_found(&self) -> HashMap<InodeId, Vec<(InodeId, String)>> {
+        let mut names: HashMap<InodeId, Vec<(InodeId, String)>> = HashMap::new();
+        for (place, value) in &self.entries {
+            if let Some(id) = value {
+                names.entry(*id).or_default().push(place.clone());
+            }
+        }
+        names
+    }
+
+    /// Whether a rename by half, which shows as two names as well, is among the findings.
+    fn has_half_rename(&self, more: &[Finding]) -> bool {
+        let mut findings = self.findings.iter().chain(more);
+        findings.any(|known| known.promise == Promise::RenameAtomic)
     }
 
     /// An inode is at more names than it ever had at once.
@@ -355,4 +332,10 @@ fn side(
         });
     let first = sides.next()?;
     sides.all(|side| side == first).then_some(first)
+}
+
+/// Whether a file may have had no data.
+fn is_without_data(inode: &ModelInode) -> bool {
+    let mut versions = inode.content.allowed(Bound::START).iter();
+    inode.kind == Kind::File && versions.any(|(_, version)| version.allocated_blocks(1) == 0)
 }

@@ -54,6 +54,41 @@ at = { ended = true, delay_s = 0.5 }
 fault = "heal"
 "#;
 
+/// One clock jumps and jumps back, another one is that of a machine that boots meanwhile.
+const CLOCKS: &str = r#"
+[[faults]]
+at = { time_s = 1.0 }
+fault = "clock"
+on = "a"
+by_s = 5000
+until = { after_s = 2.0 }
+
+[[faults]]
+at = { after_s = 0 }
+fault = "clock"
+on = "b"
+by_s = -700.5
+until = { after_s = 4.0 }
+
+[[faults]]
+at = { after_s = 1.0 }
+fault = "power-loss"
+on = "b"
+until = { after_s = 0.5 }
+"#;
+
+/// Each node says three times a second what time it is.
+const TELL_TIME: &str = r#"
+[[nodes]]
+names = ["a", "b"]
+command = "sh -c 'touch {dir}/x; echo ready; while :; do date +time=%s; sleep 0.3; done'"
+ready = { log = "ready" }
+[client]
+command = "sleep 6"
+[check]
+command = "echo ok"
+"#;
+
 /// A place of an ordinary user's with the store that elects its leader.
 struct Laid {
     place: Ordinary,
@@ -150,6 +185,51 @@ fn all_faults_of_nodes_happen_and_end() {
 }
 
 #[test]
+fn clocks_jump_and_jump_back_but_those_of_machines_that_have_booted() {
+    let laid = Laid::new("", CLOCKS);
+    laid.place.file("cluster.toml", TELL_TIME);
+    let output = laid.inject(&["--out", "out/kept"]);
+    assert_status(&output, 0);
+    let text = printed(&output);
+    assert!(
+        text.contains("fault 1: clock of a jumps by 5000 s"),
+        "{text}"
+    );
+    assert!(text.contains("fault 2 has ended"), "{text}");
+    let times = |node: &str| {
+        let log = laid.file(&format!("out/kept/runs/1/logs/{node}.log"));
+        let times = log.lines().filter_map(|line| line.strip_prefix("time="));
+        times
+            .map(|time| time.parse::<i64>().expect("seconds"))
+            .collect::<Vec<_>>()
+    };
+    // Seconds, without those between two that are hardly apart.
+    let jumps = |node: &str| {
+        let times = times(node);
+        let steps = times.windows(2).map(|two| two[1] - two[0]);
+        steps.filter(|step| step.abs() > 60).collect::<Vec<_>>()
+    };
+    let near = |step: i64, by: i64| (step - by).abs() < 5;
+    let (a, b) = (jumps("a"), jumps("b"));
+    assert!(
+        matches!(a[..], [there, back] if near(there, 5000) && near(back, -5000)),
+        "{a:?}"
+    );
+    // It is right again because the machine has booted, and does not jump once more.
+    assert!(
+        matches!(b[..], [there, back] if near(there, -700) && near(back, 700)),
+        "{b:?}"
+    );
+    let last = |node: &str| times(node).pop().expect("it said one");
+    assert!(near(last("a"), last("b")), "{} {}", last("a"), last("b"));
+    let again = printed(&laid.crashpoint(&["replay", "out/kept", "1"]));
+    assert!(
+        again.ends_with("it came to the same again, to the byte\n"),
+        "{again}"
+    );
+}
+
+#[test]
 fn what_a_ground_cannot_do_is_said_before_anything_runs() {
     let laid = Laid::new("", NODES);
     let words = ["inject", "cluster.toml", "--plan", "plan.toml"];
@@ -177,6 +257,24 @@ fn what_a_ground_cannot_do_is_said_before_anything_runs() {
     };
     bad("lost = 0.3", "lost = 2.0", "2 is no share of messages");
     bad("\"link\"", "\"pause\"", "`lost` is only for a link");
+    bad(
+        "\"pause\"",
+        "\"clock\"",
+        "plan.toml:16:9: say how far the clock jumps",
+    );
+    let jump = |by: &str| format!("\"clock\"\nby_s = {by}");
+    bad("\"pause\"", &jump("0"), "a clock cannot jump by 0 s");
+    bad(
+        "\"kill\"",
+        "\"kill\"\nby_s = 1",
+        "`by_s` is only for a clock",
+    );
+    laid.place
+        .file("plan.toml", &CLOCKS.replace("power-loss", "kill"));
+    told(
+        &[],
+        "plan.toml: fault 1 has a clock jump, and only simulated machines have clocks of their own",
+    );
     let call = "at = { call = \"fsync\" }";
     bad(
         "at = { acknowledged = 10 }",

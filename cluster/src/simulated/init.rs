@@ -17,7 +17,9 @@ use nix::mount::MsFlags;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::time::{ClockId, clock_gettime, clock_settime};
 use nix::unistd::{Pid, sethostname, syncfs};
 
 use super::words::{
@@ -57,6 +59,9 @@ const PART_BYTES: usize = 1 << 14;
 
 /// How long somebody may take to answer at a port.
 const TRY_WITHIN: Duration = Duration::from_secs(1);
+
+/// So far from where it should be a clock that jumped may be: others may have run meanwhile.
+const CLOCK_OFF_NS_MAX: u64 = 50_000_000;
 
 /// What is reported of a command that cannot be run: an exit status, as wait(2) has it.
 const COULD_NOT_RUN_STATUS: i32 = (COULD_NOT_RUN as i32) << 8;
@@ -209,6 +214,7 @@ impl Init {
                 user,
             } => write(&path, &content, user.as_deref()),
             Order::Sync => self.sync(),
+            Order::MoveClock { by_ns } => move_clock(by_ns),
             Order::Read { path } => {
                 let content = fs::read(&path);
                 let content = content.map_err(|error| format!("{}: {error}", path.display()));
@@ -425,6 +431,26 @@ impl Init {
         let mut came = came.filter(|(_, fd)| fd.any() == Some(true));
         Ok(came.next().map(|(index, _)| index))
     }
+}
+
+/// Has the time of day jump, and looks whether it has: against a clock that nobody can set.
+fn move_clock(by_ns: i64) -> Result<()> {
+    let doing = || format!("have the clock jump by {by_ns} ns");
+    let ahead_ns = || -> Result<i64> {
+        let now = clock_gettime(ClockId::CLOCK_REALTIME).doing(doing)?;
+        let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).doing(doing)?;
+        Ok((now - since_boot).num_nanoseconds())
+    };
+    let wanted_ns = ahead_ns()? + by_ns;
+    let now = clock_gettime(ClockId::CLOCK_REALTIME).doing(doing)?;
+    let then = now + TimeSpec::nanoseconds(by_ns);
+    clock_settime(ClockId::CLOCK_REALTIME, then).doing(doing)?;
+    let off_ns = ahead_ns()?.abs_diff(wanted_ns);
+    if off_ns > CLOCK_OFF_NS_MAX {
+        let what = format!("{}: it is {off_ns} ns from where it should be", doing());
+        return Err(refused(&what));
+    }
+    Ok(())
 }
 
 fn pid_of(child: &Child) -> Pid {

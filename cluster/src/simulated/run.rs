@@ -137,6 +137,8 @@ struct NodeState {
     starts: u32,
     /// What was done to it since it was started.
     fate: Fate,
+    /// By how many nanoseconds its clock has jumped since its machine was switched on, each time.
+    jumps_ns: Vec<i64>,
     /// How much of the log of its disk was durable when its command was started to be recorded.
     durable: usize,
 }

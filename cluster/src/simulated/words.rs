@@ -36,6 +36,8 @@ pub(super) enum Order {
     Everybody(Everybody),
     /// To try whether somebody answers at a port.
     Try { address: Ipv4Addr, port: u16 },
+    /// To have the time of day jump by so many nanoseconds.
+    MoveClock { by_ns: i64 },
     /// To write everything to the disk.
     Sync,
     /// To send what is in a file.

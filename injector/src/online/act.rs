@@ -6,6 +6,7 @@ use cluster::{Member, Side, between};
 use pace_rules::disk::Log;
 use simulation::Chance;
 
+use super::jump;
 use super::plan::{Flow, Selector, What};
 use super::run::Runner;
 use super::select::Known;
@@ -23,6 +24,8 @@ pub(super) enum Undo {
     Calls(usize),
     /// These links are healed.
     Heal(Vec<(Member, Member)>),
+    /// Their clocks jump back by what they jumped, in nanoseconds.
+    Clocks(Vec<usize>, i64),
     /// These links are as ever.
     Links(Vec<(Member, Member)>, Worse),
     /// Nothing is left to be done.
@@ -86,6 +89,7 @@ impl Runner<'_> {
                 self.undo_all();
                 Ok(Hit::of(Vec::new(), "heal".into(), Undo::Nothing))
             }
+            What::Clock(by_ns) => self.move_clocks(on, *by_ns),
             What::Call(call) => {
                 self.calls.hit(&on, fault, call);
                 let words = format!("{} {}", self.names(&on), call.words());
@@ -178,6 +182,13 @@ impl Runner<'_> {
         Ok(Hit::of(on.clone(), words, Undo::Resume(on)))
     }
 
+    fn move_clocks(&mut self, on: Vec<usize>, by_ns: i64) -> Said<Hit> {
+        said(self.ground.move_clocks(&on, by_ns))?;
+        let by = jump::seconds(by_ns);
+        let words = format!("clock of {} jumps by {by} s", self.names(&on));
+        Ok(Hit::of(on.clone(), words, Undo::Clocks(on, by_ns)))
+    }
+
     fn partition(&mut self, on: Vec<usize>, from: &[usize], flow: Flow) -> Said<Hit> {
         let cut = self.between(&on, from, flow)?;
         said(self.ground.cut(&cut.directions))?;
@@ -245,6 +256,7 @@ impl Runner<'_> {
         match undo {
             Undo::Nothing => Ok(()),
             Undo::Resume(nodes) => said(self.ground.resume(nodes)),
+            Undo::Clocks(nodes, by_ns) => said(self.ground.move_clocks_back(nodes, *by_ns)),
             Undo::Start(nodes) => nodes.iter().try_for_each(|node| {
                 if said(self.ground.is_running(*node))? {
                     return Ok(());

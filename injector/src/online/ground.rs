@@ -109,6 +109,19 @@ pub trait Ground {
     /// If this ground cannot do that.
     fn freeze(&mut self, nodes: &[usize]) -> Result<()>;
 
+    /// Has the time of day of nodes jump by so many nanoseconds.
+    ///
+    /// # Errors
+    /// If this ground cannot do that, or the clock of one is not where it should be then: none has
+    /// jumped, as far as that can be.
+    fn move_clocks(&mut self, nodes: &[usize], by_ns: i64) -> Result<()>;
+
+    /// Has them jump back. A machine that has booted since has its own time already.
+    ///
+    /// # Errors
+    /// If the clock of one is not where it was.
+    fn move_clocks_back(&mut self, nodes: &[usize], by_ns: i64) -> Result<()>;
+
     /// Has nodes go on that stand still; others are left as they are.
     ///
     /// # Errors

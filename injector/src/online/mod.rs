@@ -10,6 +10,7 @@ mod clients;
 mod directory;
 mod errno;
 mod ground;
+mod jump;
 mod lanes;
 mod logs;
 mod minimize;

@@ -169,6 +169,18 @@ impl Ground for Namespaces<'_> {
         })
     }
 
+    fn move_clocks(&mut self, nodes: &[usize], _: i64) -> Result<()> {
+        let names = nodes.iter().map(|node| &*self.file().nodes[*node].name);
+        Err(Error::Command {
+            whose: names.collect::<Vec<_>>().join(", "),
+            what: "has no clock of its own that could jump: all nodes share this machine's".into(),
+        })
+    }
+
+    fn move_clocks_back(&mut self, _: &[usize], _: i64) -> Result<()> {
+        Ok(())
+    }
+
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {
         for place in nodes {
             let node = self.cluster.node(*place);

@@ -10,6 +10,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
+use super::jump::jump_ns;
 use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
 use super::plan::{Awaited, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What};
 use super::worse::worse;
@@ -62,6 +63,7 @@ pub(super) struct RawFault {
     pub(super) late: Option<Spanned<f64>>,
     pub(super) latency_s: Option<Spanned<f64>>,
     pub(super) jitter_s: Option<Spanned<f64>>,
+    pub(super) by_s: Option<Spanned<f64>>,
     until: Option<Spanned<RawTrigger>>,
 }
 
@@ -76,6 +78,7 @@ pub(super) enum Name {
     Restart,
     Partition,
     Link,
+    Clock,
     Call,
     Heal,
 }
@@ -255,6 +258,7 @@ fn settle_fault(
         refuse(raw.until.as_ref().map(Spanned::span), "until", of)?;
     }
     let worse = worse(&raw)?;
+    let jump_ns = jump_ns(&raw)?;
     let call = (kind == Name::Call).then(|| call_fault(&raw)).transpose()?;
     let on = match raw.on {
         Some(names) if kind == Name::Heal => {
@@ -279,6 +283,7 @@ fn settle_fault(
         Name::Resume => What::Resume,
         Name::Restart => What::Restart,
         Name::Heal => What::Heal,
+        Name::Clock => What::Clock(jump_ns.expect("it is one")),
         Name::Call => What::Call(call.expect("it is one")),
         Name::Partition | Name::Link => {
             let from = match raw.from {
@@ -557,6 +562,11 @@ at = { ended = true }
 fault = \"pause\"
 on = \"any\"
 [[faults]]
+at = { ended = true }
+fault = \"clock\"
+on = \"a\"
+by_s = -0.25
+[[faults]]
 at = { call = \"fsync\", path = \"*.wal\", nth = 3, node = \"leader\", when = \"after\" }
 fault = \"call\"
 on = \"a\"
@@ -599,7 +609,7 @@ at = { time_s = 10 }
 fault = \"heal\"
 ";
         let plan = parsed(text).expect("a plan");
-        assert_eq!(plan.faults.len(), 9);
+        assert_eq!(plan.faults.len(), 10);
         assert!(plan.needs_roles() && plan.needs_calls());
         let again = parsed(&plan.to_string()).expect("a plan");
         assert_eq!(again, plan, "{plan}");

@@ -71,6 +71,8 @@ pub enum What {
         /// How much worse links are.
         worse: Worse,
     },
+    /// Their time of day jumps by so many nanoseconds. Its end has it jump back.
+    Clock(i64),
     /// Some of their system calls come to something else. Its end leaves calls alone.
     Call(CallFault),
     /// All faults that are in place end.
@@ -136,6 +138,7 @@ impl What {
             Self::Partition { .. } => "partition",
             Self::Call(_) => "call",
             Self::Link { .. } => "link",
+            Self::Clock(_) => "clock",
             Self::Heal => "heal",
         }
     }
@@ -293,27 +296,38 @@ impl FaultPlan {
     /// # Errors
     /// In words, with the number of the fault.
     pub fn refuse_on(&self, is_simulated: bool) -> Result<(), String> {
-        let find = |is_refused: &dyn Fn(&PlannedFault) -> bool| {
-            let place = self.faults.iter().position(is_refused)?;
-            Some(place + 1)
-        };
-        if is_simulated && let Some(number) = find(&PlannedFault::needs_calls) {
-            return Err(format!(
-                "fault {number} has to do with system calls, and nodes are traced in namespaces only: \
-                 leave out --simulate"
-            ));
-        }
-        if !is_simulated && let Some(number) = find(&|fault| fault.what == What::Freeze) {
-            return Err(format!(
-                "fault {number} freezes a machine, and only simulated ones can be frozen: give \
-                 --simulate, or have it `pause`"
-            ));
-        }
-        let is_of_links = |fault: &PlannedFault| matches!(fault.what, What::Link { .. });
-        if !is_simulated && let Some(number) = find(&is_of_links) {
-            return Err(format!(
-                "fault {number} makes links worse, which takes simulated machines: give --simulate"
-            ));
+        type Refused = (bool, fn(&PlannedFault) -> bool, &'static str);
+        const REFUSED: [Refused; 4] = [
+            (
+                true,
+                PlannedFault::needs_calls,
+                "has to do with system calls, and nodes are traced in namespaces only: leave out \
+                 --simulate",
+            ),
+            (
+                false,
+                |fault| fault.what == What::Freeze,
+                "freezes a machine, and only simulated ones can be frozen: give --simulate, or have \
+                 it `pause`",
+            ),
+            (
+                false,
+                |fault| matches!(fault.what, What::Link { .. }),
+                "makes links worse, which takes simulated machines: give --simulate",
+            ),
+            (
+                false,
+                |fault| matches!(fault.what, What::Clock(_)),
+                "has a clock jump, and only simulated machines have clocks of their own: give \
+                 --simulate",
+            ),
+        ];
+        for (where_simulated, is_refused, why) in REFUSED {
+            if where_simulated == is_simulated
+                && let Some(place) = self.faults.iter().position(is_refused)
+            {
+                return Err(format!("fault {} {why}", place + 1));
+            }
         }
         Ok(())
     }

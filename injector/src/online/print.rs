@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
+use super::jump;
 use super::plan::{
     Awaited, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger,
     What,
@@ -54,6 +55,7 @@ impl Display for PlannedFault {
         match &self.what {
             What::Link { worse, .. } => write!(f, "{worse}")?,
             What::Call(call) => write!(f, "{call}")?,
+            What::Clock(by_ns) => writeln!(f, "by_s = {:?}", jump::seconds(*by_ns))?,
             _ => {}
         }
         match &self.until {

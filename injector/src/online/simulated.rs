@@ -140,6 +140,22 @@ impl Ground for Simulated<'_> {
         self.cluster.freeze_nodes(nodes, self.cancelled)
     }
 
+    fn move_clocks(&mut self, nodes: &[usize], by_ns: i64) -> Result<()> {
+        for (place, node) in nodes.iter().enumerate() {
+            if let Err(error) = self.cluster.move_clock(*node, by_ns, self.cancelled) {
+                // That is the error to tell.
+                let _ = self.move_clocks_back(&nodes[..place], by_ns);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn move_clocks_back(&mut self, nodes: &[usize], by_ns: i64) -> Result<()> {
+        let mut nodes = nodes.iter();
+        nodes.try_for_each(|node| self.cluster.move_clock_back(*node, by_ns, self.cancelled))
+    }
+
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {
         let mut nodes = nodes.iter();
         nodes.try_for_each(|node| self.cluster.resume_node(*node, self.cancelled))

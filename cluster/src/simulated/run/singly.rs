@@ -166,6 +166,53 @@ impl SimulatedCluster {
         Ok(())
     }
 
+    /// Has the time of day of a node jump by so many nanoseconds, which is verified.
+    ///
+    /// # Errors
+    /// If its machine has no power or stands still, or the clock does not jump.
+    pub fn move_clock(
+        &mut self,
+        node: usize,
+        by_ns: i64,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        if !self.hosts.simulation.is_on(node) {
+            return Err(Error::Command {
+                whose: self.hosts.name(node).to_owned(),
+                what: "has no power, and so no clock that could jump".into(),
+            });
+        }
+        if self.nodes[node].fate == Fate::Frozen {
+            return Err(self.stands_still(node));
+        }
+        self.wait_for_command(node, cancelled)?;
+        self.ask(node, &Order::MoveClock { by_ns }, cancelled)?;
+        self.nodes[node].jumps_ns.push(by_ns);
+        Ok(())
+    }
+
+    /// Has the time of day of a node jump back by what it has jumped. One whose machine was switched on
+    /// since has its own time already.
+    ///
+    /// # Errors
+    /// As of [`Self::move_clock`].
+    pub fn move_clock_back(
+        &mut self,
+        node: usize,
+        by_ns: i64,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let jumps = self.nodes[node].jumps_ns.iter();
+        let Some(place) = jumps.clone().position(|jump| *jump == by_ns) else {
+            return Ok(());
+        };
+        self.move_clock(node, -by_ns, cancelled)?;
+        let jumps = &mut self.nodes[node].jumps_ns;
+        jumps.pop();
+        jumps.remove(place);
+        Ok(())
+    }
+
     /// The power of nodes fails as in [`Self::power_off`], at one instant of all machines.
     ///
     /// # Errors
@@ -187,6 +234,7 @@ impl SimulatedCluster {
         for node in nodes {
             let state = &mut self.nodes[*node];
             (state.command, state.fate) = (None, Fate::Down);
+            state.jumps_ns.clear();
         }
         Ok(cuts)
     }

@@ -8,7 +8,7 @@ use cluster::{
     SimulationSettings, Verdict,
 };
 use machine::OwnDirectory;
-use pace_rules::disk::{Relaxation, State};
+use pace_rules::disk::{Log, Relaxation, State};
 use serde::{Deserialize, Serialize};
 use simulation::{Chance, Point};
 
@@ -222,6 +222,38 @@ impl Laboratory {
         ranges
     }
 
+    /// The points that came between, and the acknowledgements, of which there are so many: those
+    /// at which power is to fail.
+    fn plan(
+        &self,
+        at: &[At],
+        before: Vec<PointRange>,
+        after: Vec<PointRange>,
+        acknowledged: usize,
+    ) -> Plan {
+        let ranges = before.into_iter().zip(after);
+        let ranges = ranges.map(|(before, after)| PointRange {
+            positions: before.positions.end..after.positions.end,
+            ..before
+        });
+        let acknowledgements = PointRange {
+            at: At::Acks,
+            node: None,
+            positions: 1..acknowledged + 1,
+        };
+        let points = ranges.chain([acknowledgements]);
+        Plan {
+            points: points
+                .filter(|range| at.contains(&range.at) && !range.positions.is_empty())
+                .collect(),
+            first: Vec::new(),
+            victims: Vec::new(),
+            keeps: Vec::new(),
+            nodes: self.file.nodes.len(),
+            forks: Vec::new(),
+        }
+    }
+
     /// Runs it without a failure, and asks the check: then, and once more after a restart of all
     /// nodes for which everything had been written. Returns at which points power can fail, and of
     /// whom: where a node does not come up when it is restarted alone, with nothing lost, nothing
@@ -232,11 +264,28 @@ impl Laboratory {
     pub fn reference(&self, at: &[At], cancelled: &dyn Fn() -> bool) -> Result<Reference> {
         let logs = Logs::new(None)?;
         let mut cluster = self.prepared(&logs, cancelled)?;
+        let (plan, lines) = self.plan_of_run(&mut cluster, at, cancelled)?;
+        refuse_not_ok(cluster.run_check(&lines, cancelled)?, "after the client")?;
+        let nodes: Vec<_> = (0..self.file.nodes.len()).collect();
+        restart(&mut cluster, &nodes, cancelled)?;
+        let verdict = cluster.run_check(&lines, cancelled)?;
+        refuse_not_ok(verdict, "after a restart of all nodes")?;
+        let not_alone = not_alone(&mut cluster, &nodes, cancelled)?;
+        Ok(Reference { plan, not_alone })
+    }
+
+    /// Runs the client. Returns at which points of that power can fail, and what was acknowledged.
+    fn plan_of_run(
+        &self,
+        cluster: &mut SimulatedCluster,
+        at: &[At],
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(Plan, Vec<u8>)> {
         if at.contains(&At::Frames) {
             cluster.simulation().switch().keep_frames();
         }
         let begun_ns = cluster.simulation().now_ns();
-        let before = self.points_until_now(&mut cluster);
+        let before = self.points_until_now(cluster);
         let (mut lines, mut times_ns) = (Vec::new(), Vec::new());
         let mut acknowledged = |time_ns: u64, line: &[u8]| {
             add_line(&mut lines, line);
@@ -244,65 +293,15 @@ impl Laboratory {
         };
         cluster.run_client(&mut acknowledged, cancelled)?;
         cluster.refuse_end()?;
-        let after = self.points_until_now(&mut cluster);
-        let ranges = before.into_iter().zip(after);
-        let ranges = ranges.map(|(before, after)| PointRange {
-            positions: before.positions.end..after.positions.end,
-            ..before
-        });
-        let acknowledgements = PointRange {
-            at: At::Acks,
-            node: None,
-            positions: 1..times_ns.len() + 1,
-        };
-        let points = ranges.chain([acknowledgements]);
-        let mut plan = Plan {
-            points: points
-                .filter(|range| at.contains(&range.at) && !range.positions.is_empty())
-                .collect(),
-            first: Vec::new(),
-            victims: Vec::new(),
-            keeps: Vec::new(),
-            nodes: self.file.nodes.len(),
-            forks: Vec::new(),
-        };
+        let after = self.points_until_now(cluster);
+        let mut plan = self.plan(at, before, after, times_ns.len());
         if plan.is_without_points() {
             return Err(Error::NoPoints);
         }
-        plan.first = first_after(&mut cluster, &plan, &times_ns);
+        plan.first = first_after(cluster, &plan, &times_ns);
         let ended_ns = cluster.simulation().now_ns();
-        plan.forks = fork_points(&mut cluster, &plan, &times_ns, begun_ns..ended_ns);
-        let ask =
-            |cluster: &mut SimulatedCluster, when| match cluster.run_check(&lines, cancelled)? {
-                Verdict::Ok => Ok(()),
-                Verdict::Broken(broken) => Err(Error::NotOk {
-                    when,
-                    what: broken.join("; "),
-                }),
-                Verdict::Inconclusive(what) => Err(Error::NotOk { when, what }),
-            };
-        ask(&mut cluster, "after the client")?;
-        cluster.sync(cancelled)?;
-        let nodes: Vec<_> = (0..self.file.nodes.len()).collect();
-        cluster.power_off(&nodes, |_, _| Relaxation::Prefix)?;
-        cluster.idle(DOWN_NS, cancelled)?;
-        cluster.start(cancelled)?;
-        ask(&mut cluster, "after a restart of all nodes")?;
-        let mut not_alone = None;
-        for node in nodes {
-            cluster.sync(cancelled)?;
-            cluster.power_off(&[node], |_, _| Relaxation::Prefix)?;
-            cluster.idle(DOWN_NS, cancelled)?;
-            match cluster.start(cancelled) {
-                Ok(()) => {}
-                Err(error @ ClusterError::NotReady { .. }) => {
-                    not_alone = Some(error.to_string());
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(Reference { plan, not_alone })
+        plan.forks = fork_points(cluster, &plan, &times_ns, begun_ns..ended_ns);
+        Ok((plan, lines))
     }
 
     /// The same cluster with a client that does so many operations at most, if it looks at
@@ -424,23 +423,13 @@ impl Laboratory {
             self.begun(cluster, kept.is_some(), cancelled)?
         };
         match run.fail(failure) {
-            Err(Error::Cluster(ClusterError::AtTime)) => {}
-            Err(error) => return Err(error),
-            Ok(_) => {
-                return Err(Error::AfterEnd {
-                    end_s: run.cluster.simulation().now_ns() as f64 / 1e9,
-                    until_s: until_ns as f64 / 1e9,
-                });
-            }
+            Err(Error::Cluster(ClusterError::AtTime)) => Ok(run.stand_still(logs)),
+            Err(error) => Err(error),
+            Ok(_) => Err(Error::AfterEnd {
+                end_s: run.cluster.simulation().now_ns() as f64 / 1e9,
+                until_s: until_ns as f64 / 1e9,
+            }),
         }
-        run.cluster.stop_at_time(None);
-        let text = String::from_utf8_lossy(&run.lines);
-        Ok(StandStill {
-            acknowledged: text.lines().map(str::to_owned).collect(),
-            cluster: run.cluster,
-            happened: run.happened,
-            _logs: logs,
-        })
     }
 }
 
@@ -590,6 +579,18 @@ impl Run<'_> {
         String::from_utf8_lossy(&self.lines).lines().count()
     }
 
+    /// As it is at the time at which it was stopped.
+    fn stand_still(mut self, logs: Logs) -> StandStill {
+        self.cluster.stop_at_time(None);
+        let text = String::from_utf8_lossy(&self.lines);
+        StandStill {
+            acknowledged: text.lines().map(str::to_owned).collect(),
+            cluster: self.cluster,
+            happened: self.happened,
+            _logs: logs,
+        }
+    }
+
     fn stop_at(&mut self, fault: &Fault) {
         // Otherwise machines would lose their power up to a link's latency apart.
         let is_of_several = fault.victims.len() > 1;
@@ -617,17 +618,9 @@ impl Run<'_> {
     /// The power of the victims fails, now, and comes back a while later. The client goes on.
     fn cut_power(&mut self, fault: &Fault) -> Result<()> {
         let (seed, place) = (self.settings.seed, self.happened.len());
-        let Moment { at, node, position } = fault.when;
         let failed_ns = self.cluster.simulation().now_ns();
         let cuts = self.cluster.power_off(&fault.victims, |victim, log| {
-            let left = fault.left.iter().find(|(node, _)| *node == victim);
-            left.map_or_else(
-                || {
-                    let name = format!("disk {victim} at {place} {at:?} {node:?} {position}");
-                    fault.keeps.draw(log, &mut Chance::new(seed, &name))
-                },
-                |(_, left)| left.clone(),
-            )
+            what_stays(fault, victim, log, (seed, place))
         })?;
         let disks = cuts.into_iter().map(|(node, cut)| DiskLeft {
             node,
@@ -712,11 +705,63 @@ impl Run<'_> {
     }
 }
 
+/// Nothing can be said of failures where the check is not content without one.
+fn refuse_not_ok(verdict: Verdict, when: &'static str) -> Result<()> {
+    match verdict {
+        Verdict::Ok => Ok(()),
+        Verdict::Broken(broken) => Err(Error::NotOk {
+            when,
+            what: broken.join("; "),
+        }),
+        Verdict::Inconclusive(what) => Err(Error::NotOk { when, what }),
+    }
+}
+
+/// Power of nodes fails when everything is written, and comes back.
+fn restart(
+    cluster: &mut SimulatedCluster,
+    nodes: &[usize],
+    cancelled: &dyn Fn() -> bool,
+) -> cluster::Result<()> {
+    cluster.sync(cancelled)?;
+    cluster.power_off(nodes, |_, _| Relaxation::Prefix)?;
+    cluster.idle(DOWN_NS, cancelled)?;
+    cluster.start(cancelled)
+}
+
+/// Why one of the nodes does not come up when it is restarted alone, if that is so.
+fn not_alone(
+    cluster: &mut SimulatedCluster,
+    nodes: &[usize],
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Option<String>> {
+    for node in nodes {
+        match restart(cluster, &[*node], cancelled) {
+            Ok(()) => {}
+            Err(error @ ClusterError::NotReady { .. }) => return Ok(Some(error.to_string())),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
 /// A run that was to be as another one, and is not.
 fn not_there() -> Judged {
     Judged::Inconclusive {
         why: "the run did not come to that moment".into(),
     }
+}
+
+/// What a fault leaves of the disk of a victim: as it says, or drawn with a seed for the place of
+/// the fault among those of the run.
+fn what_stays(fault: &Fault, victim: usize, log: &Log, (seed, place): (u64, usize)) -> Relaxation {
+    let said = fault.left.iter().find(|(node, _)| *node == victim);
+    if let Some((_, left)) = said {
+        return left.clone();
+    }
+    let Moment { at, node, position } = fault.when;
+    let name = format!("disk {victim} at {place} {at:?} {node:?} {position}");
+    fault.keeps.draw(log, &mut Chance::new(seed, &name))
 }
 
 /// Times within those of the client at which its run can be forked, evenly spread.
@@ -726,9 +771,26 @@ fn fork_points(
     times_ns: &[u64],
     within: Range<u64>,
 ) -> Vec<ForkPoint> {
+    let times = times_of_points(cluster, plan, times_ns);
+    let step_ns = (within.end - within.start) / FORKS;
+    let forks = (0..FORKS).map(|number| {
+        let time_ns = within.start + number * step_ns;
+        let ranges = plan.points.iter().zip(&times);
+        let after = ranges.map(|(range, times)| {
+            range.positions.start + times.partition_point(|time| *time <= time_ns)
+        });
+        ForkPoint {
+            time_ns,
+            after: after.collect(),
+        }
+    });
+    forks.collect()
+}
+
+/// When each point of each range was, in nanoseconds.
+fn times_of_points(cluster: &mut SimulatedCluster, plan: &Plan, times_ns: &[u64]) -> Vec<Vec<u64>> {
     let simulation = cluster.simulation();
     let frames = simulation.switch().sent();
-    // When each point of each range was.
     let times = plan.points.iter().map(|range| -> Vec<u64> {
         let positions = range.positions.clone();
         match (range.at, range.node) {
@@ -744,20 +806,7 @@ fn fork_points(
             _ => positions.map(|position| times_ns[position - 1]).collect(),
         }
     });
-    let times: Vec<_> = times.collect();
-    let step_ns = (within.end - within.start) / FORKS;
-    let forks = (0..FORKS).map(|number| {
-        let time_ns = within.start + number * step_ns;
-        let ranges = plan.points.iter().zip(&times);
-        let after = ranges.map(|(range, times)| {
-            range.positions.start + times.partition_point(|time| *time <= time_ns)
-        });
-        ForkPoint {
-            time_ns,
-            after: after.collect(),
-        }
-    });
-    forks.collect()
+    times.collect()
 }
 
 /// The numbers of acknowledgements, which were at these times, and of the first request after each.

@@ -45,6 +45,14 @@ pub struct Selection {
     pub fork: bool,
 }
 
+impl Selection {
+    /// Whether its time is over.
+    fn is_late(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
 /// What a sweep came to.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
@@ -95,6 +103,16 @@ struct Item {
     failure: Failure,
 }
 
+impl Item {
+    /// The same with one fault of a recovery after it.
+    fn with_one_more(&self, plan: &Plan, index: u64) -> Self {
+        let mut next = self.clone();
+        next.address.again.push(index);
+        next.failure.faults.extend(plan.fault(index));
+        next
+    }
+}
+
 /// Those with one fault, in the order in which they are tried.
 fn wanted(plan: &SeedPlan, selection: &Selection) -> Vec<Item> {
     let sample = selection.sample.unwrap_or(u64::MAX) as usize;
@@ -128,9 +146,8 @@ fn in_recoveries(
     selection: &Selection,
 ) -> (Vec<Item>, u64) {
     let recovered = tried.iter().filter_map(|item| {
-        let result = results
-            .iter()
-            .find(|result| result.address == item.address)?;
+        let mut results = results.iter();
+        let result = results.find(|result| result.address == item.address)?;
         let is_open = result.judged == Judged::Ok && !result.recovery.is_empty();
         is_open.then(|| (item, plan.of_recovery(&result.recovery)))
     });
@@ -145,10 +162,7 @@ fn in_recoveries(
     while items.len() < sample {
         for (item, plan, order) in &mut orders {
             if let Some(index) = order.next().filter(|_| items.len() < sample) {
-                let mut next = (**item).clone();
-                next.address.again.push(index);
-                next.failure.faults.extend(plan.fault(index));
-                items.push(next);
+                items.push(item.with_one_more(plan, index));
             }
         }
     }
@@ -198,6 +212,16 @@ pub fn sweep(
     Ok(summary)
 }
 
+/// Those that are not known, by their place in the order, since indices of a sample may have a
+/// common divisor.
+fn not_known<'a>(items: &'a [Item], known: &[LiveResult]) -> Vec<(usize, &'a Item)> {
+    let known: BTreeSet<_> = known.iter().map(|result| &result.address).collect();
+    let places = items.iter().enumerate();
+    places
+        .filter(|(_, item)| !known.contains(&item.address))
+        .collect()
+}
+
 /// How failures are tried that have as many faults.
 struct Level<'a> {
     laboratory: &'a Laboratory,
@@ -217,21 +241,14 @@ impl Level<'_> {
         found: &mut dyn FnMut(&LiveResult, u64, u64) -> Result<()>,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<()> {
-        let done = summary.results.iter().map(|result| result.address.clone());
-        let done: BTreeSet<_> = done.collect();
-        // By their place in the order, since indices of a sample may have a common divisor.
-        let places = items.iter().enumerate();
-        let left = places.filter(|(_, item)| !done.contains(&item.address));
-        let left: Vec<_> = left.collect();
+        let left = not_known(items, &summary.results);
         let jobs = self.selection.jobs.max(1);
         let most = if self.selection.fork { TOGETHER_MAX } else { 1 };
         let together = left.len().div_ceil(jobs).clamp(1, most);
         let queue = Mutex::new(left.chunks(together));
         let next = || queue.lock().expect("no holder panics").next();
-        let deadline = self.selection.deadline;
-        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let enough = AtomicBool::new(false);
-        let is_over = || cancelled() || is_late() || enough.load(Ordering::Relaxed);
+        let is_over = || cancelled() || self.selection.is_late() || enough.load(Ordering::Relaxed);
         std::thread::scope(|scope| {
             let (send, results) = mpsc::channel();
             for _ in 0..jobs {

@@ -120,13 +120,7 @@ fn told(
         let again = if place == 0 { "" } else { "again " };
         row("power", &format!("{again}{}", power(happened, manifest)));
         row("disks", &disks(happened, manifest));
-        let last = match &happened.last {
-            Some(last) => format!(
-                "{} before that, the last: {last}",
-                happened.acknowledged_before
-            ),
-            None => "nothing before that".to_owned(),
-        };
+        let last = acknowledged(happened);
         row("acknowledged", &last);
     }
     let before = result.faults.last();
@@ -140,6 +134,17 @@ fn told(
     }
     text.push('\n');
     text
+}
+
+/// What was acknowledged before a fault.
+fn acknowledged(happened: &Happened) -> String {
+    match &happened.last {
+        Some(last) => format!(
+            "{} before that, the last: {last}",
+            happened.acknowledged_before
+        ),
+        None => "nothing before that".to_owned(),
+    }
 }
 
 /// Whose power fails, and when.
@@ -184,6 +189,50 @@ fn disks(happened: &Happened, manifest: &LiveManifest) -> String {
     }
 }
 
+/// A row of the table: failures with so many faults, the last of which is such a one.
+struct FaultKind {
+    faults: usize,
+    is_of_all: bool,
+    keeps: Keeps,
+}
+
+impl FaultKind {
+    fn is_of(&self, result: &LiveResult, nodes: usize) -> bool {
+        let Some(last) = result.faults.last() else {
+            return false;
+        };
+        result.faults.len() == self.faults
+            && last.fault.keeps == self.keeps
+            && (last.fault.victims.len() == nodes) == self.is_of_all
+    }
+
+    fn row(&self, summary: &Summary, nodes: usize) -> Vec<String> {
+        let of_kind = |result: &&LiveResult| self.is_of(result, nodes);
+        let of_kind: Vec<_> = summary.results.iter().filter(of_kind).collect();
+        let count = |is_one: &dyn Fn(&LiveResult) -> bool| {
+            let counted = of_kind.iter().filter(|result| is_one(result));
+            counted.count().to_string()
+        };
+        vec![
+            if self.is_of_all {
+                "all nodes"
+            } else {
+                "one node"
+            }
+            .to_owned(),
+            match self.faults {
+                1 => "once".into(),
+                2 => "twice".into(),
+                more => format!("{more} times"),
+            },
+            self.keeps.words(),
+            of_kind.len().to_string(),
+            count(&|result| result.broken().is_some()),
+            count(&|result| matches!(result.judged, Judged::Inconclusive { .. })),
+        ]
+    }
+}
+
 /// The table at the end.
 pub fn table(summary: &Summary, manifest: &LiveManifest) -> String {
     let head = [
@@ -199,35 +248,12 @@ pub fn table(summary: &Summary, manifest: &LiveManifest) -> String {
     for faults in 1..=asked.again as usize + 1 {
         for victims in &asked.victims {
             for keeps in Keeps::of(&asked.states) {
-                let is_of_kind = |result: &&LiveResult| {
-                    let Some(last) = result.faults.last() else {
-                        return false;
-                    };
-                    let is_of_all = last.fault.victims.len() == manifest.nodes.len();
-                    result.faults.len() == faults
-                        && last.fault.keeps == keeps
-                        && is_of_all == (*victims == Victims::All)
+                let kind = FaultKind {
+                    faults,
+                    is_of_all: *victims == Victims::All,
+                    keeps,
                 };
-                let of_kind: Vec<_> = summary.results.iter().filter(is_of_kind).collect();
-                let count = |is_one: &dyn Fn(&LiveResult) -> bool| {
-                    let counted = of_kind.iter().filter(|result| is_one(result));
-                    counted.count().to_string()
-                };
-                rows.push(vec![
-                    match victims {
-                        Victims::All => "all nodes".into(),
-                        Victims::One => "one node".into(),
-                    },
-                    match faults {
-                        1 => "once".into(),
-                        2 => "twice".into(),
-                        more => format!("{more} times"),
-                    },
-                    keeps.words(),
-                    of_kind.len().to_string(),
-                    count(&|result| result.broken().is_some()),
-                    count(&|result| matches!(result.judged, Judged::Inconclusive { .. })),
-                ]);
+                rows.push(kind.row(summary, manifest.nodes.len()));
             }
         }
     }

@@ -7,7 +7,7 @@ use pace_rules::disk::Log;
 use simulation::Chance;
 
 use super::jump;
-use super::plan::{Flow, Selector, What};
+use super::plan::{CallFault, Flow, Selector, What};
 use super::run::Runner;
 use super::select::Known;
 use super::worse::Worse;
@@ -69,6 +69,20 @@ fn said<T>(result: cluster::Result<T>) -> Said<T> {
     result.map_err(|error| error.to_string())
 }
 
+/// The directions of a flow between two sides, and how they are drawn.
+fn directions(
+    inside: &[Member],
+    outside: &[Member],
+    flow: Flow,
+) -> (Vec<(Member, Member)>, &'static str) {
+    let (out, back) = (between(inside, outside), between(outside, inside));
+    match flow {
+        Flow::Both => (out.chain(back).collect(), "|"),
+        Flow::Out => (out.collect(), "-x>"),
+        Flow::In => (back.collect(), "<x-"),
+    }
+}
+
 impl Runner<'_> {
     /// Puts a fault in place. Says why it cannot be, if that is so.
     pub(super) fn hit(&mut self, fault: usize) -> Said<Hit> {
@@ -80,21 +94,13 @@ impl Runner<'_> {
             What::Pause => self.pause(on),
             What::Freeze => self.freeze(on),
             What::Restart => self.kill(on, "restart"),
-            What::Resume => {
-                said(self.ground.resume(&on))?;
-                let words = format!("resume {}", self.names(&on));
-                Ok(Hit::of(on, words, Undo::Nothing))
-            }
+            What::Resume => self.resume(on),
             What::Heal => {
                 self.undo_all();
                 Ok(Hit::of(Vec::new(), "heal".into(), Undo::Nothing))
             }
             What::Clock(by_ns) => self.move_clocks(on, *by_ns),
-            What::Call(call) => {
-                self.calls.hit(&on, fault, call);
-                let words = format!("{} {}", self.names(&on), call.words());
-                Ok(Hit::of(on, words, Undo::Calls(fault)))
-            }
+            What::Call(call) => Ok(self.hit_calls(on, fault, call)),
             What::Partition { from, flow } => {
                 let from = self.others(from, &on)?;
                 self.partition(on, &from, *flow)
@@ -175,6 +181,12 @@ impl Runner<'_> {
         Ok(Hit::of(on.clone(), words, Undo::Resume(on)))
     }
 
+    fn resume(&mut self, on: Vec<usize>) -> Said<Hit> {
+        said(self.ground.resume(&on))?;
+        let words = format!("resume {}", self.names(&on));
+        Ok(Hit::of(on, words, Undo::Nothing))
+    }
+
     fn freeze(&mut self, on: Vec<usize>) -> Said<Hit> {
         self.refuse_stopped(&on)?;
         said(self.ground.freeze(&on))?;
@@ -187,6 +199,12 @@ impl Runner<'_> {
         let by = jump::seconds(by_ns);
         let words = format!("clock of {} jumps by {by} s", self.names(&on));
         Ok(Hit::of(on.clone(), words, Undo::Clocks(on, by_ns)))
+    }
+
+    fn hit_calls(&self, on: Vec<usize>, fault: usize, call: &CallFault) -> Hit {
+        self.calls.hit(&on, fault, call);
+        let words = format!("{} {}", self.names(&on), call.words());
+        Hit::of(on, words, Undo::Calls(fault))
     }
 
     fn partition(&mut self, on: Vec<usize>, from: &[usize], flow: Flow) -> Said<Hit> {
@@ -230,18 +248,7 @@ impl Runner<'_> {
         if on.is_empty() || from.is_empty() {
             return Err("nobody is left to be cut off from".into());
         }
-        let mut directions = Vec::new();
-        if flow != Flow::In {
-            directions.extend(between(&inside, &outside));
-        }
-        if flow != Flow::Out {
-            directions.extend(between(&outside, &inside));
-        }
-        let arrow = match flow {
-            Flow::Both => "|",
-            Flow::Out => "-x>",
-            Flow::In => "<x-",
-        };
+        let (directions, arrow) = directions(&inside, &outside, flow);
         let sides = (self.members(&inside), self.members(&outside));
         let words = format!("{} {arrow} {}", sides.0.join(", "), sides.1.join(", "));
         Ok(Between {
@@ -267,28 +274,32 @@ impl Runner<'_> {
                 let name = self.names(&[node]);
                 format!("{name} has a call that is still held")
             }),
-            Undo::Links(directions, _) => {
-                said(self.ground.set_links(directions, None))?;
-                // What another fault makes worse stays that.
-                for active in &self.active {
-                    if let Undo::Links(others, worse) = &active.undo {
-                        said(self.ground.set_links(others, Some(*worse)))?;
-                    }
-                }
-                Ok(())
-            }
-            Undo::Heal(cuts) => {
-                // What another fault cuts too stays cut.
-                let others = self.active.iter().filter_map(|active| match &active.undo {
-                    Undo::Heal(cuts) => Some(cuts),
-                    _ => None,
-                });
-                let kept: Vec<_> = others.flatten().copied().collect();
-                let healed = cuts.iter().copied().filter(|cut| !kept.contains(cut));
-                let healed: Vec<_> = healed.collect();
-                said(self.ground.heal(&healed))
+            Undo::Links(directions, _) => self.end_links(directions),
+            Undo::Heal(cuts) => self.heal_cuts(cuts),
+        }
+    }
+
+    /// Links are as ever, but for what another fault makes worse.
+    fn end_links(&mut self, directions: &[(Member, Member)]) -> Said<()> {
+        said(self.ground.set_links(directions, None))?;
+        for active in &self.active {
+            if let Undo::Links(others, worse) = &active.undo {
+                said(self.ground.set_links(others, Some(*worse)))?;
             }
         }
+        Ok(())
+    }
+
+    /// Links are healed, but for what another fault cuts too.
+    fn heal_cuts(&mut self, cuts: &[(Member, Member)]) -> Said<()> {
+        let others = self.active.iter().filter_map(|active| match &active.undo {
+            Undo::Heal(cuts) => Some(cuts),
+            _ => None,
+        });
+        let kept: Vec<_> = others.flatten().copied().collect();
+        let healed = cuts.iter().copied().filter(|cut| !kept.contains(cut));
+        let healed: Vec<_> = healed.collect();
+        said(self.ground.heal(&healed))
     }
 
     fn members(&self, all: &[Member]) -> Vec<String> {

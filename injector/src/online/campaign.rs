@@ -25,6 +25,22 @@ pub struct Selection {
     pub stop_after: Option<u64>,
 }
 
+impl Selection {
+    /// How many plans of a strategy are meant, if that has an end.
+    fn end(&self, strategy: &dyn Strategy) -> Option<u64> {
+        match (strategy.count(), self.first) {
+            (Some(count), Some(first)) => Some(count.min(first)),
+            (count, first) => count.or(first),
+        }
+    }
+
+    /// Whether its time is over, or enough was found.
+    fn is_over(&self, summary: &Summary) -> bool {
+        let is_late = self.deadline.is_some_and(|at| Instant::now() >= at);
+        is_late || self.stop_after.is_some_and(|most| summary.broken() >= most)
+    }
+}
+
 /// What a campaign came to.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
@@ -81,10 +97,7 @@ pub fn campaign(
     run: &mut dyn FnMut(u64, &FaultPlan) -> Result<Ran>,
     keep: &mut dyn FnMut(&InjectResult) -> Result<()>,
 ) -> Result<Summary> {
-    let end = match (strategy.count(), selection.first) {
-        (Some(count), Some(first)) => Some(count.min(first)),
-        (count, first) => count.or(first),
-    };
+    let end = selection.end(strategy);
     let is_ours = |index: &u64| selection.shard.is_none_or(|shard| shard.contains(*index));
     let mut summary = Summary {
         wanted: end.map(|end| (0..end).filter(is_ours).count() as u64),
@@ -95,11 +108,7 @@ pub fn campaign(
         if summary.results.iter().any(|result| result.index == index) {
             continue;
         }
-        let is_late = selection.deadline.is_some_and(|at| Instant::now() >= at);
-        let is_enough = selection
-            .stop_after
-            .is_some_and(|most| summary.broken() >= most);
-        if is_late || is_enough {
+        if selection.is_over(&summary) {
             summary.is_cut_off = true;
             break;
         }
@@ -110,13 +119,9 @@ pub fn campaign(
             *summary.left_out.entry(role).or_default() += 1;
             continue;
         }
-        let ran = match run(index, &plan) {
-            Err(Error::Cluster(cluster::Error::Interrupted)) => {
-                summary.is_cut_off = true;
-                break;
-            }
-            Err(Error::Cluster(error)) if !summary.results.is_empty() => Ran::without(&error),
-            other => other?,
+        let Some(ran) = unless_interrupted(run(index, &plan), summary.results.is_empty())? else {
+            summary.is_cut_off = true;
+            break;
         };
         let result = InjectResult {
             index,
@@ -128,4 +133,13 @@ pub fn campaign(
     }
     summary.results.sort_by_key(|result| result.index);
     Ok(summary)
+}
+
+/// What came of a run; nothing if it was interrupted. Only the first one must be possible.
+fn unless_interrupted(ran: Result<Ran>, is_first: bool) -> Result<Option<Ran>> {
+    match ran {
+        Err(Error::Cluster(cluster::Error::Interrupted)) => Ok(None),
+        Err(Error::Cluster(error)) if !is_first => Ok(Some(Ran::without(&error))),
+        other => other.map(Some),
+    }
 }

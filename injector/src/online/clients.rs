@@ -79,6 +79,13 @@ pub(super) struct Clients {
     round: u64,
 }
 
+fn create(path: &Path) -> crate::Result<File> {
+    File::create(path).map_err(|error| crate::Error::System {
+        doing: format!("create {}", path.display()),
+        error,
+    })
+}
+
 impl Clients {
     /// Starts the clients, each at the place of its own number.
     pub(super) fn start(
@@ -87,12 +94,6 @@ impl Clients {
         acknowledgements: &Path,
         history: &Path,
     ) -> crate::Result<Self> {
-        let made = |path: &Path| {
-            File::create(path).map_err(|error| crate::Error::System {
-                doing: format!("create {}", path.display()),
-                error,
-            })
-        };
         let begun = ground.now();
         let mut all = Vec::new();
         for (place, config) in ground.file().all_clients().into_iter().enumerate() {
@@ -109,7 +110,7 @@ impl Clients {
                 said: VecDeque::new(),
             });
         }
-        let mut history = made(history)?;
+        let mut history = create(history)?;
         let first = json!({"type": "history", "version": 1});
         writeln!(history, "{first}").map_err(|error| crate::Error::System {
             doing: "begin the history".into(),
@@ -117,7 +118,7 @@ impl Clients {
         })?;
         Ok(Self {
             all,
-            lines: made(acknowledgements)?,
+            lines: create(acknowledgements)?,
             history,
             processes: BTreeMap::new(),
             begun,

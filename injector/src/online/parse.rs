@@ -13,7 +13,7 @@ use toml::Spanned;
 use super::jump::jump_ns;
 use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
 use super::plan::{Awaited, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What};
-use super::worse::worse;
+use super::worse::{Worse, worse};
 use crate::disks::Keeps;
 
 /// What is wrong with a plan, and where.
@@ -233,82 +233,51 @@ impl Names {
     }
 }
 
+fn refuse(given: Option<Range<usize>>, key: &str, of: &str) -> Checked<()> {
+    match given {
+        Some(place) => Err(Wrong(place, format!("`{key}` is only for {of}"))),
+        None => Ok(()),
+    }
+}
+
+fn place<T>(given: Option<&Spanned<T>>) -> Option<Range<usize>> {
+    given.map(Spanned::span)
+}
+
+/// Refuses what belongs to faults of other kinds.
+fn refuse_other_keys(raw: &RawFault) -> Checked<()> {
+    let kind = *raw.fault.get_ref();
+    if !matches!(kind, Name::Partition | Name::Link) {
+        let of = "a partition or a link";
+        refuse(place(raw.from.as_ref()), "from", of)?;
+        refuse(place(raw.flow.as_ref()), "flow", of)?;
+    }
+    if kind != Name::PowerLoss {
+        refuse(place(raw.keeps.as_ref()), "keeps", "power-loss")?;
+    }
+    refuse_keys_of_calls(raw)?;
+    if matches!(kind, Name::Heal | Name::Resume | Name::Restart) {
+        refuse(place(raw.until.as_ref()), "until", "a fault that lasts")?;
+    }
+    Ok(())
+}
+
 fn settle_fault(
-    raw: RawFault,
+    mut raw: RawFault,
     is_first: bool,
     file: &ClusterFile,
     known: &Known,
 ) -> Checked<PlannedFault> {
-    let (at, kind) = (raw.fault.span(), *raw.fault.get_ref());
-    let refuse = |given: Option<Range<usize>>, key: &str, of: &str| match given {
-        Some(place) => Err(Wrong(place, format!("`{key}` is only for {of}"))),
-        None => Ok(()),
-    };
-    if !matches!(kind, Name::Partition | Name::Link) {
-        let of = "a partition or a link";
-        refuse(raw.from.as_ref().map(Spanned::span), "from", of)?;
-        refuse(raw.flow.as_ref().map(Spanned::span), "flow", of)?;
-    }
-    if kind != Name::PowerLoss {
-        refuse(raw.keeps.as_ref().map(Spanned::span), "keeps", "power-loss")?;
-    }
-    refuse_keys_of_calls(&raw)?;
-    if matches!(kind, Name::Heal | Name::Resume | Name::Restart) {
-        let of = "a fault that lasts";
-        refuse(raw.until.as_ref().map(Spanned::span), "until", of)?;
-    }
+    refuse_other_keys(&raw)?;
     let worse = worse(&raw)?;
     let jump_ns = jump_ns(&raw)?;
-    let call = (kind == Name::Call).then(|| call_fault(&raw)).transpose()?;
-    let on = match raw.on {
-        Some(names) if kind == Name::Heal => {
-            refuse(
-                Some(names.span()),
-                "on",
-                "faults of nodes, and a heal is of all of them",
-            )?;
-            Vec::new()
-        }
-        Some(names) => selectors(names, known, false)?,
-        None if kind == Name::Heal => Vec::new(),
-        None => {
-            let what = "a fault needs `on`: a node, a role, all, any, majority or minority";
-            return Err(Wrong(at, what.into()));
-        }
-    };
-    let what = match kind {
-        Name::Kill => What::Kill,
-        Name::Pause => What::Pause,
-        Name::Freeze => What::Freeze,
-        Name::Resume => What::Resume,
-        Name::Restart => What::Restart,
-        Name::Heal => What::Heal,
-        Name::Clock => What::Clock(jump_ns.expect("it is one")),
-        Name::Call => What::Call(call.expect("it is one")),
-        Name::Partition | Name::Link => {
-            let from = match raw.from {
-                Some(names) => selectors(names, known, true)?,
-                None => vec![Selector::Others],
-            };
-            let flow = raw.flow.map(Spanned::into_inner).unwrap_or_default();
-            match worse {
-                Some(worse) => What::Link { from, flow, worse },
-                None => What::Partition { from, flow },
-            }
-        }
-        Name::PowerLoss if file.disk.is_none() => {
-            let what = "power-loss needs nodes with recorded disks: put disk = \"ext4\" (or another \
-                        file system) into the cluster file; `kill` needs none, and loses nothing that \
-                        was written";
-            return Err(Wrong(at, what.into()));
-        }
-        Name::PowerLoss => What::PowerLoss(match raw.keeps {
-            None => Keeps::Flushed,
-            Some(words) => {
-                let parsed = words.get_ref().parse();
-                parsed.map_err(|error| Wrong(words.span(), format!("{error}")))?
-            }
-        }),
+    let is_call = *raw.fault.get_ref() == Name::Call;
+    let call = is_call.then(|| call_fault(&raw)).transpose()?;
+    let on = hit(&mut raw, known)?;
+    let what = match (call, jump_ns) {
+        (Some(call), _) => What::Call(call),
+        (None, Some(by_ns)) => What::Clock(by_ns),
+        (None, None) => what(&mut raw, worse, file, known)?,
     };
     let until = raw.until.map(|until| settle_trigger(until, false, known));
     Ok(PlannedFault {
@@ -319,32 +288,98 @@ fn settle_fault(
     })
 }
 
+/// Those whom a fault hits.
+fn hit(raw: &mut RawFault, known: &Known) -> Checked<Vec<Selector>> {
+    let is_heal = *raw.fault.get_ref() == Name::Heal;
+    match raw.on.take() {
+        Some(names) if is_heal => {
+            let of = "faults of nodes, and a heal is of all of them";
+            refuse(Some(names.span()), "on", of)?;
+            Ok(Vec::new())
+        }
+        Some(names) => selectors(names, known, false),
+        None if is_heal => Ok(Vec::new()),
+        None => {
+            let what = "a fault needs `on`: a node, a role, all, any, majority or minority";
+            Err(Wrong(raw.fault.span(), what.into()))
+        }
+    }
+}
+
+/// What a fault is that is none of calls or clocks.
+fn what(
+    raw: &mut RawFault,
+    worse: Option<Worse>,
+    file: &ClusterFile,
+    known: &Known,
+) -> Checked<What> {
+    Ok(match *raw.fault.get_ref() {
+        Name::Kill => What::Kill,
+        Name::Pause => What::Pause,
+        Name::Freeze => What::Freeze,
+        Name::Resume => What::Resume,
+        Name::Restart => What::Restart,
+        Name::Heal => What::Heal,
+        Name::Call | Name::Clock => unreachable!("it is known already"),
+        Name::Partition | Name::Link => {
+            let from = match raw.from.take() {
+                Some(names) => selectors(names, known, true)?,
+                None => vec![Selector::Others],
+            };
+            let flow = raw.flow.take().map(Spanned::into_inner).unwrap_or_default();
+            match worse {
+                Some(worse) => What::Link { from, flow, worse },
+                None => What::Partition { from, flow },
+            }
+        }
+        Name::PowerLoss => What::PowerLoss(power_loss(raw, file)?),
+    })
+}
+
+fn power_loss(raw: &RawFault, file: &ClusterFile) -> Checked<Keeps> {
+    if file.disk.is_none() {
+        let what = "power-loss needs nodes with recorded disks: put disk = \"ext4\" (or another \
+                    file system) into the cluster file; `kill` needs none, and loses nothing that \
+                    was written";
+        return Err(Wrong(raw.fault.span(), what.into()));
+    }
+    match &raw.keeps {
+        None => Ok(Keeps::Flushed),
+        Some(words) => {
+            let parsed = words.get_ref().parse();
+            parsed.map_err(|error| Wrong(words.span(), format!("{error}")))
+        }
+    }
+}
+
 fn selectors(names: Spanned<Names>, known: &Known, may_be_others: bool) -> Checked<Vec<Selector>> {
     let place = names.span();
     let names = names.into_inner().0;
     if names.is_empty() {
         return Err(Wrong(place, "nobody is named here".into()));
     }
-    let select = |name: String| {
-        let wrong = |what: String| Wrong(place.clone(), what);
-        let role = |role: &str| known.roles.iter().any(|known| known == role);
-        match name.as_str() {
-            _ if known.nodes.contains(&name.as_str()) => Ok(Selector::Node(name)),
-            "all" => Ok(Selector::All),
-            "any" => Ok(Selector::Any),
-            "majority" => Ok(Selector::Majority),
-            "minority" => Ok(Selector::Minority),
-            "others" if may_be_others => Ok(Selector::Others),
-            "others" => Err(wrong("`others` is only for `from`".into())),
-            _ if known.kinds.contains(&name.as_str()) => Ok(Selector::Kind(name)),
-            _ if role(&name) => Ok(Selector::Role(name)),
-            every => match every.strip_prefix("all ").filter(|name| role(name)) {
-                Some(name) => Ok(Selector::EveryRole(name.into())),
-                None => Err(wrong(unknown(every, known))),
-            },
-        }
-    };
-    names.into_iter().map(select).collect()
+    let select = |name: String| selector(name, known, may_be_others);
+    let selected: Result<Vec<_>, _> = names.into_iter().map(select).collect();
+    selected.map_err(|what| Wrong(place, what))
+}
+
+fn selector(name: String, known: &Known, may_be_others: bool) -> Result<Selector, String> {
+    let role = |role: &str| known.roles.iter().any(|known| known == role);
+    match name.as_str() {
+        _ if known.nodes.contains(&name.as_str()) => Ok(Selector::Node(name)),
+        "all" => Ok(Selector::All),
+        "any" => Ok(Selector::Any),
+        "majority" => Ok(Selector::Majority),
+        "minority" => Ok(Selector::Minority),
+        "others" if may_be_others => Ok(Selector::Others),
+        "others" => Err("`others` is only for `from`".into()),
+        _ if known.kinds.contains(&name.as_str()) => Ok(Selector::Kind(name)),
+        _ if role(&name) => Ok(Selector::Role(name)),
+        every => match every.strip_prefix("all ").filter(|name| role(name)) {
+            Some(name) => Ok(Selector::EveryRole(name.into())),
+            None => Err(unknown(every, known)),
+        },
+    }
 }
 
 /// That there is no node or role with a name.
@@ -363,60 +398,97 @@ fn unknown(name: &str, known: &Known) -> String {
 fn settle_trigger(raw: Spanned<RawTrigger>, is_first: bool, known: &Known) -> Checked<Trigger> {
     let place = raw.span();
     let raw = raw.into_inner();
-    let wrong = |what: &str| Wrong(place.clone(), what.to_owned());
+    let awaited = awaited(&raw, &place, known)?;
+    refuse_whose(&raw, &awaited)?;
+    if is_first && matches!(awaited, Awaited::After(_) | Awaited::Ended) {
+        let what = "there is no fault before the first one: say time_s";
+        return Err(Wrong(place, what.into()));
+    }
+    let seconds = |given: f64| duration(place, given);
+    Ok(Trigger {
+        awaited,
+        delay: raw.delay_s.map_or(Ok(Duration::ZERO), seconds)?,
+    })
+}
+
+/// The one thing that is waited for.
+fn awaited(raw: &RawTrigger, place: &Range<usize>, known: &Known) -> Checked<Awaited> {
     let client = raw.client.as_ref().map(|name| named_client(name, known));
     let client = client.transpose()?;
-    let is_call = raw.call.is_some();
-    let node = raw.node.as_ref().filter(|_| !is_call);
+    let node = raw.node.as_ref().filter(|_| raw.call.is_none());
     let node = node.map(|name| named_node(name, known)).transpose()?;
-    let seconds = |given: f64| duration(place.clone(), given);
-    let positive = |given: u64| match given {
-        0 => Err(wrong("it is counted from 1 on: 0 is never reached")),
-        given => Ok(given),
-    };
     let mut all = Vec::new();
     if let Some(given) = raw.time_s {
-        all.push(Awaited::Time(seconds(given)?));
+        all.push(Awaited::Time(duration(place.clone(), given)?));
     }
     if let Some(given) = raw.after_s {
-        all.push(Awaited::After(seconds(given)?));
+        all.push(Awaited::After(duration(place.clone(), given)?));
     }
-    for (given, make) in [
+    all.extend(counted(raw, client.as_ref(), place)?);
+    all.extend(shown(raw, node, known)?);
+    if raw.ended == Some(true) {
+        all.push(Awaited::Ended);
+    }
+    all.extend(awaited_call(raw, known)?);
+    <[Awaited; 1]>::try_from(all)
+        .map(|[awaited]| awaited)
+        .map_err(|all| {
+            let what = if all.is_empty() {
+                "it says not what is waited for"
+            } else {
+                "one thing is waited for at a time"
+            };
+            Wrong(place.clone(), format!("{what}: {AWAITED}"))
+        })
+}
+
+/// What one can wait for.
+const AWAITED: &str = "time_s, after_s, lines, invoked, acknowledged, acknowledged_more, log, role, \
+                       changed, call, ended";
+
+/// Numbers of what clients do that are waited for.
+fn counted(
+    raw: &RawTrigger,
+    client: Option<&String>,
+    place: &Range<usize>,
+) -> Checked<Vec<Awaited>> {
+    let all = [
         (raw.lines, Awaited::Lines as fn(_, _) -> _),
         (raw.invoked, Awaited::Invoked),
         (raw.acknowledged, Awaited::Acknowledged),
         (raw.acknowledged_more, Awaited::AcknowledgedMore),
-    ] {
-        if let Some(given) = given {
-            all.push(make(client.clone(), positive(given)?));
-        }
-    }
+    ];
+    let given = all
+        .into_iter()
+        .filter_map(|(given, make)| Some((given?, make)));
+    given
+        .map(|(given, make)| match given {
+            0 => {
+                let what = "it is counted from 1 on: 0 is never reached";
+                Err(Wrong(place.clone(), what.into()))
+            }
+            given => Ok(make(client.cloned(), given)),
+        })
+        .collect()
+}
+
+/// What nodes log or are that is waited for.
+fn shown(raw: &RawTrigger, node: Option<String>, known: &Known) -> Checked<Vec<Awaited>> {
+    let mut all = Vec::new();
     if let Some(text) = raw.log.clone() {
         all.push(Awaited::Log(node.clone(), text));
     }
     if let Some(role) = &raw.role {
-        all.push(Awaited::Role(node.clone(), named_role(role, known)?));
+        all.push(Awaited::Role(node, named_role(role, known)?));
     }
     if let Some(role) = &raw.changed {
         all.push(Awaited::Changed(named_role(role, known)?));
     }
-    if raw.ended == Some(true) {
-        all.push(Awaited::Ended);
-    }
-    all.extend(awaited_call(&raw, known)?);
-    let one_of = "time_s, after_s, lines, invoked, acknowledged, acknowledged_more, log, role, \
-                  changed, call, ended";
-    let awaited = match <[Awaited; 1]>::try_from(all) {
-        Ok([awaited]) => awaited,
-        Err(none) if none.is_empty() => {
-            return Err(wrong(&format!("it says not what is waited for: {one_of}")));
-        }
-        Err(_) => {
-            return Err(wrong(&format!(
-                "one thing is waited for at a time: {one_of}"
-            )));
-        }
-    };
+    Ok(all)
+}
+
+/// Refuses a client or a node where none belongs to what is waited for.
+fn refuse_whose(raw: &RawTrigger, awaited: &Awaited) -> Checked<()> {
     let counts = matches!(
         awaited,
         Awaited::Lines(..)
@@ -424,25 +496,18 @@ fn settle_trigger(raw: Spanned<RawTrigger>, is_first: bool, known: &Known) -> Ch
             | Awaited::Acknowledged(..)
             | Awaited::AcknowledgedMore(..)
     );
-    if let Some(client) = raw.client.filter(|_| !counts) {
-        let what = "`client` is only for lines, invoked, acknowledged and acknowledged_more";
-        return Err(Wrong(client.span(), what.into()));
+    if !counts {
+        let of = "lines, invoked, acknowledged and acknowledged_more";
+        refuse(place(raw.client.as_ref()), "client", of)?;
     }
     let has_node = matches!(
         awaited,
         Awaited::Log(..) | Awaited::Role(..) | Awaited::Call { .. }
     );
-    if let Some(node) = raw.node.filter(|_| !has_node) {
-        let what = "`node` is only for log, role and call";
-        return Err(Wrong(node.span(), what.into()));
+    if !has_node {
+        refuse(place(raw.node.as_ref()), "node", "log, role and call")?;
     }
-    if is_first && matches!(awaited, Awaited::After(_) | Awaited::Ended) {
-        return Err(wrong("there is no fault before the first one: say time_s"));
-    }
-    Ok(Trigger {
-        awaited,
-        delay: raw.delay_s.map_or(Ok(Duration::ZERO), seconds)?,
-    })
+    Ok(())
 }
 
 /// A call that is waited for, if one is.

@@ -18,15 +18,17 @@ struct Canvas {
 }
 
 impl Lanes {
+    /// How wide the names are, in characters.
+    fn name_width(&self) -> usize {
+        let nodes = self.nodes.iter().map(|node| node.name.clone());
+        let names = nodes.chain(self.clients.iter().map(lane_name));
+        let widths = names.map(|name| name.chars().count());
+        widths.max().unwrap_or_default().clamp(8, NAME_MAX)
+    }
+
     /// The lanes, 80 columns wide, and what their characters mean.
     pub fn picture(&self) -> String {
-        let names = self.nodes.iter().map(|node| node.name.chars().count());
-        let names = names.chain(
-            self.clients
-                .iter()
-                .map(|client| lane_name(client).chars().count()),
-        );
-        let name = names.max().unwrap_or_default().clamp(8, NAME_MAX);
+        let name = self.name_width();
         let canvas = Canvas {
             end_ns: self.end_ns,
             name,

@@ -65,6 +65,25 @@ impl Display for PlannedFault {
     }
 }
 
+/// Who it is waited for, if somebody is named, and the key and its value.
+fn key(awaited: &Awaited) -> (Option<&String>, (&'static str, String)) {
+    match awaited {
+        Awaited::Time(after) => (None, ("time_s", seconds(*after))),
+        Awaited::After(after) => (None, ("after_s", seconds(*after))),
+        Awaited::Lines(who, count) => (who.as_ref(), ("lines", count.to_string())),
+        Awaited::Invoked(who, count) => (who.as_ref(), ("invoked", count.to_string())),
+        Awaited::Acknowledged(who, count) => (who.as_ref(), ("acknowledged", count.to_string())),
+        Awaited::AcknowledgedMore(who, count) => {
+            (who.as_ref(), ("acknowledged_more", count.to_string()))
+        }
+        Awaited::Log(node, text) => (node.as_ref(), ("log", quoted(text))),
+        Awaited::Role(node, role) => (node.as_ref(), ("role", quoted(role))),
+        Awaited::Changed(role) => (None, ("changed", quoted(role))),
+        Awaited::Call { of, .. } => (None, ("call", quoted(&of.call))),
+        Awaited::Ended => (None, ("ended", "true".into())),
+    }
+}
+
 impl Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
@@ -72,23 +91,7 @@ impl Display for Trigger {
             let comma = if text.is_empty() { "" } else { ", " };
             let _ = write!(text, "{comma}{key} = {value}");
         };
-        let (who, whose) = match &self.awaited {
-            Awaited::Time(after) => (None, ("time_s", seconds(*after))),
-            Awaited::After(after) => (None, ("after_s", seconds(*after))),
-            Awaited::Lines(who, count) => (who.as_ref(), ("lines", count.to_string())),
-            Awaited::Invoked(who, count) => (who.as_ref(), ("invoked", count.to_string())),
-            Awaited::Acknowledged(who, count) => {
-                (who.as_ref(), ("acknowledged", count.to_string()))
-            }
-            Awaited::AcknowledgedMore(who, count) => {
-                (who.as_ref(), ("acknowledged_more", count.to_string()))
-            }
-            Awaited::Log(node, text) => (node.as_ref(), ("log", quoted(text))),
-            Awaited::Role(node, role) => (node.as_ref(), ("role", quoted(role))),
-            Awaited::Changed(role) => (None, ("changed", quoted(role))),
-            Awaited::Call { of, .. } => (None, ("call", quoted(&of.call))),
-            Awaited::Ended => (None, ("ended", "true".into())),
-        };
+        let (who, whose) = key(&self.awaited);
         put(whose.0, whose.1);
         if let Some(who) = who {
             let is_of_node = matches!(self.awaited, Awaited::Log(..) | Awaited::Role(..));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::{Error as ClusterError, Verdict};
 
-use super::act::Undo;
+use super::act::{Hit, Undo};
 use super::calls::Calls;
 use super::clients::Clients;
 use super::ground::Ground;
@@ -97,21 +97,17 @@ pub fn run(
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Ran> {
     let clients = ground.file().all_clients().len();
-    // The probe sees all nodes, whatever is cut off from whom.
-    let config = ground.file().probe.clone();
-    let config = config.filter(|_| !plan.faults.is_empty());
-    let mut probe = config.map(|config| Probe::new(&config, clients));
+    let mut probe = probe_for(ground, plan, clients);
     let calls = Rc::new(Calls::new(plan, ground.file()));
     if plan.needs_calls() {
         ground.follow_calls(&calls)?;
     }
     ground.start(clients + usize::from(probe.is_some()))?;
-    let logs = (0..ground.file().nodes.len()).map(|node| LogTail::new(ground.log(node)));
-    let logs = logs.collect();
-    let roles = match &mut probe {
-        Some(probe) => Some(first_roles(probe, ground, cancelled)?),
-        None => None,
-    };
+    let logs = logs(ground);
+    let roles = probe
+        .as_mut()
+        .map(|probe| first_roles(probe, ground, cancelled))
+        .transpose()?;
     let mut runner = Runner {
         clients: Clients::start(ground, plan, &place.acknowledgements, &place.history)?,
         ground,
@@ -137,6 +133,19 @@ pub fn run(
     let judged = runner.all_of_it(place);
     runner.ground.end();
     judged
+}
+
+fn logs(ground: &dyn Ground) -> Vec<LogTail> {
+    let nodes = 0..ground.file().nodes.len();
+    nodes.map(|node| LogTail::new(ground.log(node))).collect()
+}
+
+/// The probe of the cluster, if a plan has faults. It sees all nodes, whatever is cut off from whom:
+/// it has a place of its own, after those of the clients.
+fn probe_for(ground: &dyn Ground, plan: &FaultPlan, clients: usize) -> Option<Probe> {
+    let config = ground.file().probe.as_ref();
+    let config = config.filter(|_| !plan.faults.is_empty())?;
+    Some(Probe::new(config, clients))
 }
 
 /// What the probe says before the clients start, or why it says nothing: then it would not say it
@@ -337,38 +346,7 @@ impl Runner<'_> {
 
     fn inject(&mut self, fault: usize) {
         match self.hit(fault) {
-            Ok(hit) => {
-                let now = self.ground.now();
-                let names = hit.on.iter().map(|node| self.name(*node)).collect();
-                let placed_ns = self.since_begin(now);
-                let came = &mut self.came[fault];
-                came.on = names;
-                came.sides = hit.sides;
-                came.state = State::InPlace;
-                came.placed_ns = Some(placed_ns);
-                self.last_placed = Some(now);
-                self.last_ended = false;
-                self.happened(Happening::InPlace {
-                    fault: fault + 1,
-                    words: hit.words,
-                });
-                let planned = &self.plan.faults[fault];
-                let until = planned.until.as_ref();
-                let until = until.map(|until| Waiting::new(until, &self.seen()));
-                let active = Active {
-                    fault,
-                    undo: hit.undo,
-                    until,
-                };
-                match planned.what {
-                    super::What::Restart => self.undo(&active),
-                    super::What::Resume | super::What::Heal => {
-                        self.came[fault].undone_ns = self.came[fault].placed_ns;
-                        self.came[fault].state = State::Undone;
-                    }
-                    _ => self.active.push(active),
-                }
-            }
+            Ok(hit) => self.in_place(fault, hit),
             Err(why) => {
                 let came = &mut self.came[fault];
                 came.state = State::NotInjected;
@@ -378,6 +356,40 @@ impl Runner<'_> {
                     why,
                 });
             }
+        }
+    }
+
+    /// A fault was put in place: it is ended some time, or at once.
+    fn in_place(&mut self, fault: usize, hit: Hit) {
+        let now = self.ground.now();
+        let names = hit.on.iter().map(|node| self.name(*node)).collect();
+        let placed_ns = self.since_begin(now);
+        let came = &mut self.came[fault];
+        came.on = names;
+        came.sides = hit.sides;
+        came.state = State::InPlace;
+        came.placed_ns = Some(placed_ns);
+        self.last_placed = Some(now);
+        self.last_ended = false;
+        self.happened(Happening::InPlace {
+            fault: fault + 1,
+            words: hit.words,
+        });
+        let planned = &self.plan.faults[fault];
+        let until = planned.until.as_ref();
+        let until = until.map(|until| Waiting::new(until, &self.seen()));
+        let active = Active {
+            fault,
+            undo: hit.undo,
+            until,
+        };
+        match planned.what {
+            super::What::Restart => self.undo(&active),
+            super::What::Resume | super::What::Heal => {
+                self.came[fault].undone_ns = self.came[fault].placed_ns;
+                self.came[fault].state = State::Undone;
+            }
+            _ => self.active.push(active),
         }
     }
 
@@ -462,14 +474,7 @@ impl Runner<'_> {
 
     /// Ends everything, and waits until all nodes are ready. What is broken, if one is not.
     fn heal(&mut self) -> Result<Vec<String>> {
-        for active in &self.active {
-            if let Some(until) = &self.plan.faults[active.fault].until {
-                let number = active.fault + 1;
-                self.problems.push(format!(
-                    "fault {number} ended with everything else, as its end never came: until {until}"
-                ));
-            }
-        }
+        self.note_ends_that_never_came();
         self.undo_all();
         self.ground.heal_all()?;
         let count = self.ground.file().nodes.len();
@@ -480,6 +485,27 @@ impl Runner<'_> {
             }
             self.ground.begin_time(node);
         }
+        let broken = self.wait_for_all()?;
+        if broken.is_empty() {
+            self.happened(Happening::Healed);
+        }
+        Ok(broken)
+    }
+
+    fn note_ends_that_never_came(&mut self) {
+        for active in &self.active {
+            if let Some(until) = &self.plan.faults[active.fault].until {
+                let number = active.fault + 1;
+                self.problems.push(format!(
+                    "fault {number} ended with everything else, as its end never came: until {until}"
+                ));
+            }
+        }
+    }
+
+    /// Waits until all nodes are ready. What is broken, if one will not be.
+    fn wait_for_all(&mut self) -> Result<Vec<String>> {
+        let count = self.ground.file().nodes.len();
         let mut left: Vec<_> = (0..count).collect();
         let mut broken = Vec::new();
         while !left.is_empty() {
@@ -499,9 +525,6 @@ impl Runner<'_> {
             }
             left = still;
             self.ground.pass()?;
-        }
-        if broken.is_empty() {
-            self.happened(Happening::Healed);
         }
         Ok(broken)
     }
@@ -569,16 +592,7 @@ impl Runner<'_> {
         for place in self.clients.hear(self.ground)? {
             self.client_ended(place);
         }
-        for place in 0..self.clients.all.len() {
-            if self.clients.all[place].is_late(self.ground.now()) {
-                let client = &mut self.clients.all[place];
-                client.kill(self.ground);
-                client.ended = Some(cluster::Ending::Unknown);
-                let (name, within) = (&client.config.name, client.config.config.within);
-                self.problems
-                    .push(format!("client {name} did not end within {within:?}"));
-            }
-        }
+        self.end_late_clients();
         for (node, how) in self.ground.ends() {
             let node = self.name(node);
             self.happened(Happening::NodeEnded { node, how });
@@ -596,6 +610,18 @@ impl Runner<'_> {
         self.hear_probe();
         self.look_for_sometimes();
         Ok(())
+    }
+
+    fn end_late_clients(&mut self) {
+        for client in &mut self.clients.all {
+            if client.is_late(self.ground.now()) {
+                client.kill(self.ground);
+                client.ended = Some(cluster::Ending::Unknown);
+                let (name, within) = (&client.config.name, client.config.config.within);
+                self.problems
+                    .push(format!("client {name} did not end within {within:?}"));
+            }
+        }
     }
 
     fn look_for_sometimes(&mut self) {

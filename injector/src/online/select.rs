@@ -1,6 +1,6 @@
 //! Which nodes a plan means.
 
-use cluster::{ClusterFile, Explore};
+use cluster::{ClusterFile, Explore, NodeConfig};
 use simulation::Chance;
 
 use super::plan::Selector;
@@ -32,26 +32,18 @@ impl Known<'_> {
 
     fn one(&self, selector: &Selector, cut_off: &[usize]) -> Result<Vec<usize>, String> {
         let count = self.file.nodes.len();
-        let nobody = |role: &str| format!("the probe says of no node that it is {role}");
-        let having = |role: &str| {
-            self.roles
-                .map(|roles| roles.having(role))
-                .unwrap_or_default()
-        };
         Ok(match selector {
             Selector::Node(name) => self.file.place(name).into_iter().collect(),
-            Selector::Kind(kind) => {
-                let is_one = |node: &usize| self.file.nodes[*node].kind.as_ref() == Some(kind);
-                (0..count).filter(is_one).collect()
-            }
+            Selector::Kind(kind) => self.of_kind(kind),
             Selector::Role(role) => {
                 let one = self.roles.and_then(|roles| roles.one_having(role));
-                vec![one.ok_or_else(|| nobody(role))?]
+                vec![one.ok_or_else(|| nobody_is(role))?]
             }
-            Selector::EveryRole(role) => match having(role) {
-                none if none.is_empty() => return Err(nobody(role)),
-                all => all,
-            },
+            Selector::EveryRole(role) => {
+                let all = self.roles.map(|roles| roles.having(role));
+                let some = all.filter(|all| !all.is_empty());
+                some.ok_or_else(|| nobody_is(role))?
+            }
             Selector::All => (0..count).collect(),
             Selector::Any => vec![Chance::new(self.seed, "any").below(count as u64) as usize],
             Selector::Minority => self.minority(),
@@ -61,6 +53,12 @@ impl Known<'_> {
             }
             Selector::Others => (0..count).filter(|node| !cut_off.contains(node)).collect(),
         })
+    }
+
+    fn of_kind(&self, kind: &str) -> Vec<usize> {
+        let nodes = self.file.nodes.iter().enumerate();
+        let is_one = |(_, node): &(_, &NodeConfig)| node.kind.as_deref() == Some(kind);
+        nodes.filter(is_one).map(|(place, _)| place).collect()
     }
 
     /// The largest minority that the seed draws.
@@ -78,6 +76,10 @@ impl Known<'_> {
         });
         drawn.collect()
     }
+}
+
+fn nobody_is(role: &str) -> String {
+    format!("the probe says of no node that it is {role}")
 }
 
 #[cfg(test)]

@@ -43,6 +43,23 @@ pub(super) struct Seen<'a> {
     pub(super) last_ended: bool,
 }
 
+impl Seen<'_> {
+    /// Whether a node has this name, if one is said.
+    fn is_named(&self, name: Option<&str>, node: usize) -> bool {
+        name.is_none_or(|name| self.file.nodes[node].name == name)
+    }
+
+    fn is_logged(&self, name: Option<&str>, text: &str) -> bool {
+        let mut logged = self.logged.iter();
+        logged.any(|(node, line)| self.is_named(name, *node) && line.contains(text))
+    }
+
+    fn has_role(&self, name: Option<&str>, role: &str, roles: &Roles) -> bool {
+        let mut having = roles.having(role).into_iter();
+        having.any(|node| self.is_named(name, node))
+    }
+}
+
 impl Waiting {
     /// From now on.
     pub(super) fn new(trigger: &Trigger, seen: &Seen) -> Self {
@@ -121,10 +138,6 @@ impl Waiting {
 
     fn is_reached(&mut self, seen: &Seen) -> bool {
         let counts = |client: &Option<String>| seen.clients.counts(client.as_deref());
-        let named = |name: &Option<String>, node: usize| {
-            name.as_ref()
-                .is_none_or(|name| seen.file.nodes[node].name == *name)
-        };
         match &self.trigger.awaited {
             Awaited::Time(after) => seen.now >= seen.clients.begun() + *after,
             Awaited::After(after) => seen
@@ -136,27 +149,13 @@ impl Waiting {
             Awaited::AcknowledgedMore(client, count) => {
                 counts(client).acknowledged >= self.acknowledged + *count
             }
-            Awaited::Log(name, text) => seen
-                .logged
-                .iter()
-                .any(|(node, line)| named(name, *node) && line.contains(text.as_str())),
-            Awaited::Role(name, role) => self.fresh(seen).is_some_and(|roles| {
-                let mut having = roles.having(role).into_iter();
-                having.any(|node| named(name, node))
-            }),
+            Awaited::Log(name, text) => seen.is_logged(name.as_deref(), text),
+            Awaited::Role(name, role) => self
+                .fresh(seen)
+                .is_some_and(|roles| seen.has_role(name.as_deref(), role, roles)),
             Awaited::Changed(role) => {
-                let Some(roles) = self.fresh(seen) else {
-                    return false;
-                };
-                let now: BTreeSet<_> = roles.having(role).into_iter().collect();
-                // Who has the role while nobody was known to have it has not changed.
-                match &self.had {
-                    Some(had) if !had.is_empty() => !now.is_subset(had),
-                    _ => {
-                        self.had = Some(now);
-                        false
-                    }
-                }
+                let now = self.fresh(seen).map(|roles| roles.having(role));
+                now.is_some_and(|now| is_changed(&mut self.had, now.into_iter().collect()))
             }
             Awaited::Call { .. } => {
                 self.look_for_call(seen);
@@ -170,6 +169,18 @@ impl Waiting {
     fn fresh<'a>(&self, seen: &Seen<'a>) -> Option<&'a Roles> {
         let armed = self.armed;
         seen.roles.filter(|roles| roles.asked >= armed)
+    }
+}
+
+/// Whether somebody has a role who had it not. Who has the role while nobody was known to have it
+/// has not changed.
+fn is_changed(had: &mut Option<BTreeSet<usize>>, now: BTreeSet<usize>) -> bool {
+    match had {
+        Some(had) if !had.is_empty() => !now.is_subset(had),
+        _ => {
+            *had = Some(now);
+            false
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::log;
 use crate::namespaces::NamespaceGround;
 use crate::network::{self, client_address};
 use crate::node::{Common, LOOK_EVERY, Node, SETUP_WITHIN, log_output};
-use crate::process::{Heard, Starter, each_line, ending, finish, lines_of};
+use crate::process::{Heard, Starter, each_line, failure, finish, lines_of};
 use crate::turns::Turns;
 
 /// What the check's log is called.
@@ -157,12 +157,8 @@ impl Cluster {
             if (settings.cancelled)() {
                 return Err(Error::Interrupted);
             }
-            for (index, node) in self.nodes.iter_mut().enumerate() {
-                let is_held = turns.is_some_and(|turns| turns.later.contains(&index));
-                if !ready[index] && !is_held {
-                    ready[index] = advance(node, (&ready, done), settings)?;
-                }
-            }
+            let held = turns.map_or(&[][..], |turns| turns.later);
+            self.advance_all(&mut ready, done, held, settings)?;
             if self.next_step(done, &ready, settings.cancelled)? {
                 done += 1;
                 continue;
@@ -174,6 +170,22 @@ impl Cluster {
                 turns = Some(of).filter(|of| !of.are_over(&self.nodes, &ready, begun, fixed));
             }
             std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Has each node that is not ready, nor held, come nearer to it. So many steps are done.
+    fn advance_all(
+        &mut self,
+        ready: &mut [bool],
+        done: usize,
+        held: &[usize],
+        settings: &mut Settings,
+    ) -> Result<()> {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            if !ready[index] && !held.contains(&index) {
+                ready[index] = advance(node, (ready, done), settings)?;
+            }
         }
         Ok(())
     }
@@ -283,11 +295,8 @@ impl Cluster {
         log_output(&mut command, &log)?;
         let mut child = command.spawn_logged().doing(|| format!("run {whose}"))?;
         let ended = finish(&mut child, within, cancelled).doing(|| format!("run {whose}"))?;
-        let how = match ended {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => ending(status).to_string(),
-            None if cancelled() => return Err(Error::Interrupted),
-            None => format!("did not end within {within:?}"),
+        let Some(how) = failure(ended, within, cancelled)? else {
+            return Ok(());
         };
         Err(Error::Command {
             whose: whose.into(),
@@ -305,10 +314,6 @@ impl Cluster {
         acknowledged: &mut dyn FnMut(&[u8]),
         cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let failed = |what: String| Error::Command {
-            whose: "the client".into(),
-            what,
-        };
         let client = self.common.file.the_client()?;
         let log = self.log(CLIENT);
         let errors = log::open(&log).doing(|| format!("open {}", log.display()))?;
@@ -324,24 +329,18 @@ impl Cluster {
             acknowledged(line);
             true
         });
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = if heard == Heard::Stopped {
-            Duration::ZERO
-        } else {
-            left
+        let left = match heard {
+            Heard::Stopped => Duration::ZERO,
+            _ => deadline.saturating_duration_since(Instant::now()),
         };
-        match finish(&mut child, left, cancelled).doing(|| "wait for the client".into())? {
-            Some(status) if status.success() => Ok(()),
-            Some(status) => Err(failed(
-                ending(status).to_string() + &log_words(&log::tail(&log)),
-            )),
-            None if cancelled() => Err(Error::Interrupted),
-            None => Err(failed(format!(
-                "did not end within {:?}{}",
-                client.within,
-                log_words(&log::tail(&log))
-            ))),
-        }
+        let ended = finish(&mut child, left, cancelled).doing(|| "wait for the client".into())?;
+        let Some(how) = failure(ended, client.within, cancelled)? else {
+            return Ok(());
+        };
+        Err(Error::Command {
+            whose: "the client".into(),
+            what: how + &log_words(&log::tail(&log)),
+        })
     }
 
     /// Asks the check, with a file that has the acknowledgements. One that keeps running is started

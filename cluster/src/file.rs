@@ -352,15 +352,6 @@ impl ClusterFile {
     /// With the name of one that is not.
     pub fn look_for_programs(&self) -> Result<()> {
         let own_path = std::env::var("PATH").unwrap_or_default();
-        let look = |whose: String, words: &[String], path: &str, folder: &Path| match find_program(
-            &words[0], path, folder,
-        ) {
-            Some(_) => Ok(()),
-            None => Err(Error::NoProgram {
-                whose,
-                program: words[0].clone(),
-            }),
-        };
         for node in &self.nodes {
             let path = node.environment.get("PATH").unwrap_or(&own_path);
             let ready = node.ready.iter().filter_map(|ready| match ready {
@@ -370,7 +361,7 @@ impl ClusterFile {
             // What the setup brings along in the directory is not there yet.
             let commands = [&node.command].into_iter().chain(&node.setup).chain(ready);
             for words in commands.filter(|words| !words[0].starts_with(DIRECTORY)) {
-                look(format!("node {}", node.name), words, path, Path::new("/"))?;
+                look_for(&format!("node {}", node.name), words, path, Path::new("/"))?;
             }
         }
         for step in &self.steps {
@@ -380,41 +371,48 @@ impl ClusterFile {
                 &self.folder
             };
             if !step.command[0].starts_with(DIRECTORY) {
-                look(
-                    format!("step {}", step.name),
-                    &step.command,
-                    &own_path,
-                    folder,
-                )?;
+                let whose = format!("step {}", step.name);
+                look_for(&whose, &step.command, &own_path, folder)?;
             }
         }
-        if let Some(words) = &self.prepare {
-            look("prepare".into(), words, &own_path, &self.folder)?;
-        }
-        if let Some(client) = &self.client {
-            look(
-                "the client".into(),
-                &client.command,
-                &own_path,
-                &self.folder,
-            )?;
-        }
-        for client in &self.clients {
-            let whose = format!("client {}", client.name);
-            look(whose, &client.config.command, &own_path, &self.folder)?;
-        }
-        if let Some(probe) = &self.probe {
-            look("the probe".into(), &probe.command, &own_path, &self.folder)?;
-        }
-        if let Some(check) = &self.check {
-            look(
-                "the check".into(),
-                &check.command(Some(Path::new("acks")))?,
-                &own_path,
-                &self.folder,
-            )?;
+        for (whose, words) in self.commands_outside()? {
+            look_for(&whose, &words, &own_path, &self.folder)?;
         }
         Ok(())
+    }
+
+    /// The commands that no node runs and no step is, with who has them.
+    fn commands_outside(&self) -> Result<Vec<(String, Vec<String>)>> {
+        let mut all: Vec<(String, Vec<String>)> = Vec::new();
+        all.extend(
+            self.prepare
+                .iter()
+                .map(|words| ("prepare".into(), words.clone())),
+        );
+        let client = self.client.iter();
+        all.extend(client.map(|client| ("the client".into(), client.command.clone())));
+        all.extend(self.clients.iter().map(|client| {
+            let whose = format!("client {}", client.name);
+            (whose, client.config.command.clone())
+        }));
+        let probe = self.probe.iter();
+        all.extend(probe.map(|probe| ("the probe".into(), probe.command.clone())));
+        if let Some(check) = &self.check {
+            let words = check.command(Some(Path::new("acks")))?;
+            all.push(("the check".into(), words));
+        }
+        Ok(all)
+    }
+}
+
+/// Fails if there is no program that a command names.
+fn look_for(whose: &str, words: &[String], path: &str, folder: &Path) -> Result<()> {
+    match find_program(&words[0], path, folder) {
+        Some(_) => Ok(()),
+        None => Err(Error::NoProgram {
+            whose: whose.to_owned(),
+            program: words[0].clone(),
+        }),
     }
 }
 
@@ -517,6 +515,35 @@ struct RawCheck {
     within_s: Option<f64>,
 }
 
+impl RawClient {
+    fn settle(self, values: &Values) -> Words<ClientConfig> {
+        let command = values
+            .command(&self.command)
+            .map_err(|what| format!("client: {what}"))?;
+        Ok(ClientConfig {
+            command,
+            within: seconds(self.within_s, CLIENT_WITHIN_S)?,
+        })
+    }
+}
+
+impl RawCheck {
+    fn settle(self, values: &Values) -> Words<Check> {
+        let within = seconds(self.within_s, CHECK_WITHIN_S)?;
+        let mut all = values.clone();
+        all.0
+            .extend((!self.serve).then(|| ("acks".to_owned(), String::new())));
+        all.command(&self.command)
+            .map_err(|what| format!("check: {what}"))?;
+        Ok(Check {
+            command: self.command,
+            values: values.clone(),
+            serve: self.serve,
+            within,
+        })
+    }
+}
+
 type Words<T> = std::result::Result<T, String>;
 
 /// What is wrong, and where in the text, if that is known.
@@ -544,76 +571,17 @@ impl RawFile {
     /// What it means. Errors are words that fit after the file's name, and its line.
     fn settle(self, text: &str, folder: &Path) -> std::result::Result<ClusterFile, Wrong> {
         let names = self.names()?;
-        let mut values = Values::default();
-        for (name, number) in names.iter().zip(1..) {
-            values.0.insert(
-                format!("address:{name}"),
-                network::address(number).to_string(),
-            );
-        }
-        let mut nodes = Vec::with_capacity(names.len());
-        for raw in &self.nodes {
-            for name in raw.get_ref().names() {
-                let settled = raw
-                    .get_ref()
-                    .settle(nodes.len(), name, &values, &self.environment);
-                nodes.push(settled.map_err(Wrong::at(raw))?);
-            }
-        }
-        steps::refuse_same_names(&nodes, &self)?;
-        self.settle_order(&mut nodes)?;
-        let steps = steps::settle(&self, &nodes, &values, |node| {
-            own_values(&values, node, &nodes[node].name, nodes[node].has_data)
-        })?;
-        steps::refuse_circle(&nodes, &steps)?;
-        let explore = match self.explore.clone() {
-            RawExplore::ReplicatedStateMachine => Explore::ReplicatedStateMachine {
-                majority: nodes.len() / 2 + 1,
-            },
-            RawExplore::Majority(majority) if (1..=nodes.len()).contains(&majority) => {
-                Explore::ReplicatedStateMachine { majority }
-            }
-            RawExplore::Majority(majority) => {
-                let of = nodes.len();
-                return Err(format!("there is no majority of {majority} of {of} nodes").into());
-            }
-            RawExplore::Primary(name) => Explore::PrimaryReplicas {
-                primary: only(&Names::of(&nodes, &self).nodes(&[name])?)?,
-            },
-        };
-        let prepare = self.prepare.map(|text| {
-            values
-                .command(&text)
-                .map_err(|what| format!("prepare: {what}"))
-        });
-        let first_alone = self.first_alone_s.map(|given| seconds(Some(given), given));
-        let first_alone = first_alone.transpose()?;
-        let client = self.client.map(|raw| {
-            let command = values
-                .command(&raw.command)
-                .map_err(|what| format!("client: {what}"))?;
-            Ok::<_, String>(ClientConfig {
-                command,
-                within: seconds(raw.within_s, CLIENT_WITHIN_S)?,
-            })
-        });
+        let values = Values::of_addresses(&names);
+        let nodes = self.nodes(&values)?;
+        let steps = self.steps(&nodes, &values)?;
+        let explore = self.explore(&nodes)?;
+        let prepare = self.prepare(&values)?;
+        let first_alone = self.first_alone()?;
+        let client = self.client.map(|raw| raw.settle(&values)).transpose()?;
         let probe = self.probe.map(|raw| clients::probe(raw, &values, &names));
         let probe = probe.transpose()?;
         let roles = probe.as_ref().map_or(&[][..], |probe| &probe.roles);
-        let check = self.check.map(|raw| {
-            let within = seconds(raw.within_s, CHECK_WITHIN_S)?;
-            let mut all = values.clone();
-            all.0
-                .extend((!raw.serve).then(|| ("acks".to_owned(), String::new())));
-            all.command(&raw.command)
-                .map_err(|what| format!("check: {what}"))?;
-            Ok::<_, String>(Check {
-                command: raw.command,
-                values: values.clone(),
-                serve: raw.serve,
-                within,
-            })
-        });
+        let check = self.check.map(|raw| raw.settle(&values)).transpose()?;
         Ok(ClusterFile {
             text: text.to_owned(),
             folder: folder.to_owned(),
@@ -621,16 +589,73 @@ impl RawFile {
             disk: self.disk,
             nodes,
             steps,
-            prepare: prepare.transpose()?,
+            prepare,
             first_alone,
-            client: client.transpose()?,
+            client,
             clients: clients::clients(self.clients, &values)?,
             sometimes: clients::sometimes(self.sometimes, roles)?,
             probe,
-            check: check.transpose()?,
+            check,
             simulated: self.simulated.settle()?,
             histories: histories::rules(self.histories)?,
             patience: 1,
+        })
+    }
+
+    fn nodes(&self, values: &Values) -> std::result::Result<Vec<NodeConfig>, Wrong> {
+        let mut nodes = Vec::new();
+        for raw in &self.nodes {
+            for name in raw.get_ref().names() {
+                let settled = raw
+                    .get_ref()
+                    .settle(nodes.len(), name, values, &self.environment);
+                nodes.push(settled.map_err(Wrong::at(raw))?);
+            }
+        }
+        steps::refuse_same_names(&nodes, self)?;
+        self.settle_order(&mut nodes)?;
+        Ok(nodes)
+    }
+
+    fn prepare(&self, values: &Values) -> Words<Option<Vec<String>>> {
+        let command = self.prepare.as_ref().map(|text| values.command(text));
+        command
+            .transpose()
+            .map_err(|what| format!("prepare: {what}"))
+    }
+
+    fn first_alone(&self) -> Words<Option<Duration>> {
+        let given = self.first_alone_s;
+        given.map(|given| seconds(Some(given), given)).transpose()
+    }
+
+    fn steps(
+        &self,
+        nodes: &[NodeConfig],
+        values: &Values,
+    ) -> std::result::Result<Vec<Step>, Wrong> {
+        let steps = steps::settle(self, nodes, values, |node| {
+            own_values(values, node, &nodes[node].name, nodes[node].has_data)
+        })?;
+        steps::refuse_circle(nodes, &steps)?;
+        Ok(steps)
+    }
+
+    fn explore(&self, nodes: &[NodeConfig]) -> std::result::Result<Explore, Wrong> {
+        let count = nodes.len();
+        Ok(match self.explore.clone() {
+            RawExplore::ReplicatedStateMachine => Explore::ReplicatedStateMachine {
+                majority: count / 2 + 1,
+            },
+            RawExplore::Majority(majority) if (1..=count).contains(&majority) => {
+                Explore::ReplicatedStateMachine { majority }
+            }
+            RawExplore::Majority(majority) => {
+                return Err(format!("there is no majority of {majority} of {count} nodes").into());
+            }
+            RawExplore::Primary(name) => Explore::PrimaryReplicas {
+                primary: only(&Names::of(nodes, self).nodes(&[name])?)?,
+            },
         })
     }
 
@@ -696,40 +721,18 @@ impl RawNode {
         values: &Values,
         common: &BTreeMap<String, String>,
     ) -> Words<NodeConfig> {
-        let address = network::address(place_of_it as u8 + 1);
         let has_data = self.data.unwrap_or(true);
         let values = own_values(values, place_of_it, name, has_data);
         let here = |what: String| format!("node {name}: {what}");
-        let fill = |text: &String| values.fill(text).map_err(here);
         let command = |text: &String| values.command(text).map_err(here);
-        if let Some(user) = &self.user {
-            let found =
-                User::from_name(user).map_err(|error| here(format!("user {user}: {error}")))?;
-            found.ok_or_else(|| here(format!("there is no user {user} on this machine")))?;
-        }
-        let environment = common.iter().chain(&self.environment);
-        let environment = environment
-            .map(|(key, value)| Ok((key.clone(), fill(value)?)))
-            .collect::<Words<_>>()?;
-        let files = self
-            .files
-            .iter()
-            .map(|(path, content)| Ok((inner_path(path).map_err(here)?, fill(content)?)));
-        let files: BTreeMap<_, _> = files.collect::<Words<_>>()?;
-        if !files.is_empty() && !has_data {
-            return Err(here("it has files, and data = false".into()));
-        }
-        let ready = match &self.ready {
-            Some(RawReady::Command(text)) => Some(Ready::Command(command(text)?)),
-            Some(RawReady::Port(port)) => Some(Ready::Port(*port)),
-            Some(RawReady::Log(text)) => Some(Ready::Log(fill(text)?)),
-            None => None,
-        };
-        let signal = self.stop.as_deref().unwrap_or("SIGTERM");
+        self.refuse_unknown_user().map_err(here)?;
+        let environment = self.environment(common, &values).map_err(here)?;
+        let files = self.files(&values, has_data).map_err(here)?;
+        let ready = self.ready(&values).map_err(here)?;
         Ok(NodeConfig {
             name: name.to_owned(),
             kind: self.kind.clone(),
-            address,
+            address: network::address(place_of_it as u8 + 1),
             command: command(&self.command)?,
             user: self.user.clone(),
             environment,
@@ -738,13 +741,58 @@ impl RawNode {
             setup: self.setup.iter().map(command).collect::<Words<_>>()?,
             ready,
             ready_within: seconds(self.ready_within_s, READY_WITHIN_S)?,
-            stop: Signal::from_str(signal)
-                .map_err(|_| here(format!("{signal} is no signal, such as SIGTERM")))?,
+            stop: self.stop_signal().map_err(here)?,
             stop_within: seconds(self.stop_within_s, STOP_WITHIN_S)?,
             // These may be of nodes that come later.
             after: Vec::new(),
             after_steps: Vec::new(),
         })
+    }
+
+    fn files(&self, values: &Values, has_data: bool) -> Words<BTreeMap<PathBuf, String>> {
+        if !self.files.is_empty() && !has_data {
+            return Err("it has files, and data = false".into());
+        }
+        let files = self.files.iter();
+        let files = files.map(|(path, content)| Ok((inner_path(path)?, values.fill(content)?)));
+        files.collect()
+    }
+
+    fn environment(
+        &self,
+        common: &BTreeMap<String, String>,
+        values: &Values,
+    ) -> Words<BTreeMap<String, String>> {
+        let all = common.iter().chain(&self.environment);
+        all.map(|(key, value)| Ok((key.clone(), values.fill(value)?)))
+            .collect()
+    }
+
+    fn ready(&self, values: &Values) -> Words<Option<Ready>> {
+        let ready = self.ready.as_ref().map(|ready| {
+            Ok(match ready {
+                RawReady::Command(text) => Ready::Command(values.command(text)?),
+                RawReady::Port(port) => Ready::Port(*port),
+                RawReady::Log(text) => Ready::Log(values.fill(text)?),
+            })
+        });
+        ready.transpose()
+    }
+
+    fn refuse_unknown_user(&self) -> Words<()> {
+        let Some(user) = &self.user else {
+            return Ok(());
+        };
+        let found = User::from_name(user).map_err(|error| format!("user {user}: {error}"))?;
+        match found {
+            Some(_) => Ok(()),
+            None => Err(format!("there is no user {user} on this machine")),
+        }
+    }
+
+    fn stop_signal(&self) -> Words<Signal> {
+        let name = self.stop.as_deref().unwrap_or("SIGTERM");
+        Signal::from_str(name).map_err(|_| format!("{name} is no signal, such as SIGTERM"))
     }
 }
 

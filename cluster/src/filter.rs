@@ -106,26 +106,30 @@ fn send(cuts: &BTreeSet<Direction>) -> io::Result<()> {
         rule.text(attribute::RULE_TABLE, NAME);
         rule.text(attribute::RULE_CHAIN, NAME);
     });
-    for (from, to) in cuts {
-        batch.message(
-            libc::NFT_MSG_NEWRULE,
-            create | libc::NLM_F_APPEND as u16,
-            |rule| {
-                rule.text(attribute::RULE_TABLE, NAME);
-                rule.text(attribute::RULE_CHAIN, NAME);
-                rule.nest(attribute::RULE_EXPRESSIONS, |list| {
-                    let (equal, unequal) = (libc::NFT_CMP_EQ, libc::NFT_CMP_NEQ);
-                    list.compare(libc::NFT_META_IIFNAME, equal, &device(&port(*from)));
-                    list.compare(libc::NFT_META_OIFNAME, equal, &device(&port(*to)));
-                    let arp = ETHERTYPE_ARP.to_be_bytes();
-                    list.compare(libc::NFT_META_PROTOCOL, unequal, &arp);
-                    list.drop_it();
-                });
-            },
-        );
+    for cut in cuts {
+        batch.rule(*cut);
     }
     batch.limit(libc::NFNL_MSG_BATCH_END);
     batch.commit()
+}
+
+impl Batch {
+    /// What goes from one port to another is dropped, but for ARP.
+    fn rule(&mut self, (from, to): Direction) {
+        let flags = (libc::NLM_F_CREATE | libc::NLM_F_APPEND) as u16;
+        self.message(libc::NFT_MSG_NEWRULE, flags, |rule| {
+            rule.text(attribute::RULE_TABLE, NAME);
+            rule.text(attribute::RULE_CHAIN, NAME);
+            rule.nest(attribute::RULE_EXPRESSIONS, |list| {
+                let (equal, unequal) = (libc::NFT_CMP_EQ, libc::NFT_CMP_NEQ);
+                list.compare(libc::NFT_META_IIFNAME, equal, &device(&port(from)));
+                list.compare(libc::NFT_META_OIFNAME, equal, &device(&port(to)));
+                let arp = ETHERTYPE_ARP.to_be_bytes();
+                list.compare(libc::NFT_META_PROTOCOL, unequal, &arp);
+                list.drop_it();
+            });
+        });
+    }
 }
 
 /// A device's name as the kernel compares it.

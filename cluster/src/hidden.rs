@@ -147,10 +147,7 @@ fn be_node() -> ExitCode {
 
 /// Makes its mounts. Returns why it shares directories that it should have for itself, if it does.
 fn make_node(spec: &MachineSpec) -> Result<Vec<Error>> {
-    machine::have_own_mounts().doing(|| "make a mount namespace".into())?;
-    let kinds = CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
-    unshare(kinds).doing(|| "make namespaces for the name and IPC".into())?;
-    sethostname(&spec.name).doing(|| "set the host's name".into())?;
+    make_namespaces(&spec.name)?;
     attach(None, Path::new("/proc"), Some("proc"), MsFlags::empty())?;
     machine::skip_numbers(spec.last_pid);
     fs::create_dir_all(DIRECTORY).doing(|| format!("create {DIRECTORY}"))?;
@@ -159,43 +156,62 @@ fn make_node(spec: &MachineSpec) -> Result<Vec<Error>> {
     if let Some(data) = &spec.data {
         let inside = root.join(&spec.name);
         fs::create_dir(&inside).doing(|| format!("create {}", inside.display()))?;
-        attach(
-            Some(data),
-            &inside,
-            None,
-            MsFlags::MS_BIND | MsFlags::MS_REC,
-        )?;
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+        attach(Some(data), &inside, None, flags)?;
     }
     for mount_point in &spec.unseen {
         // One that was mounted in another namespace is not here.
         let _ = umount2(mount_point, MntFlags::MNT_DETACH);
     }
+    name_hosts(root, &spec.hosts)?;
+    make_temporary()?;
+    machine::have_other_boot_id(root).doing(|| "give it a boot id".into())?;
+    let shared = if spec.own_temporary {
+        cover_open(root)
+    } else {
+        Vec::new()
+    };
+    // The last one, since the data may lie there.
+    let memory = Path::new(SHARED_MEMORY);
+    if memory.exists() {
+        attach(None, memory, Some("tmpfs"), MsFlags::empty())?;
+    }
+    Ok(shared)
+}
+
+/// Namespaces for mounts, IPC and the name, which it is given.
+fn make_namespaces(name: &str) -> Result<()> {
+    machine::have_own_mounts().doing(|| "make a mount namespace".into())?;
+    let kinds = CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
+    unshare(kinds).doing(|| "make namespaces for the name and IPC".into())?;
+    sethostname(name).doing(|| "set the host's name".into())
+}
+
+/// Has programs find the hosts with these names.
+fn name_hosts(root: &Path, text: &str) -> Result<()> {
     let hosts = root.join(".hosts");
-    fs::write(&hosts, &spec.hosts).doing(|| format!("write {}", hosts.display()))?;
+    fs::write(&hosts, text).doing(|| format!("write {}", hosts.display()))?;
     if Path::new(HOSTS).exists() {
         attach(Some(&hosts), Path::new(HOSTS), None, MsFlags::MS_BIND)?;
     }
+    Ok(())
+}
+
+fn make_temporary() -> Result<()> {
     let temporary = temporary_directory();
     let made = fs::create_dir(&temporary)
         .and_then(|()| fs::set_permissions(&temporary, Permissions::from_mode(OPEN_TO_ALL)));
-    made.doing(|| format!("create {}", temporary.display()))?;
-    machine::have_other_boot_id(root).doing(|| "give it a boot id".into())?;
+    made.doing(|| format!("create {}", temporary.display()))
+}
+
+/// Has changes in directories that are open to all seen by nobody else. Why not, where the kernel
+/// cannot: not every one can.
+fn cover_open(root: &Path) -> Vec<Error> {
     let open = OPEN_DIRECTORIES.iter().map(Path::new).enumerate();
     let covered = open
-        .filter(|(_, directory)| spec.own_temporary && directory.is_dir())
+        .filter(|(_, directory)| directory.is_dir())
         .map(|(number, directory)| cover(directory, &root.join(format!(".open-{number}"))));
-    // Not every kernel can.
-    let shared = covered.filter_map(Result::err).collect();
-    // The last one, since the data may lie there.
-    if Path::new(SHARED_MEMORY).exists() {
-        attach(
-            None,
-            Path::new(SHARED_MEMORY),
-            Some("tmpfs"),
-            MsFlags::empty(),
-        )?;
-    }
-    Ok(shared)
+    covered.filter_map(Result::err).collect()
 }
 
 /// Has a node's changes to a directory seen by nobody else. What was there it can read: programs
@@ -295,20 +311,27 @@ fn enter(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     if let Some(user) = user {
         run_as(&mut command, &user);
     }
-    let mut wanted = SigSet::empty();
-    wanted.extend(PASSED_ON);
-    wanted.extend([KILL_COMMAND, Signal::SIGCHLD]);
+    let mut child = command.spawn().doing(|| run_words(Path::new(&program)))?;
     // A child has the signals blocked that are when it is started. One that comes before they are
     // ends us alone, and the node is killed with the command in it.
-    let mut child = command.spawn().doing(|| run_words(Path::new(&program)))?;
+    let wanted = signals_to_hear();
     wanted.thread_block().doing(|| "block signals".into())?;
     let status =
         pass_on(&mut child, &wanted).doing(|| format!("wait for {}", program.display()))?;
-    Ok(ExitCode::from(
-        status
-            .code()
-            .unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default()) as u8,
-    ))
+    Ok(same_end(status))
+}
+
+fn signals_to_hear() -> SigSet {
+    let mut wanted = SigSet::empty();
+    wanted.extend(PASSED_ON);
+    wanted.extend([KILL_COMMAND, Signal::SIGCHLD]);
+    wanted
+}
+
+/// Ends as a command did.
+fn same_end(status: ExitStatus) -> ExitCode {
+    let signalled = || SIGNALLED + status.signal().unwrap_or_default();
+    ExitCode::from(status.code().unwrap_or_else(signalled) as u8)
 }
 
 /// Has a command be run by a user.

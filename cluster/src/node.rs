@@ -24,7 +24,7 @@ use crate::ground::{Ground, Machine, MachineSpec};
 use crate::hidden;
 use crate::log;
 use crate::network::client_address;
-use crate::process::{Ending, Process, Starter, ending, finish};
+use crate::process::{Ending, Process, Starter, failure, finish};
 use crate::ready::{Asked, Probe};
 
 /// How often it is looked whether a node is ready.
@@ -264,33 +264,38 @@ impl Node {
         if std::mem::replace(&mut running.is_set_up, true) {
             return Ok(());
         }
-        let (node, directory) = (self.config(), &self.directory);
-        for (path, content) in &node.files {
-            let path = directory.join(path);
+        self.write_files()?;
+        let node = self.config();
+        if node.has_data {
+            give_to_user(&self.directory, node.user.as_deref())?;
+        }
+        for words in &node.setup {
+            self.run_setup(words, cancelled)?;
+        }
+        Ok(())
+    }
+
+    fn write_files(&self) -> Result<()> {
+        for (path, content) in &self.config().files {
+            let path = self.directory.join(path);
             let parent = path.parent().expect("it is in the directory");
             let written = fs::create_dir_all(parent).and_then(|()| fs::write(&path, content));
             written.doing(|| format!("write {}", path.display()))?;
         }
-        if node.has_data {
-            give_to_user(directory, node.user.as_deref())?;
-        }
-        for words in &node.setup {
-            let log = self.log();
-            let mut command = self.command(words);
-            log_output(&mut command, &log)?;
-            let spawned = command.spawn_logged();
-            let mut child = spawned.doing(|| format!("set up {}", node.name))?;
-            let ended = finish(&mut child, SETUP_WITHIN, cancelled)
-                .doing(|| format!("set up {}", node.name))?;
-            let how = match ended {
-                Some(status) if status.success() => continue,
-                Some(status) => ending(status).to_string(),
-                None if cancelled() => return Err(Error::Interrupted),
-                None => format!("did not end within {SETUP_WITHIN:?}"),
-            };
-            return Err(self.not_ready(format!("cannot be set up: {} {how}", words.join(" ")), 0));
-        }
         Ok(())
+    }
+
+    fn run_setup(&self, words: &[String], cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let setting_up = || format!("set up {}", self.config().name);
+        let log = self.log();
+        let mut command = self.command(words);
+        log_output(&mut command, &log)?;
+        let mut child = command.spawn_logged().doing(setting_up)?;
+        let ended = finish(&mut child, SETUP_WITHIN, cancelled).doing(setting_up)?;
+        let Some(how) = failure(ended, SETUP_WITHIN, cancelled)? else {
+            return Ok(());
+        };
+        Err(self.not_ready(format!("cannot be set up: {} {how}", words.join(" ")), 0))
     }
 
     /// Runs its command. The machine is switched on.

@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::disk::Disk;
+use crate::error::Error;
 use crate::file::NodeConfig;
 use crate::hidden::KILL_COMMAND;
 
@@ -135,6 +136,20 @@ pub(crate) fn finish(
             return Ok(None);
         }
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// How a command failed that [`finish`] has waited for so long, if it did.
+pub(crate) fn failure(
+    ended: Option<ExitStatus>,
+    within: Duration,
+    cancelled: &dyn Fn() -> bool,
+) -> crate::Result<Option<String>> {
+    match ended {
+        Some(status) if status.success() => Ok(None),
+        Some(status) => Ok(Some(ending(status).to_string())),
+        None if cancelled() => Err(Error::Interrupted),
+        None => Ok(Some(format!("did not end within {within:?}"))),
     }
 }
 

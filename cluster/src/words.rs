@@ -1,5 +1,6 @@
 //! Words of a cluster file: `{dir}` and its like, and commands as a shell would take them apart.
 
+use crate::network;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,16 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Values(pub(crate) BTreeMap<String, String>);
 
 impl Values {
+    /// The addresses of nodes with these names.
+    pub(crate) fn of_addresses(names: &[String]) -> Self {
+        let named = names.iter().zip(1..);
+        let address = |(name, number): (&String, u8)| {
+            let address = network::address(number);
+            (format!("address:{name}"), address.to_string())
+        };
+        Self(named.map(address).collect())
+    }
+
     /// Replaces each name in braces. Two opening braces are one that is meant.
     ///
     /// # Errors

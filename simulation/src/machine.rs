@@ -18,7 +18,7 @@ use crate::device::{Device, Disk, Kind, Port, network_offer, port_offer};
 use crate::error::{Context, Error, Result};
 use crate::process::Process;
 use crate::switch::HardwareAddress;
-use crate::time_travel::Message;
+use crate::time_travel::{Message, NEVER_NS};
 
 /// How long a kernel may take to find its calendar, in the host's time.
 const CONNECT_WITHIN: Duration = Duration::from_secs(60);
@@ -203,6 +203,39 @@ impl Times {
         }
     }
 
+    /// It wants to run at a time of its own clock.
+    pub(crate) fn request(&mut self, clock: Clock, own_ns: u64) {
+        let time_ns = self.time_ns(clock, own_ns);
+        let is_ever = own_ns.max(time_ns) < NEVER_NS;
+        self.request_ns = is_ever.then_some(time_ns);
+        self.own_request_ns = own_ns;
+    }
+
+    /// It asks how late it is. Returns what its clock shows.
+    pub(crate) fn tell(&mut self, clock: Clock, now_ns: u64) -> u64 {
+        let time_ns = now_ns.max(self.local_ns);
+        let own_ns = self.own_ns(clock, time_ns);
+        self.known_ns = (time_ns, own_ns);
+        own_ns
+    }
+
+    /// It says how late it is by its own clock. Returns the simulation's time.
+    ///
+    /// # Errors
+    /// In words, if it cannot be so late.
+    pub(crate) fn update(&mut self, clock: Clock, own_ns: u64) -> std::result::Result<u64, String> {
+        let time_ns = self.time_ns(clock, own_ns);
+        let (local_ns, free_ns) = (self.local_ns, self.free_until_ns);
+        if time_ns < local_ns || (time_ns > local_ns && time_ns > free_ns) {
+            return Err(format!(
+                "says that it is {time_ns} ns, where it was {local_ns} ns and might be {free_ns} ns"
+            ));
+        }
+        self.local_ns = time_ns;
+        self.known_ns = (time_ns, own_ns);
+        Ok(time_ns)
+    }
+
     /// What its clock shows at a time of the simulation that is not before what it knows. It has not
     /// gone beyond what it asked to run at as long as that is not over.
     pub(crate) fn own_ns(&self, clock: Clock, time_ns: u64) -> u64 {
@@ -233,27 +266,43 @@ fn file(name: &str, what: &str) -> String {
     format!("{name}.{what}")
 }
 
+/// The device that is the port.
+const PORT: usize = 1;
+
+/// The network card, the port and the disks of a machine, in this order. `at` has their paths.
+fn devices(
+    address: HardwareAddress,
+    disks: Vec<Disk>,
+    at: impl Fn(&str) -> PathBuf,
+) -> io::Result<Vec<Device>> {
+    let mut devices = vec![
+        Device::new(&at("network"), network_offer(address), Kind::Network)?,
+        Device::new(&at("port"), port_offer(), Kind::Port(Port::default()))?,
+    ];
+    for (index, disk) in disks.into_iter().enumerate() {
+        let path = at(&format!("disk{index}"));
+        devices.push(Device::new(
+            &path,
+            disk.offer(),
+            Kind::Disk(Box::new(disk)),
+        )?);
+    }
+    Ok(devices)
+}
+
 impl Machine {
     /// Makes what a kernel will find. `directory` is the simulation's, and `consoles` that for what
     /// kernels say.
     pub(crate) fn new(spec: MachineSpec, directory: &Path, consoles: &Path) -> Result<Self> {
         let at = |what: &str| directory.join(file(&spec.name, what));
         let made = || format!("make the devices of {}", spec.name);
-        let network = Device::new(&at("network"), network_offer(spec.address), Kind::Network);
-        let mut devices = vec![network.doing(made)?];
-        let port = Device::new(&at("port"), port_offer(), Kind::Port(Port::default()));
-        devices.push(port.doing(made)?);
-        let port = devices.len() - 1;
-        for (index, disk) in spec.disks.into_iter().enumerate() {
-            let path = at(&format!("disk{index}"));
-            devices.push(Device::new(&path, disk.offer(), Kind::Disk(Box::new(disk))).doing(made)?);
-        }
+        let devices = devices(spec.address, spec.disks, at).doing(made)?;
         let calendar = UnixListener::bind(at("calendar")).doing(made)?;
         calendar.set_nonblocking(true).doing(made)?;
         Ok(Self {
             calendar,
             devices,
-            port,
+            port: PORT,
             running: None,
             life: 0,
             frames: 0,
@@ -279,28 +328,14 @@ impl Machine {
     ) -> Result<()> {
         // Of an earlier life, which was killed.
         let _ = fs::remove_dir_all(directory.join(&self.name));
-        let console = File::options()
-            .create(true)
-            .append(true)
-            .open(&self.console);
-        let console = console.doing(|| format!("open {}", self.console.display()))?;
+        let console = self.open_console()?;
         let console_from = console.metadata().map_or(0, |file| file.len() as usize);
-        let (room, free_mib) = machine::memory_room(self.memory_mib);
-        if free_mib < self.memory_mib {
-            return Err(Error::NoMemory {
-                machine: self.name.clone(),
-                memory_mib: self.memory_mib,
-                directory: room,
-                free_mib,
-            });
-        }
+        let room = self.memory_room()?;
         let starting = || format!("start the kernel of {}", self.name);
         let parameters = self.kernel_parameters(number, seed);
         let command = kernel.on_calendar(directory, &parameters, &self.init);
-        let mut command = command.map_err(|error| Error::System {
-            doing: starting(),
-            error: io::Error::other(format!("{error:#}")),
-        })?;
+        let command = command.map_err(|error| io::Error::other(format!("{error:#}")));
+        let mut command = command.doing(starting)?;
         let errors = console.try_clone().doing(starting)?;
         command.stdin(Stdio::null()).stdout(console).stderr(errors);
         command.env("TMPDIR", &room);
@@ -317,6 +352,29 @@ impl Machine {
             console_from,
         });
         Ok(())
+    }
+
+    /// What its kernels say is added to what earlier ones did.
+    fn open_console(&self) -> Result<File> {
+        let console = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.console);
+        console.doing(|| format!("open {}", self.console.display()))
+    }
+
+    /// A directory that has room for its memory.
+    fn memory_room(&self) -> Result<PathBuf> {
+        let (directory, free_mib) = machine::memory_room(self.memory_mib);
+        if free_mib < self.memory_mib {
+            return Err(Error::NoMemory {
+                machine: self.name.clone(),
+                memory_mib: self.memory_mib,
+                directory,
+                free_mib,
+            });
+        }
+        Ok(directory)
     }
 
     fn kernel_parameters(&self, number: usize, seed: u64) -> Vec<String> {

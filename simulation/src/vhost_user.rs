@@ -217,33 +217,39 @@ impl Driver {
         if let Some(words) = words {
             return self.reply(message.request, &words);
         }
+        self.set(&mut message)?;
+        if message.flags & NEED_REPLY == 0 {
+            return Ok(());
+        }
+        self.reply(message.request, &0_u64.to_le_bytes())
+    }
+
+    /// Does what a message is for that needs no words as an answer.
+    fn set(&mut self, message: &mut Received) -> io::Result<()> {
         match message.request {
-            request::SET_MEM_TABLE => self.memory = memory(&mut message)?,
+            request::SET_MEM_TABLE => self.memory = memory(message)?,
             request::SET_BACKEND_REQ_FD => {
                 self.backend = message.descriptors.pop().map(UnixStream::from);
             }
-            request::SET_VRING_NUM => self.queue(&message)?.set_size(message.word(4) as u16),
+            request::SET_VRING_NUM => self.queue(message)?.set_size(message.word(4) as u16),
             request::SET_VRING_ADDR => {
                 let addresses = [8, 16, 24].map(|at| GuestAddress(message.long(at)));
-                set_addresses(self.queue(&message)?, addresses)?;
+                set_addresses(self.queue(message)?, addresses)?;
             }
             request::SET_VRING_BASE => {
                 let next = message.word(4) as u16;
-                let queue = self.queue(&message)?;
+                let queue = self.queue(message)?;
                 queue.set_next_avail(next);
                 queue.set_next_used(next);
             }
             request::SET_VRING_ENABLE => {
                 let enabled = message.word(4) != 0;
-                self.queue(&message)?.set_ready(enabled);
+                self.queue(message)?.set_ready(enabled);
             }
             // What else there is needs an answer and no more.
             _ => {}
         }
-        if message.flags & NEED_REPLY == 0 {
-            return Ok(());
-        }
-        self.reply(message.request, &0_u64.to_le_bytes())
+        Ok(())
     }
 
     fn reply(&mut self, request: u32, body: &[u8]) -> io::Result<()> {

@@ -191,29 +191,12 @@ impl Toy {
                 kind,
                 major,
                 minor,
-            } => self.make(
-                path,
-                Kind::Device(*kind, makedev((*major).into(), (*minor).into())),
-                0o644,
-            ),
+            } => self.make_device(path, *kind, (*major, *minor)),
             Op::Symlink { target, path } => self.make(path, Kind::Symlink(target.clone()), 0o777),
-            Op::Link { source, dest } => {
-                let (node, place) = (self.target(source)?, self.place(dest)?);
-                self.set(&place, Some(node));
-                Some(())
-            }
-            Op::Unlink { path } | Op::Rmdir { path } | Op::Remove { path } => {
-                let place = self.place(path)?;
-                self.get(&place)?;
-                self.set(&place, None);
-                Some(())
-            }
+            Op::Link { source, dest } => self.link(source, dest),
+            Op::Unlink { path } | Op::Rmdir { path } | Op::Remove { path } => self.remove(path),
             Op::Rename { source, dest, flag } => self.rename(source, dest, *flag),
-            Op::Open { path, handle } => {
-                let node = self.find(path)?;
-                self.handles.insert(handle.clone(), node);
-                Some(())
-            }
+            Op::Open { path, handle } => self.open(path, handle),
             Op::Tmpfile { handle, mode, .. } => {
                 let node = self.add(Kind::File, *mode);
                 self.handles.insert(handle.clone(), node);
@@ -221,6 +204,35 @@ impl Toy {
             }
             _ => self.content(number, op),
         }
+    }
+
+    fn make_device(
+        &mut self,
+        path: &str,
+        kind: DeviceKind,
+        (major, minor): (u32, u32),
+    ) -> Option<()> {
+        let number = makedev(major.into(), minor.into());
+        self.make(path, Kind::Device(kind, number), 0o644)
+    }
+
+    fn open(&mut self, path: &str, handle: &str) -> Option<()> {
+        let node = self.find(path)?;
+        self.handles.insert(handle.to_owned(), node);
+        Some(())
+    }
+
+    fn link(&mut self, source: &Target, dest: &str) -> Option<()> {
+        let (node, place) = (self.target(source)?, self.place(dest)?);
+        self.set(&place, Some(node));
+        Some(())
+    }
+
+    fn remove(&mut self, path: &str) -> Option<()> {
+        let place = self.place(path)?;
+        self.get(&place)?;
+        self.set(&place, None);
+        Some(())
     }
 
     fn rename(&mut self, source: &str, dest: &str, flag: RenameFlag) -> Option<()> {
@@ -252,26 +264,14 @@ impl Toy {
             | Op::DirectWrite { offset, length, .. }
             | Op::MmapWrite { offset, length, .. } => node.write(number, *offset, *length),
             Op::Append { length, .. } => node.write(number, node.data.len() as u64, *length),
-            Op::Truncate { size, .. } => {
-                let before = node.data.len() as u64;
-                node.truncate(*size);
-                node.touched = if before == *size { node.touched } else { time };
-            }
+            Op::Truncate { size, .. } => node.resize(*size, time),
             Op::Falloc {
                 mode,
                 offset,
                 length,
                 ..
             } => node.falloc(*mode, *offset, *length),
-            Op::SetXattr { name, value, .. } => {
-                let value = value.as_bytes();
-                let before = node.xattrs.insert(name.clone(), value.to_vec());
-                node.touched = if before.as_deref() == Some(value) {
-                    node.touched
-                } else {
-                    time
-                };
-            }
+            Op::SetXattr { name, value, .. } => node.set_xattr(name, value.as_bytes(), time),
             Op::RemoveXattr { name, .. } => {
                 node.xattrs.remove(name)?;
                 node.touched = time;
@@ -306,19 +306,23 @@ impl Toy {
         tree
     }
 
+    /// How many links an inode has, if nothing is wrong.
+    fn links(&self, number: usize, file_system: &str) -> usize {
+        let node = &self.nodes[number];
+        let is_directory = |child: &&usize| self.nodes[**child].kind == Kind::Directory;
+        match node.kind {
+            Kind::Directory if file_system == "btrfs" => 1,
+            Kind::Directory => 2 + node.entries.values().filter(is_directory).count(),
+            _ => {
+                let names = self.nodes.iter().flat_map(|node| node.entries.values());
+                names.filter(|child| **child == number).count()
+            }
+        }
+    }
+
     fn inode(&self, number: usize, file_system: &str) -> Inode {
         let node = &self.nodes[number];
-        let names = self.nodes.iter().flat_map(|node| node.entries.values());
-        let directories = node
-            .entries
-            .values()
-            .filter(|child| self.nodes[**child].kind == Kind::Directory)
-            .count();
-        let links = match node.kind {
-            Kind::Directory if file_system == "btrfs" => 1,
-            Kind::Directory => 2 + directories,
-            _ => names.filter(|child| **child == number).count(),
-        };
+        let links = self.links(number, file_system);
         Inode {
             kind: match &node.kind {
                 Kind::File => InodeKind::File(node.segments()),
@@ -373,6 +377,20 @@ impl Node {
         self.data[(start as usize).min(size)..(end as usize).min(size)].fill(0);
     }
 
+    fn resize(&mut self, size: u64, time: usize) {
+        if self.data.len() as u64 != size {
+            self.touched = time;
+        }
+        self.truncate(size);
+    }
+
+    fn set_xattr(&mut self, name: &str, value: &[u8], time: usize) {
+        let before = self.xattrs.insert(name.to_owned(), value.to_vec());
+        if before.as_deref() != Some(value) {
+            self.touched = time;
+        }
+    }
+
     fn falloc(&mut self, mode: FallocMode, offset: u64, length: u64) {
         let end = offset + length;
         let touched = offset / BLOCK..end.div_ceil(BLOCK);
@@ -393,19 +411,20 @@ impl Node {
             FallocMode::PunchHole => self.allocated.retain(|block| !whole.contains(block)),
             FallocMode::CollapseRange => {
                 self.data.drain(offset as usize..end as usize);
-                let blocks = self.data.len() as u64 / BLOCK;
-                (self.written, self.allocated) = ((0..blocks).collect(), (0..blocks).collect());
+                self.fill(self.data.len() as u64 / BLOCK);
             }
             FallocMode::InsertRange => {
-                self.data.splice(
-                    offset as usize..offset as usize,
-                    std::iter::repeat_n(0, length as usize),
-                );
-                let blocks = (self.data.len() as u64).div_ceil(BLOCK);
-                (self.written, self.allocated) = ((0..blocks).collect(), (0..blocks).collect());
+                let zeros = std::iter::repeat_n(0, length as usize);
+                self.data.splice(offset as usize..offset as usize, zeros);
+                self.fill((self.data.len() as u64).div_ceil(BLOCK));
             }
             _ => self.allocated.extend(touched),
         }
+    }
+
+    /// Has it have so many blocks, and all of them written.
+    fn fill(&mut self, blocks: u64) {
+        (self.written, self.allocated) = ((0..blocks).collect(), (0..blocks).collect());
     }
 
     fn segments(&self) -> Content {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -215,59 +215,79 @@ impl Init {
             } => write(&path, &content, user.as_deref()),
             Order::Sync => self.sync(),
             Order::MoveClock { by_ns } => move_clock(by_ns),
-            Order::Read { path } => {
-                let content = fs::read(&path);
-                let content = content.map_err(|error| format!("{}: {error}", path.display()));
-                return self.report(&Report::Content(content));
-            }
-            Order::Start { id, task } => {
-                match start(&task) {
-                    Ok(process) => drop(self.processes.insert(id, process)),
-                    Err(error) => self.could_not_run(id, &error)?,
-                }
-                return Ok(());
-            }
+            Order::Read { path } => return self.read(&path),
+            Order::Start { id, task } => return self.start(id, &task),
             Order::Input { id, bytes } => {
-                let Some(process) = self.processes.get_mut(&id) else {
-                    return Ok(());
-                };
-                if bytes.is_empty() {
-                    process.input = None;
-                } else if let Some(input) = &mut process.input {
-                    // Who ends without reading is told by how it ends.
-                    let _ = input.write_all(&bytes);
-                }
+                self.give(id, &bytes);
                 return Ok(());
             }
             Order::AskToEnd { id } => {
-                if let Some(process) = self.processes.get(&id) {
-                    let _ = kill(pid_of(&process.child), Signal::SIGTERM);
-                }
+                self.ask_to_end(id);
                 return Ok(());
             }
             Order::Everybody(what) => self.everybody(what)?,
             Order::Signal { id, signal } => {
-                let signal = Signal::try_from(signal);
-                if let (Some(process), Ok(signal)) = (self.processes.get(&id), signal) {
-                    let _ = killpg(pid_of(&process.child), signal);
-                }
+                self.signal(id, signal);
                 return Ok(());
             }
-            Order::Try { address, port } => {
-                let end = self.tried.1.try_clone().doing(|| "try a port".into())?;
-                std::thread::spawn(move || {
-                    let address = SocketAddr::from((address, port));
-                    let answers = TcpStream::connect_timeout(&address, TRY_WITHIN).is_ok();
-                    let _ = File::from(end).write_all(&[u8::from(answers)]);
-                });
-                return Ok(());
-            }
+            Order::Try { address, port } => return self.try_port(address, port),
         };
         let is_unmountable = |error: &Error| matches!(error, Error::FileSystem(error) if error.unmountable().is_some());
         self.report(&Report::Done(done.map_err(|error| Refusal {
             what: error.to_string(),
             is_unmountable: is_unmountable(&error),
         })))
+    }
+
+    fn start(&mut self, id: ProcessId, task: &Task) -> Result<()> {
+        match start(task) {
+            Ok(process) => drop(self.processes.insert(id, process)),
+            Err(error) => self.could_not_run(id, &error)?,
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, path: &Path) -> Result<()> {
+        let content = fs::read(path);
+        let content = content.map_err(|error| format!("{}: {error}", path.display()));
+        self.report(&Report::Content(content))
+    }
+
+    /// Gives a process its input, which ends where there is none.
+    fn give(&mut self, id: ProcessId, bytes: &[u8]) {
+        let Some(process) = self.processes.get_mut(&id) else {
+            return;
+        };
+        if bytes.is_empty() {
+            process.input = None;
+        } else if let Some(input) = &mut process.input {
+            // Who ends without reading is told by how it ends.
+            let _ = input.write_all(bytes);
+        }
+    }
+
+    fn ask_to_end(&self, id: ProcessId) {
+        if let Some(process) = self.processes.get(&id) {
+            let _ = kill(pid_of(&process.child), Signal::SIGTERM);
+        }
+    }
+
+    fn signal(&self, id: ProcessId, signal: i32) {
+        let signal = Signal::try_from(signal);
+        if let (Some(process), Ok(signal)) = (self.processes.get(&id), signal) {
+            let _ = killpg(pid_of(&process.child), signal);
+        }
+    }
+
+    /// Whether somebody answers at a port is told when that is known.
+    fn try_port(&self, address: Ipv4Addr, port: u16) -> Result<()> {
+        let end = self.tried.1.try_clone().doing(|| "try a port".into())?;
+        std::thread::spawn(move || {
+            let address = SocketAddr::from((address, port));
+            let answers = TcpStream::connect_timeout(&address, TRY_WITHIN).is_ok();
+            let _ = File::from(end).write_all(&[u8::from(answers)]);
+        });
+        Ok(())
     }
 
     /// Makes a system of the bare kernel.

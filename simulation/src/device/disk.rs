@@ -303,12 +303,6 @@ impl Disk {
     /// Does what is asked for. Returns what came of it, and for how many requests more the answer
     /// waits.
     fn carry_out(&mut self, request: &Request, wanted: usize, now_ns: u64) -> (Done, u8) {
-        let size_bytes = self.image.size_bytes();
-        let fits = |(offset, length): (u64, u64)| {
-            offset
-                .checked_add(length)
-                .is_some_and(|end| end <= size_bytes)
-        };
         let Request { kind, offset, data } = *request;
         let asked: Vec<_> = match kind {
             VIRTIO_BLK_T_IN => {
@@ -325,34 +319,37 @@ impl Disk {
                 .map(|(offset, length)| DiskRequest::Discard { offset, length })
                 .collect(),
             VIRTIO_BLK_T_GET_ID => {
-                let answer = ID.to_vec();
-                return (
-                    Done {
-                        answer,
-                        ..Done::default()
-                    },
-                    0,
-                );
+                let done = Done {
+                    answer: ID.to_vec(),
+                    ..Done::default()
+                };
+                return (done, 0);
             }
             _ => return (Done::status(VIRTIO_BLK_S_UNSUPP), 0),
         };
         let (mut done, mut later) = (Done::status(VIRTIO_BLK_S_OK), 0);
         for asked in asked {
-            let range = match asked {
-                DiskRequest::Read { offset, length }
-                | DiskRequest::Write { offset, length }
-                | DiskRequest::Discard { offset, length } => (offset, length),
-                DiskRequest::Flush => (0, 0),
-            };
             match self.behaviour.answer(asked, self.log.len()) {
                 Answer::Fail => return (Done::status(VIRTIO_BLK_S_IOERR), later),
-                _ if !fits(range) => return (Done::status(VIRTIO_BLK_S_IOERR), later),
+                _ if !self.has(asked) => return (Done::status(VIRTIO_BLK_S_IOERR), later),
                 Answer::AtOnce => {}
                 Answer::After(requests) => later = later.max(requests),
             }
             self.carry_out_one(asked, data, now_ns, &mut done);
         }
         (done, later)
+    }
+
+    /// Whether what is asked for is within the disk.
+    fn has(&self, asked: DiskRequest) -> bool {
+        let (offset, length) = match asked {
+            DiskRequest::Read { offset, length }
+            | DiskRequest::Write { offset, length }
+            | DiskRequest::Discard { offset, length } => (offset, length),
+            DiskRequest::Flush => (0, 0),
+        };
+        let end = offset.checked_add(length);
+        end.is_some_and(|end| end <= self.image.size_bytes())
     }
 
     fn carry_out_one(&mut self, asked: DiskRequest, data: &[u8], now_ns: u64, done: &mut Done) {

@@ -27,11 +27,7 @@ impl Machine {
         if self.console.exists() {
             fs::copy(&self.console, &console).doing(forking)?;
         }
-        let mut devices = Vec::new();
-        for (index, device) in self.devices.iter().enumerate() {
-            let path = directory.join(file(&name, &self.device_name(index)));
-            devices.push(device.forked(&path).doing(forking)?);
-        }
+        let devices = self.forked_devices(directory).doing(forking)?;
         let calendar = UnixListener::bind(directory.join(file(&name, "calendar")));
         let calendar = calendar.doing(forking)?;
         calendar.set_nonblocking(true).doing(forking)?;
@@ -57,6 +53,15 @@ impl Machine {
             self.reconnect(&mut other)?;
         }
         Ok(other)
+    }
+
+    fn forked_devices(&mut self, directory: &Path) -> io::Result<Vec<Device>> {
+        let devices = self.devices.iter().enumerate();
+        let forked = devices.map(|(index, device)| {
+            let path = directory.join(file(&self.name, &self.device_name(index)));
+            device.forked(&path)
+        });
+        forked.collect()
     }
 
     /// Has the kernel make another one.

@@ -34,23 +34,10 @@ impl Simulation {
             }
             Event::Frame { to, frame } => self.arrive(to, &frame)?,
             Event::Call(ring) => self.call(ring)?,
-            Event::Done { device, head } => {
-                if let Some(index) = self.alive(device) {
-                    let part = &mut self.machines[index].devices[device.device];
-                    if let (Some(driver), Kind::Disk(disk)) = (&mut part.driver, &mut part.kind) {
-                        let finished = disk.finish(driver, head);
-                        self.of_device(index, finished)?;
-                    }
-                    self.call(Ring { device, queue: 0 })?;
-                }
-            }
+            Event::Done { device, head } => self.finish(device, head)?,
             Event::Fill(device) => self.fill(device)?,
             Event::Speak { device, bytes } => {
-                if let Some(index) = self.alive(device)
-                    && let Kind::Port(port) = &mut self.machines[index].devices[device.device].kind
-                {
-                    port.give(&bytes);
-                }
+                self.give(device, &bytes);
                 self.fill(device)?;
             }
         }
@@ -61,6 +48,28 @@ impl Simulation {
     fn alive(&self, device: Place) -> Option<usize> {
         let machine = &self.machines[device.machine];
         (machine.life == device.life && machine.running.is_some()).then_some(device.machine)
+    }
+
+    /// A disk has done what it was asked for.
+    fn finish(&mut self, device: Place, head: u16) -> Result<()> {
+        let Some(index) = self.alive(device) else {
+            return Ok(());
+        };
+        let part = &mut self.machines[index].devices[device.device];
+        if let (Some(driver), Kind::Disk(disk)) = (&mut part.driver, &mut part.kind) {
+            let finished = disk.finish(driver, head);
+            self.of_device(index, finished)?;
+        }
+        self.call(Ring { device, queue: 0 })
+    }
+
+    /// Gives a port what the machine is to read there.
+    fn give(&mut self, device: Place, bytes: &[u8]) {
+        if let Some(index) = self.alive(device)
+            && let Kind::Port(port) = &mut self.machines[index].devices[device.device].kind
+        {
+            port.give(bytes);
+        }
     }
 
     /// A frame arrives.
@@ -113,13 +122,18 @@ impl Simulation {
         if driver.call(ring.queue).is_err() {
             return self.end(index);
         }
+        self.heed_until_answered(index, ring.device.device)
+    }
+
+    /// Answers a machine that was interrupted by a device until it has heard that.
+    fn heed_until_answered(&mut self, index: usize, device: usize) -> Result<()> {
         let begun = Instant::now();
         loop {
             let machine = &mut self.machines[index];
             let Some(running) = &machine.running else {
                 return Ok(());
             };
-            let driver = machine.devices[ring.device.device].driver.as_ref();
+            let driver = machine.devices[device].driver.as_ref();
             let answers = driver.and_then(Driver::answers).expect("it was called");
             let mut fds = [
                 PollFd::new(running.stream.as_fd(), PollFlags::POLLIN),
@@ -135,7 +149,7 @@ impl Simulation {
                     return self.end(index);
                 }
             } else if answers {
-                let driver = machine.devices[ring.device.device].driver.as_mut();
+                let driver = machine.devices[device].driver.as_mut();
                 return match driver.expect("it was called").called() {
                     Ok(()) => Ok(()),
                     Err(_) => self.end(index),

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::{EPOCH_NS, Event, Place, Served, Simulation, Unanswered};
 use crate::calendar::Source;
 use crate::error::{Context, Error, Result};
-use crate::machine::Running;
+use crate::machine::{Machine, Running};
 use crate::time_travel::{Message, NEVER_NS, Operation};
 
 /// No event is as late as this, and kernels can add to it.
@@ -104,22 +104,11 @@ impl Simulation {
             if machine.running.is_none() {
                 return Ok(Served::Waits);
             }
-            let events = machine.events();
-            let mut fds: Vec<_> = events
-                .iter()
-                .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
-                .collect();
-            wait(&mut fds)?;
-            // The stream comes first, as it does for the kernel.
-            let Some(ready) = fds.iter().position(|fd| fd.any() == Some(true)) else {
+            let Some(ready) = machine.next_ready()? else {
                 if cancelled() {
                     return Err(Error::Interrupted);
                 }
-                let activity = quiet.get_or_insert_with(Activity::default);
-                let pid = machine.running.as_ref().map(Running::pid);
-                if let Some(what) = pid.and_then(|pid| is_stuck(activity, pid)) {
-                    return Err(machine.misbehaves(what));
-                }
+                machine.refuse_stuck(quiet.get_or_insert_with(Activity::default))?;
                 continue;
             };
             quiet = None;
@@ -223,62 +212,48 @@ impl Simulation {
         self.messages += 1;
         let now_ns = self.now_ns;
         let machine = &mut self.machines[index];
-        let clock = machine.clock;
-        let Some(running) = machine.running.as_mut() else {
-            return Ok(None);
-        };
-        let Ok(message) = Message::read(&mut running.stream) else {
+        let running = machine.running.as_mut();
+        let heard = running.and_then(|running| Message::read(&mut running.stream).ok());
+        let Some(message) = heard else {
             return Ok(None);
         };
         let Message {
             operation, time_ns, ..
         } = message;
         tracing::trace!(now_ns, machine = machine.name, ?operation, time_ns, "heard");
-        let answer_ns = match message.operation {
+        let answer_ns = match operation {
             Operation::Ack => return Ok(Some(Operation::Ack)),
-            Operation::Request => {
-                let time_ns = running.times.time_ns(clock, message.time_ns);
-                let is_ever = message.time_ns.max(time_ns) < NEVER_NS;
-                running.times.request_ns = is_ever.then_some(time_ns);
-                running.times.own_request_ns = message.time_ns;
-                0
-            }
-            Operation::Get => {
-                let time_ns = now_ns.max(running.times.local_ns);
-                let own_ns = running.times.own_ns(clock, time_ns);
-                running.times.known_ns = (time_ns, own_ns);
-                own_ns
-            }
-            Operation::Update => {
-                let time_ns = running.times.time_ns(clock, message.time_ns);
-                let (local_ns, free_ns) = (running.times.local_ns, running.times.free_until_ns);
-                if time_ns < local_ns || (time_ns > local_ns && time_ns > free_ns) {
-                    let what = format!(
-                        "says that it is {time_ns} ns, where it was {local_ns} ns and might be \
-                         {free_ns} ns"
-                    );
-                    return Err(machine.misbehaves(what));
-                }
-                running.times.local_ns = time_ns;
-                running.times.known_ns = (time_ns, message.time_ns);
-                self.now_ns = time_ns;
-                0
-            }
-            Operation::GetTimeOfDay => clock.time_of_day_ns(EPOCH_NS, now_ns),
             Operation::Start => {
                 let answered = machine.answer_start(message);
                 return Ok(answered.is_ok().then_some(Operation::Start));
             }
-            Operation::Wait => 0,
+            _ => self.answer_ns(index, operation, time_ns)?,
+        };
+        let told = self.machines[index].tell(&[message.ack(answer_ns)]);
+        Ok(told.is_ok().then_some(operation))
+    }
+
+    /// The answer to a kernel that has said or asked something of the time.
+    fn answer_ns(&mut self, index: usize, operation: Operation, time_ns: u64) -> Result<u64> {
+        let now_ns = self.now_ns;
+        let machine = &mut self.machines[index];
+        let clock = machine.clock;
+        let times = &mut machine.running.as_mut().expect("it was heard").times;
+        match operation {
+            Operation::Request => times.request(clock, time_ns),
+            Operation::Get => return Ok(times.tell(clock, now_ns)),
+            Operation::Update => {
+                let updated = times.update(clock, time_ns);
+                self.now_ns = updated.map_err(|what| machine.misbehaves(what))?;
+            }
+            Operation::GetTimeOfDay => return Ok(clock.time_of_day_ns(EPOCH_NS, now_ns)),
+            Operation::Wait => {}
             other => {
                 let what = format!("asks its calendar for what that does not know ({other:?})");
                 return Err(machine.misbehaves(what));
             }
-        };
-        match machine.tell(&[message.ack(answer_ns)]) {
-            Ok(()) => Ok(Some(message.operation)),
-            Err(_) => Ok(None),
         }
+        Ok(0)
     }
 
     /// A kernel has ended.
@@ -293,6 +268,29 @@ impl Simulation {
                 .add(self.now_ns, Source::Machine(index), event);
         }
         Ok(())
+    }
+}
+
+impl Machine {
+    /// Which of its sockets has something to read, if one has before long. The stream comes first, as
+    /// it does for the kernel.
+    fn next_ready(&self) -> Result<Option<usize>> {
+        let events = self.events();
+        let mut fds: Vec<_> = events
+            .iter()
+            .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
+            .collect();
+        wait(&mut fds)?;
+        Ok(fds.iter().position(|fd| fd.any() == Some(true)))
+    }
+
+    /// Fails if its kernel is to say something and never will.
+    fn refuse_stuck(&self, activity: &mut Activity) -> Result<()> {
+        let pid = self.running.as_ref().map(Running::pid);
+        match pid.and_then(|pid| is_stuck(activity, pid)) {
+            Some(what) => Err(self.misbehaves(what)),
+            None => Ok(()),
+        }
     }
 }
 

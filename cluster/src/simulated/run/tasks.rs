@@ -82,18 +82,7 @@ impl SimulatedCluster {
             .chain(&self.file.prepare)
             .chain(clients)
             .chain(probe);
-        let named = |word: &str| {
-            let path = Path::new(word.rsplit('=').next().unwrap_or_default());
-            let is_there = path.is_absolute() && path.exists();
-            let directory = if path.is_dir() {
-                Some(path)
-            } else {
-                path.parent()
-            };
-            // With `..` in it, it would be looked for below what covers it.
-            directory.filter(|_| is_there)?.canonicalize().ok()
-        };
-        let named = commands.flatten().filter_map(|word| named(word));
+        let named = commands.flatten().filter_map(|word| directory_of(word));
         let path = std::env::var_os("PATH").unwrap_or_default();
         let programs = std::env::split_paths(&path).filter(|directory| directory.is_dir());
         let mut visible: Vec<_> = named.chain(programs).collect();
@@ -102,6 +91,19 @@ impl SimulatedCluster {
         visible.dedup();
         visible
     }
+}
+
+/// The directory that a word of a command names, or in which what it names is.
+fn directory_of(word: &str) -> Option<PathBuf> {
+    let path = Path::new(word.rsplit('=').next().unwrap_or_default());
+    let is_there = path.is_absolute() && path.exists();
+    let directory = if path.is_dir() {
+        Some(path)
+    } else {
+        path.parent()
+    };
+    // With `..` in it, it would be looked for below what covers it.
+    directory.filter(|_| is_there)?.canonicalize().ok()
 }
 
 pub(super) fn own_environment() -> Vec<(String, String)> {

@@ -196,6 +196,14 @@ fn clocks_jump_and_jump_back_but_those_of_machines_that_have_booted() {
         "{text}"
     );
     assert!(text.contains("fault 2 has ended"), "{text}");
+    let result = laid.file("out/kept/results.jsonl");
+    let result: serde_json::Value = serde_json::from_str(&result).expect("one run");
+    for (fault, lasts_s) in [(0, 2.0), (1, 4.0)] {
+        let at = |when: &str| result["faults"][fault][when].as_f64().expect("a time");
+        let lasted_s = (at("undone_ns") - at("placed_ns")) / 1e9;
+        // The faults that were put in place meanwhile make it no longer.
+        assert!((lasts_s..lasts_s + 0.5).contains(&lasted_s), "{lasted_s}");
+    }
     let times = |node: &str| {
         let log = laid.file(&format!("out/kept/runs/1/logs/{node}.log"));
         let times = log.lines().filter_map(|line| line.strip_prefix("time="));

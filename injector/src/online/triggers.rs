@@ -16,6 +16,9 @@ pub(super) struct Waiting {
     trigger: Trigger,
     /// Since when.
     armed: Duration,
+    /// When the last fault was put in place by then: a later one is not meant. Where none was, since
+    /// when it is waited for.
+    placed: Duration,
     acknowledged: u64,
     /// Who had the role then that is to change; nobody knows before the probe has answered.
     had: Option<BTreeSet<usize>>,
@@ -76,6 +79,7 @@ impl Waiting {
         let mut waiting = Self {
             trigger: trigger.clone(),
             armed: seen.now,
+            placed: seen.last_placed.unwrap_or(seen.now),
             acknowledged,
             had,
             call: None,
@@ -140,9 +144,7 @@ impl Waiting {
         let counts = |client: &Option<String>| seen.clients.counts(client.as_deref());
         match &self.trigger.awaited {
             Awaited::Time(after) => seen.now >= seen.clients.begun() + *after,
-            Awaited::After(after) => seen
-                .last_placed
-                .is_some_and(|placed| seen.now >= placed + *after),
+            Awaited::After(after) => seen.now >= self.placed + *after,
             Awaited::Lines(client, count) => counts(client).lines >= *count,
             Awaited::Invoked(client, count) => counts(client).invoked >= *count,
             Awaited::Acknowledged(client, count) => counts(client).acknowledged >= *count,

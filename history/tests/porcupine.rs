@@ -193,35 +193,54 @@ fn milliseconds(time: Duration) -> f64 {
 fn etcd_logs_have_porcupines_answers() {
     let module = module();
     let theirs = porcupine(&module, &module.join("test_data/jepsen/*.log"));
-    let (mut ours_sum, mut theirs_sum, mut slower) = (Duration::ZERO, Duration::ZERO, Vec::new());
-    let mut counts = [0; 2];
+    let mut rows = [Row::default(), Row::default()];
     for number in (0..=102).filter(|number| *number != EMPTY) {
         let name = format!("etcd_{number:03}.log");
         let text = fs::read_to_string(module.join("test_data/jepsen").join(&name)).expect("a log");
         let history = etcd_log(&text);
         let (verdict, time) = timed(&history, &settings(Model::Register));
         let expected = LINEARIZABLE.contains(&number);
-        counts[usize::from(expected)] += 1;
         assert_eq!(verdict == Verdict::Clean, expected, "{name}: {verdict:?}");
         assert_ne!(verdict, Verdict::Undecided, "{name}");
         let (their_verdict, their_time) = theirs[&name];
         assert_eq!(verdict, their_verdict, "{name}");
-        if time > their_time {
-            slower.push(format!(
-                "{name} {:.2} against {:.2} ms",
-                milliseconds(time),
-                milliseconds(their_time)
-            ));
-        }
-        ours_sum += time;
-        theirs_sum += their_time;
+        rows[usize::from(expected)].add(time, their_time);
     }
-    assert_eq!(counts, [79, 23]);
-    println!(
-        "102 logs of etcd: {:.1} ms, Porcupine {:.1} ms; slower: {slower:#?}",
-        milliseconds(ours_sum),
-        milliseconds(theirs_sum)
-    );
+    let [not, linearizable] = rows;
+    assert_eq!((not.ours.len(), linearizable.ours.len()), (79, 23));
+    not.print("not linearizable");
+    linearizable.print("linearizable");
+}
+
+/// Logs of etcd of one verdict, and how long each took us and Porcupine.
+#[derive(Default)]
+struct Row {
+    ours: Vec<Duration>,
+    theirs: Vec<Duration>,
+}
+
+impl Row {
+    fn add(&mut self, ours: Duration, theirs: Duration) {
+        self.ours.push(ours);
+        self.theirs.push(theirs);
+    }
+
+    fn print(&self, verdict: &str) {
+        let sum = |times: &[Duration]| milliseconds(times.iter().sum());
+        let most = |times: &[Duration]| times.iter().max().map_or(0.0, |most| milliseconds(*most));
+        let both = self.ours.iter().zip(&self.theirs);
+        // Porcupine's times are whole microseconds.
+        let slower = both.filter(|(ours, theirs)| ours.as_micros() > theirs.as_micros());
+        println!(
+            "{} {verdict}: {:.2} ms, most {:.2}; Porcupine {:.2} ms, most {:.2}; slower: {}",
+            self.ours.len(),
+            sum(&self.ours),
+            most(&self.ours),
+            sum(&self.theirs),
+            most(&self.theirs),
+            slower.count()
+        );
+    }
 }
 
 #[test]

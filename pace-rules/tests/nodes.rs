@@ -1538,6 +1538,60 @@ fn a_name_may_be_there_again_if_its_directory_was_logged_before_on_btrfs() {
     assert_eq!(who(&script(true, FOO), 1, is_gone), ["btrfs"]);
 }
 
+/// A file that was synced gets a name in another directory. With it the directory that it left is
+/// logged, with what is new there and nothing of the other one; the sync of anybody keeps that
+/// (`unlink d/b; rewrite c; append a dsync; rename a d/a; neighbour` on a recorded disk).
+#[test]
+fn a_new_name_is_logged_with_what_is_new_where_the_file_was_on_btrfs() {
+    let (directory, old, new) = (FileId(8), name("b"), name("a"));
+    let script = |is_synced: bool| {
+        let mut script = Script::new(1, &[(FOO, "a", 8)]);
+        let mkdir = FileOp::Create {
+            parent: FileId::ROOT,
+            name: name("d"),
+            file: directory,
+            kind: FileKind::Directory,
+            mode: 0o755,
+        };
+        let create = FileOp::Create {
+            parent: directory,
+            name: old.clone(),
+            file: FileId(9),
+            kind: FileKind::Regular,
+            mode: 0o644,
+        };
+        let unlink = FileOp::Unlink {
+            parent: directory,
+            name: old.clone(),
+            file: FileId(9),
+        };
+        let rename = FileOp::Rename {
+            file: FOO,
+            names: ChangeOfName {
+                from: (FileId::ROOT, name("a")),
+                to: (directory, new.clone()),
+            },
+            replaced: None,
+            exchange: false,
+        };
+        script.file(0, mkdir).file(0, create);
+        script.file(0, FileOp::SyncAll);
+        script.file(0, unlink).create(0, BAR, "c");
+        if is_synced {
+            script.sync(0, FOO);
+        }
+        script.file(0, rename).mark(0);
+        script
+    };
+    let there = |name: &Name| {
+        let entry = (directory, name.clone());
+        move |tree: &Tree| tree.contains_key(&entry)
+    };
+    let is_back = |tree: &Tree| there(&old)(tree) && there(&new)(tree) && has(tree, "c");
+    assert_eq!(who(&script(true), 1, is_back), ["btrfs"]);
+    assert_eq!(who(&script(false), 1, is_back), NOBODY);
+}
+
 /// The same where the file was synced under the name that another one had before, and again under
 /// its last one: that takes the place of the other in the log.
 #[test]

@@ -829,6 +829,7 @@ impl Reader<'_> {
                 tears: Box::default(),
             });
         }
+        self.log_new_name(number, op);
         self.remember(op);
         match op {
             FileOp::Unlink { file, .. }

@@ -234,13 +234,52 @@ impl Reader<'_> {
             })
     }
 
+    /// Logs the new name of a file that a log tree has, and with it what is new in the directories
+    /// where the file had a name when all was synced last (btrfs_log_new_name,
+    /// btrfs_log_all_parents): the sync of any file may keep that.
+    pub(super) fn log_new_name(&mut self, number: usize, op: &FileOp) {
+        let renamed = match op {
+            FileOp::Rename {
+                file,
+                replaced: Some(other),
+                exchange: true,
+                ..
+            } => vec![*file, *other],
+            FileOp::Rename { file, .. } | FileOp::Link { file, .. } => vec![*file],
+            _ => return,
+        };
+        if self.this.model.log != Log::LogTree {
+            return;
+        }
+        for file in renamed {
+            let is_directory = self.files.get(&file).is_some_and(|file| file.is_directory);
+            let is_new = self.has_new_names(file, |op| matches!(op, FileOp::Create { .. }));
+            if is_directory || is_new || !self.is_new_logged(file) {
+                continue;
+            }
+            let logged_whole = self.logged_whole(file);
+            for group in self.open.clone() {
+                if self.is_entry_of(group, &logged_whole) {
+                    let group = &mut self.this.groups[group];
+                    group.logged = group.logged.min(number);
+                }
+            }
+            self.logged.extend(logged_whole);
+        }
+    }
+
+    /// Whether a log tree has a file, or the directory that it is in.
+    fn is_new_logged(&self, file: FileId) -> bool {
+        let parent = self.files.get(&file).and_then(|file| file.parent);
+        let mut either = [Some(file), parent].into_iter().flatten();
+        either.any(|file| self.logged.contains(&file))
+    }
+
     /// Whether a log tree has a file whose names change: then it has the change too, and the sync of
     /// any file, also of somebody else's, may keep it (btrfs_log_new_name).
     pub(super) fn is_logged(&self, op: &FileOp, effect: &Effect) -> bool {
         let has = |file: &FileId| self.logged.contains(file);
-        let parent = |file: &FileId| self.files.get(file).and_then(|file| file.parent);
-        let is_new_logged =
-            |file: &FileId| has(file) || parent(file).is_some_and(|file| has(&file));
+        let is_new_logged = |file: &FileId| self.is_new_logged(*file);
         let is_logged = match op {
             FileOp::Rename {
                 file,

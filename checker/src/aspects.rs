@@ -44,6 +44,10 @@ struct WrongByte {
     bound: Bound,
 }
 
+fn offsets(wrong: &[WrongByte]) -> Vec<u64> {
+    wrong.iter().map(|wrong| wrong.offset).collect()
+}
+
 /// One inode of the model beside the one that was found for it.
 pub(crate) struct Aspects<'a> {
     pub(crate) model: &'a Model,
@@ -204,8 +208,6 @@ impl Aspects<'_> {
         if layouts.iter().any(|(_, wrong)| wrong.is_empty()) {
             return None;
         }
-        let offsets =
-            |wrong: &[WrongByte]| -> Vec<u64> { wrong.iter().map(|wrong| wrong.offset).collect() };
         let half_done = |pair: &[(usize, Vec<WrongByte>)]| {
             let (before, after) = (offsets(&pair[0].1), offsets(&pair[1].1));
             shifts[pair[0].0].may_be_half_done(content, &before, &after)
@@ -283,27 +285,37 @@ impl Aspects<'_> {
             return Vec::new();
         }
         let wrong = |(at, byte): (usize, &u8)| {
-            let offset = start + at as u64;
-            let mut bound = self.bound_at(offset);
-            let after = versions.partition_point(|(since, _)| *since <= bound.time);
-            let versions: Vec<u8> = versions[after.saturating_sub(1)..]
-                .iter()
-                .map(|(_, version)| version[at])
-                .collect();
-            if versions.contains(byte) || self.may_be_stale(&versions) {
-                return None;
-            }
+            let mut wrong = self.wrong_at(start, at, *byte, &versions)?;
             if grown && *byte == 0 {
-                (bound.promise, bound.by) = (Promise::DataWithSize, None);
+                (wrong.bound.promise, wrong.bound.by) = (Promise::DataWithSize, None);
             }
-            Some(WrongByte {
-                offset,
-                byte: *byte,
-                versions,
-                bound,
-            })
+            Some(wrong)
         };
         seen.iter().enumerate().filter_map(wrong).collect()
+    }
+
+    /// What is wrong with the byte at a place of the chunk that begins at `start`.
+    fn wrong_at(
+        &self,
+        start: u64,
+        at: usize,
+        byte: u8,
+        versions: &[(Time, &Chunk)],
+    ) -> Option<WrongByte> {
+        let offset = start + at as u64;
+        let bound = self.bound_at(offset);
+        let after = versions.partition_point(|(since, _)| *since <= bound.time);
+        let allowed = versions[after.saturating_sub(1)..].iter();
+        let versions: Vec<u8> = allowed.map(|(_, version)| version[at]).collect();
+        if versions.contains(&byte) || self.may_be_stale(&versions) {
+            return None;
+        }
+        Some(WrongByte {
+            offset,
+            byte,
+            versions,
+            bound,
+        })
     }
 
     /// What a chunk may hold, with the time since when it did, and whether what is too short for it

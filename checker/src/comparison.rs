@@ -257,10 +257,7 @@ impl<'a> Comparison<'a> {
             self.unsettled.extend(unsettled);
             return;
         }
-        let newest_first = allowed.iter().rev();
-        let mut candidates: Vec<InodeId> = newest_first.filter_map(|(_, value)| *value).collect();
-        let mut known = BTreeSet::new();
-        candidates.retain(|id| known.insert(*id));
+        let candidates = candidates(allowed);
         let Some(number) = seen else {
             self.entries.insert(place, None);
             if !self.may_be_missing(allowed) {
@@ -279,17 +276,12 @@ impl<'a> Comparison<'a> {
         };
         let chosen = self.choose(&candidates, history, number, inode);
         self.entries.insert(place, chosen);
-        match chosen {
-            None => {
-                let noun = self.model.inodes[candidates[0]].kind.noun();
-                self.finding(
-                    bound,
-                    path,
-                    format!("it is a {} and should be a {noun}", inode.kind.noun()),
-                );
-            }
-            Some(chosen) => self.take(chosen, number, path, bound),
+        if let Some(chosen) = chosen {
+            return self.take(chosen, number, path, bound);
         }
+        let noun = self.model.inodes[candidates[0]].kind.noun();
+        let what = format!("it is a {} and should be a {noun}", inode.kind.noun());
+        self.finding(bound, path, what);
     }
 
     /// Which of the inodes that may stand at a name the one that stands there is: the one that
@@ -445,6 +437,13 @@ fn kind_matches(expected: &Kind, seen: &InodeKind) -> bool {
         }
         _ => false,
     }
+}
+
+/// What may stand at a name that has these values, each once, the newest first.
+fn candidates(allowed: &[(Time, Option<InodeId>)]) -> Vec<InodeId> {
+    let mut known = BTreeSet::new();
+    let newest_first = allowed.iter().rev().filter_map(|(_, value)| *value);
+    newest_first.filter(|id| known.insert(*id)).collect()
 }
 
 /// What is wrong with a name that nothing may have.

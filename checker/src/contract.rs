@@ -350,6 +350,11 @@ fn is_made_with(variant: &local_fs::Variant, feature: &str) -> bool {
     given(options, feature) || given(options, &format!("-O{feature}"))
 }
 
+fn has_no_journal(variant: &local_fs::Variant) -> bool {
+    let taken_away = |text: &String| text.contains("^has_journal");
+    is_made_with(variant, "none") || variant.mkfs_options.iter().any(taken_away)
+}
+
 /// What an ext4 does not promise of the order of data and metadata, by its mount options.
 fn unordered(mounted: &impl Fn(&str) -> bool) -> Vec<Promise> {
     // "in the default data=ordered mode", and unless it is switched off.
@@ -535,7 +540,6 @@ impl Contract {
         contract.lacks = variant.file_system.lacks;
         contract.found_names = variant.file_system.found_names;
         let mounted = |option: &str| given(&variant.mount_options, option);
-        let made = |feature: &str| is_made_with(variant, feature);
         if let Some(option) = NO_RECOVERY.into_iter().find(|option| mounted(option)) {
             return Err(NoContract::NoRecovery { name, option });
         }
@@ -545,14 +549,13 @@ impl Contract {
         let mut dropped = Vec::new();
         match name {
             "ext4" | "ext3" => {
-                let no_journal = |text: &String| text.contains("^has_journal");
-                if made("none") || variant.mkfs_options.iter().any(no_journal) {
+                if has_no_journal(variant) {
                     return Err(NoContract::NoJournal(name));
                 }
                 if name == "ext4" {
                     dropped.extend(unordered(&mounted));
                 }
-                if made("fast_commit") {
+                if is_made_with(variant, "fast_commit") {
                     // Documentation/filesystems/ext4/journal.rst: a log of its own of what changed.
                     dropped.push(Promise::OrderedMetadata);
                 }

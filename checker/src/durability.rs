@@ -259,9 +259,9 @@ impl Model {
                 let is_new = node.created > committed;
                 for (name, entry) in &mut node.entries {
                     if *entry.at(bound.time) != Some(inode) {
-                        if let Some(time) = losses.get(&(directory, name.clone())).copied() {
-                            // It is gone from here; what took its place since is not promised.
-                            entry.raise(Bound { time, ..bound });
+                        // It is gone from here; what took its place since is not promised.
+                        if let Some(left) = losses.get(&(directory, name.clone())) {
+                            entry.raise(bound.at(*left));
                         }
                         continue;
                     }
@@ -269,8 +269,8 @@ impl Model {
                     let previous = *entry.at(committed);
                     entry.raise(bound);
                     // A directory that was renamed after the file was touched may be back.
-                    let time = touched.min(bound.time);
-                    pending.extend(is_new.then_some((directory, Bound { time, ..bound })));
+                    let back = bound.at(touched.min(bound.time));
+                    pending.extend(is_new.then_some((directory, back)));
                     let other = previous.filter(|other| follow_conflicts && *other != inode);
                     let promise = Promise::NameConflict;
                     pending.extend(other.map(|other| (other, Bound { promise, ..bound })));

@@ -195,15 +195,16 @@ impl Facts<'_> {
         });
         let left = source.current().is_none() && source.changed() == rename.time;
         let moved = &model.inodes[rename.moved];
-        let durable = moved.exists.is_some() && model.contract.promises(Promise::RenameAtomic);
+        let durable = moved.exists.is_some() && moved.unlinked <= rename.time;
+        let promised = durable && model.contract.promises(Promise::RenameAtomic);
         // By its names it is known to be where it is.
-        let open = source.allowed(model.prefix).len() > 1 || dest.allowed(model.prefix).len() > 1;
-        let durable = durable && moved.unlinked <= rename.time;
-        if let (true, Some(from), Some(to)) = (
-            new && left && durable && open,
-            path(&rename.source),
-            path(&rename.dest),
-        ) {
+        let open = [source, dest]
+            .iter()
+            .any(|name| name.allowed(model.prefix).len() > 1);
+        if !(new && left && promised && open) {
+            return;
+        }
+        if let (Some(from), Some(to)) = (path(&rename.source), path(&rename.dest)) {
             self.add(&to, FactKind::OrAt(from));
         }
     }

@@ -17,6 +17,11 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
+    /// The same of another time.
+    pub(crate) fn at(self, time: Time) -> Self {
+        Self { time, ..self }
+    }
+
     /// Nothing was promised yet but the state from the start.
     pub(crate) const START: Self = Self {
         time: 0,

@@ -61,23 +61,7 @@ impl Comparison<'_> {
     pub(super) fn renames(&mut self) {
         let durable = |rename: &&Rename| self.model.inodes[rename.moved].exists.is_some();
         for rename in self.model.renames.iter().filter(durable) {
-            let found = |place| self.entries.get(place).copied();
-            let (Some(source), Some(dest)) = (found(&rename.source), found(&rename.dest)) else {
-                continue;
-            };
-            let history = |place: &(InodeId, String)| &self.model.inodes[place.0].entries[&place.1];
-            let side_of = |place, now| side(history(place), self.model.prefix, rename.time, now);
-            let sides = (side_of(&rename.source, source), side_of(&rename.dest, dest));
-            let half = match sides {
-                (Some(Side::Before), Some(Side::After)) => {
-                    source == Some(rename.moved) && source == dest
-                }
-                (Some(Side::After), Some(Side::Before)) => {
-                    !self.moved_on(rename) && !self.may_be_displaced(rename)
-                }
-                _ => false,
-            };
-            if half {
+            if self.is_half_done(rename) {
                 let (from, to) = (self.path_of(&rename.source), self.path_of(&rename.dest));
                 let what = format!(
                     "'{from}' and '{to}' do not show one moment: a rename was done by half"
@@ -88,6 +72,24 @@ impl Comparison<'_> {
                     ..Finding::new(Promise::RenameAtomic, to, what)
                 });
             }
+        }
+    }
+
+    fn is_half_done(&self, rename: &Rename) -> bool {
+        let found = |place| self.entries.get(place).copied();
+        let (Some(source), Some(dest)) = (found(&rename.source), found(&rename.dest)) else {
+            return false;
+        };
+        let history = |place: &(InodeId, String)| &self.model.inodes[place.0].entries[&place.1];
+        let side_of = |place, now| side(history(place), self.model.prefix, rename.time, now);
+        match (side_of(&rename.source, source), side_of(&rename.dest, dest)) {
+            (Some(Side::Before), Some(Side::After)) => {
+                source == Some(rename.moved) && source == dest
+            }
+            (Some(Side::After), Some(Side::Before)) => {
+                !self.moved_on(rename) && !self.may_be_displaced(rename)
+            }
+            _ => false,
         }
     }
 
@@ -106,18 +108,9 @@ impl Comparison<'_> {
             let Some((inode, path)) = found else {
                 continue;
             };
-            let mut expected = self.model.inodes[rename.moved].clone();
-            let filled = |(since, _, content): &(Time, Time, &FileContent)| {
-                *since <= rename.time && content.size_bytes() > 0
-            };
-            if expected.content.spans().filter(filled).count() != 1 {
+            let Some(expected) = expected_after(rename, &self.model.inodes[rename.moved]) else {
                 continue;
-            }
-            expected.content.raise(Bound {
-                time: rename.time,
-                by: Some(rename.time - 1),
-                promise: Promise::ReplaceByRename,
-            });
+            };
             let aspects = Aspects {
                 model: self.model,
                 expected: &expected,
@@ -181,28 +174,34 @@ impl Comparison<'_> {
                 }
             }
             let Some(exists) = inode.exists else { continue };
-            if id == ROOT || !names.is_empty() || !self.findings.is_empty() || !findings.is_empty()
-            {
-                continue;
-            }
-            let displaced = |rename: &Rename| rename.moved == id && self.may_be_displaced(rename);
-            if model.renames.iter().any(displaced) {
+            let is_said = !self.findings.is_empty() || !findings.is_empty();
+            if id == ROOT || !names.is_empty() || is_said || self.may_be_moved_away(id) {
                 continue;
             }
             let always_named = || {
-                counts()
-                    .get(&id)
-                    .is_some_and(|counts| counts.always_since(exists.time))
+                let counts = counts().get(&id);
+                counts.is_some_and(|counts| counts.always_since(exists.time))
             };
             if !linked_and_unlinked(exists.time) && always_named() {
-                let name = model.current_path(id).unwrap_or_default();
-                let what = format!("the {} has no name any more: it is lost", inode.kind.noun());
-                findings.push(self.broken(exists, name, what));
+                findings.push(self.nameless(id, exists));
             }
         }
         for finding in findings {
             self.report(finding);
         }
+    }
+
+    /// Whether a rename of a file may have been taken back with what was there before.
+    fn may_be_moved_away(&self, id: InodeId) -> bool {
+        let displaced = |rename: &Rename| rename.moved == id && self.may_be_displaced(rename);
+        self.model.renames.iter().any(displaced)
+    }
+
+    fn nameless(&self, id: InodeId, exists: Bound) -> Finding {
+        let name = self.model.current_path(id).unwrap_or_default();
+        let noun = self.model.inodes[id].kind.noun();
+        let what = format!("the {noun} has no name any more: it is lost");
+        self.broken(exists, name, what)
     }
 
     /// The names under which each inode is there.
@@ -332,6 +331,23 @@ fn side(
         });
     let first = sides.next()?;
     sides.all(|side| side == first).then_some(first)
+}
+
+/// A file as it is at least after a rename over another one, if it was written once.
+fn expected_after(rename: &Rename, moved: &ModelInode) -> Option<ModelInode> {
+    let filled = |(since, _, content): &(Time, Time, &FileContent)| {
+        *since <= rename.time && content.size_bytes() > 0
+    };
+    if moved.content.spans().filter(filled).count() != 1 {
+        return None;
+    }
+    let mut expected = moved.clone();
+    expected.content.raise(Bound {
+        time: rename.time,
+        by: Some(rename.time - 1),
+        promise: Promise::ReplaceByRename,
+    });
+    Some(expected)
 }
 
 /// Whether a file may have had no data.

@@ -225,16 +225,42 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
 /// Where a FUA write is not found in the log, any later flush may be the one that makes it durable.
 pub fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
     let matched = match_writes(log, requests);
-    let mut demands: Vec<Demand> = requests
+    let stands_for_fua = only_for_fua(log, requests);
+    // The flush right before the data of a PREFLUSH write is that write's own.
+    let own = |write: &usize| {
+        log.entries()[..*write]
+            .iter()
+            .rposition(|entry| entry.kind == Kind::Flush)
+    };
+    let preflush = matched.iter().filter(|(_, request)| request.preflush);
+    let certain: Vec<usize> = preflush.filter_map(|(write, _)| own(write)).collect();
+    let is_matched = |request: &FlaggedRequest| {
+        let mut known = matched.iter().map(|(_, other)| *other);
+        known.any(|other| std::ptr::eq(other, request))
+    };
+    let has_data = requests
         .iter()
-        .filter(|request| request.preflush)
-        .map(Demand::new)
-        .collect();
+        .filter(|request| request.fua && request.length > 0);
+    let unmatched = has_data.filter(|request| !is_matched(request));
+    let doubted_from_ns = unmatched
+        .map(|request| request.time_ns)
+        .min()
+        .unwrap_or(u64::MAX);
+    for index in stands_for_fua {
+        if !certain.contains(&index) && log.entries()[index].time_ns < doubted_from_ns {
+            log.reclassify(index, Kind::FuaFlush);
+        }
+    }
+}
+
+/// The flushes that nobody asked for, after a FUA write.
+fn only_for_fua(log: &BlockLog, requests: &[FlaggedRequest]) -> Vec<usize> {
+    let preflush = requests.iter().filter(|request| request.preflush);
+    let mut demands: Vec<Demand> = preflush.map(Demand::new).collect();
     let mut stands_for_fua = Vec::new();
     // When those FUA writes were completed that no flush has followed since.
     let mut fua_completed = Vec::new();
-    for index in 0..log.len() {
-        let entry = log.entries()[index];
+    for (index, entry) in log.entries().iter().enumerate() {
         match entry.kind {
             Kind::Write { fua: true, .. } => fua_completed.push(entry.completed),
             Kind::Flush => {
@@ -250,31 +276,7 @@ pub fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
             _ => {}
         }
     }
-    // The flush right before the data of a PREFLUSH write is that write's own.
-    let own = |write: &usize| {
-        log.entries()[..*write]
-            .iter()
-            .rposition(|entry| entry.kind == Kind::Flush)
-    };
-    let preflush = matched.iter().filter(|(_, request)| request.preflush);
-    let certain: Vec<usize> = preflush.filter_map(|(write, _)| own(write)).collect();
-    let is_matched = |request: &FlaggedRequest| {
-        matched
-            .iter()
-            .any(|(_, other)| std::ptr::eq(*other, request))
-    };
-    let unmatched = requests
-        .iter()
-        .filter(|request| request.fua && request.length > 0 && !is_matched(request));
-    let doubted_from_ns = unmatched
-        .map(|request| request.time_ns)
-        .min()
-        .unwrap_or(u64::MAX);
-    for index in stands_for_fua {
-        if !certain.contains(&index) && log.entries()[index].time_ns < doubted_from_ns {
-            log.reclassify(index, Kind::FuaFlush);
-        }
-    }
+    stands_for_fua
 }
 
 /// A request for a flush that waits for one.

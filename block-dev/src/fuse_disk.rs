@@ -107,15 +107,7 @@ impl FuseDisk {
             shared,
             is_late,
         };
-        let backing = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&this.mount_point);
-        let backing = backing.doing(|| format!("open {}", this.mount_point.display()))?;
-        // On a 6.1 kernel the loop device would have size 0 without this.
-        backing
-            .metadata()
-            .doing(|| format!("stat {}", this.mount_point.display()))?;
+        let backing = open_backing(&this.mount_point)?;
         this.device = Some(LoopDevice::attach(backing.as_fd(), true)?);
         Ok(this)
     }
@@ -268,6 +260,17 @@ pub(crate) fn now_ns() -> u64 {
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
+/// Opens the file that is the disk.
+fn open_backing(path: &Path) -> Result<File> {
+    let backing = OpenOptions::new().read(true).write(true).open(path);
+    let backing = backing.doing(|| format!("open {}", path.display()))?;
+    // On a 6.1 kernel the loop device would have size 0 without this.
+    backing
+        .metadata()
+        .doing(|| format!("stat {}", path.display()))?;
+    Ok(backing)
+}
+
 /// Mounts the file at `mount_point` and serves it from a thread of its own.
 ///
 /// The thread has its own table of descriptors, and `/dev/fuse` is open in that one only. When
@@ -279,49 +282,51 @@ pub(crate) fn now_ns() -> u64 {
 /// in its table: a loop device that is open there stays, and with it the disk of another server.
 fn serve(server: Server, mount_point: PathBuf) -> Result<JoinHandle<()>> {
     let (ready, started) = mpsc::channel();
-    let thread = std::thread::Builder::new()
-        .name("fuse".into())
-        .spawn(move || {
-            let mounted = sys::leave_files()
-                .doing(|| "give the FUSE server a table of descriptors of its own")
-                .and_then(|()| mount_fuse(&mount_point))
-                .and_then(|fuse| {
-                    let left = machine::have_no_mounts()
-                        .doing(|| "give the FUSE server a mount namespace of its own");
-                    left.map(|()| fuse)
-                });
-            let fuse = match mounted {
-                Ok(fuse) => fuse,
-                Err(error) => return drop(ready.send(Err(error))),
-            };
+    let thread = std::thread::Builder::new().name("fuse".into());
+    let thread = thread.spawn(move || {
+        let begun = take_in_own_table(&mount_point).and_then(|fuse| {
             let late = server.late.clone();
             let session = Session::from_fd(server, fuse, SessionACL::All, fuser::Config::default());
-            match session.doing(|| "start the FUSE session") {
-                // Late answers are written to `/dev/fuse`, which only this thread and its own have.
-                Ok(session) => std::thread::scope(|scope| {
-                    if let Some(late) = &late {
-                        let thread = std::thread::Builder::new().name("fuse-late".into());
-                        let thread = thread.spawn_scoped(scope, || late.answer_in_time());
-                        if let Err(error) = thread.doing(|| "start the FUSE server's second thread")
-                        {
-                            return drop(ready.send(Err(error)));
-                        }
-                    }
-                    drop(ready.send(Ok(())));
-                    // It ends with an error when the file system is unmounted lazily; so be it.
-                    let _ = session.run();
-                    if let Some(late) = &late {
-                        late.end();
-                    }
-                }),
-                Err(error) => drop(ready.send(Err(error))),
-            }
+            Ok((session.doing(|| "start the FUSE session")?, late))
         });
+        match begun {
+            Ok((session, late)) => run(session, late.as_deref(), &ready),
+            Err(error) => drop(ready.send(Err(error))),
+        }
+    });
     let thread = thread.doing(|| "start the FUSE server")?;
     started
         .recv()
         .unwrap_or_else(|_| Err(io::Error::other("it died")).doing(|| "start the FUSE server"))?;
     Ok(thread)
+}
+
+/// Mounts the file where only the calling thread has `/dev/fuse` open, and no other mount.
+fn take_in_own_table(mount_point: &Path) -> Result<OwnedFd> {
+    sys::leave_files().doing(|| "give the FUSE server a table of descriptors of its own")?;
+    let fuse = mount_fuse(mount_point)?;
+    machine::have_no_mounts().doing(|| "give the FUSE server a mount namespace of its own")?;
+    Ok(fuse)
+}
+
+/// Serves until the end, and says when it has begun. Late answers are written to `/dev/fuse`, which
+/// only this thread and its own have.
+fn run(session: Session<Server>, late: Option<&LateAnswers>, ready: &mpsc::Sender<Result<()>>) {
+    std::thread::scope(|scope| {
+        if let Some(late) = late {
+            let thread = std::thread::Builder::new().name("fuse-late".into());
+            let thread = thread.spawn_scoped(scope, || late.answer_in_time());
+            if let Err(error) = thread.doing(|| "start the FUSE server's second thread") {
+                return drop(ready.send(Err(error)));
+            }
+        }
+        drop(ready.send(Ok(())));
+        // It ends with an error when the file system is unmounted lazily; so be it.
+        let _ = session.run();
+        if let Some(late) = late {
+            late.end();
+        }
+    });
 }
 
 fn mount_fuse(mount_point: &Path) -> Result<OwnedFd> {

@@ -166,7 +166,7 @@ pub enum LogWritesError {
     },
 }
 
-type Result<T> = std::result::Result<T, LogWritesError>;
+type Result<T, E = LogWritesError> = std::result::Result<T, E>;
 
 impl LogWrites {
     /// Reads a log of `log_bytes` bytes that was made of a disk of `disk_bytes` bytes.
@@ -318,23 +318,10 @@ impl Reading {
         if flags & MARK != 0 {
             return self.mark(input, start, [sector, sectors, flags, data_bytes]);
         }
-        let range = |sector: u64| sector.checked_mul(sector_bytes);
-        let (Some(offset), Some(length)) = (range(sector), range(sectors)) else {
-            return input.damaged(
-                start,
-                format!("sector {sector} and {sectors} more do not exist"),
-            );
+        let (offset, length) = match self.range([sector, sectors], sector_bytes) {
+            Ok(range) => range,
+            Err(what) => return input.damaged(start, what),
         };
-        if offset
-            .checked_add(length)
-            .is_none_or(|end| end > self.disk_bytes)
-        {
-            let what = format!(
-                "{length} bytes at {offset} do not lie on the disk, which has {}",
-                self.disk_bytes
-            );
-            return input.damaged(start, what);
-        }
         if data_bytes > length {
             return input.damaged(
                 start + 24,
@@ -358,6 +345,22 @@ impl Reading {
         } else {
             Ok(())
         }
+    }
+
+    /// The bytes on the disk that so many sectors from one on are; else what is wrong with them.
+    fn range(&self, [sector, sectors]: [u64; 2], sector_bytes: u64) -> Result<(u64, u64), String> {
+        let bytes = |sectors: u64| sectors.checked_mul(sector_bytes);
+        let (Some(offset), Some(length)) = (bytes(sector), bytes(sectors)) else {
+            return Err(format!("sector {sector} and {sectors} more do not exist"));
+        };
+        let end = offset.checked_add(length);
+        if end.is_none_or(|end| end > self.disk_bytes) {
+            return Err(format!(
+                "{length} bytes at {offset} do not lie on the disk, which has {}",
+                self.disk_bytes
+            ));
+        }
+        Ok((offset, length))
     }
 
     fn mark<R: Read>(&mut self, input: &Input<R>, start: u64, fields: [u64; 4]) -> Result<()> {

@@ -44,6 +44,17 @@ pub struct LoopDevice {
     device: File,
 }
 
+/// Opens a device that nobody has at the moment.
+fn open_free(control: &File) -> io::Result<(PathBuf, File)> {
+    let number = sys::get_free(control.as_fd())?;
+    let path = PathBuf::from(format!("/dev/loop{number}"));
+    // O_EXCL would be refused while a probing daemon has the device open.
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_CLOEXEC);
+    let device = options.open(&path)?;
+    Ok((path, device))
+}
+
 impl LoopDevice {
     /// Attaches a free loop device to a file; `direct` passes requests on as they are, past
     /// the page cache of the file.
@@ -64,16 +75,8 @@ impl LoopDevice {
         );
         let mut last = io::Error::from(io::ErrorKind::ResourceBusy);
         for attempt in 0..ATTACH_ATTEMPTS_MAX {
-            let number =
-                sys::get_free(control.as_fd()).map_err(|source| Error::NoLoopDevice { source })?;
-            let path = PathBuf::from(format!("/dev/loop{number}"));
-            // O_EXCL would be refused while a probing daemon has the device open.
-            let device = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .custom_flags(libc::O_CLOEXEC)
-                .open(&path);
-            let device = device.map_err(|source| Error::NoLoopDevice { source })?;
+            let (path, device) =
+                open_free(&control).map_err(|source| Error::NoLoopDevice { source })?;
             match sys::configure(device.as_fd(), &config) {
                 Ok(()) => return Ok(Self { path, device }),
                 // Another process took it between the two calls.

@@ -1,4 +1,5 @@
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,28 @@ pub struct MemfdDisk {
     seen: Vec<bool>,
     /// What is there now (scratch of `load`).
     buffer: Vec<u8>,
+}
+
+/// The numbers of the first page of some, and of the first one after them.
+type Pages = (u32, u32);
+
+/// What is read at once of two pieces of data. What lies between them reads as zeros, and to read a
+/// little of that takes less than another system call.
+fn near(one: Pages, next: Pages) -> std::result::Result<Pages, (Pages, Pages)> {
+    if next.0 - one.1 <= GAP_PAGES_MAX {
+        Ok((one.0, next.1))
+    } else {
+        Err((one, next))
+    }
+}
+
+/// Makes an image hold these pages.
+fn hold(image: &mut Image, numbers: Range<u32>, pages: &[u8]) {
+    for (number, page) in numbers.zip(pages.chunks_exact(PAGE_SIZE)) {
+        if page != image.page(number) {
+            image.write(u64::from(number) * PAGE_SIZE as u64, page);
+        }
+    }
 }
 
 impl MemfdDisk {
@@ -73,15 +96,6 @@ impl MemfdDisk {
         let extents: Vec<_> = DataExtents::of(&self.file, self.size_bytes)
             .try_collect()
             .doing(|| "find the disk's data")?;
-        // What lies between two extents reads as zeros, and to read a little of that takes less
-        // than another system call.
-        let near = |one: (u32, u32), next: (u32, u32)| {
-            if next.0 - one.1 <= GAP_PAGES_MAX {
-                Ok((one.0, next.1))
-            } else {
-                Err((one, next))
-            }
-        };
         for (first, end) in extents.into_iter().coalesce(near) {
             seen[first as usize..end as usize].fill(true);
             for start in (first..end).step_by(PAGES_AT_ONCE as usize) {
@@ -90,11 +104,7 @@ impl MemfdDisk {
                 self.file
                     .read_exact_at(pages, u64::from(start) * PAGE_SIZE as u64)
                     .doing(|| "read the disk's memory")?;
-                for (number, page) in numbers.zip(pages.chunks_exact(PAGE_SIZE)) {
-                    if page != image.page(number) {
-                        image.write(u64::from(number) * PAGE_SIZE as u64, page);
-                    }
-                }
+                hold(&mut image, numbers, pages);
             }
         }
         for number in base.used().filter(|number| !seen[*number as usize]) {

@@ -101,20 +101,7 @@ impl<P: Part> Parts<P> {
             }
             seen.push(real);
             let part = open(directory).map_err(|why| Error::Part(why.into()))?;
-            let Some(shard) = part.shard()? else {
-                return Err(Mismatch::Whole(at).into());
-            };
-            if let Some(first) = parts.values().next()
-                && let Some(why) = difference(&part, first, shard.count() == count)
-            {
-                let other = first.directory().into();
-                return Err(Mismatch::Different { at, other, why }.into());
-            }
-            count = shard.count();
-            if let Some(other) = parts.insert(shard.number(), part) {
-                let other = other.directory().into();
-                return Err(Mismatch::Same { at, other, shard }.into());
-            }
+            add(&mut parts, &mut count, at, part)?;
         }
         let lacks = lacks(&parts, count);
         let is_whole = lacks.is_none();
@@ -141,6 +128,26 @@ impl<P: Part> Parts<P> {
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
+}
+
+/// Adds a part to those that are there, which are shards of the same sweep; `count` is into how many
+/// it was divided.
+fn add<P: Part>(parts: &mut BTreeMap<u64, P>, count: &mut u64, at: PathBuf, part: P) -> Result<()> {
+    let Some(shard) = part.shard()? else {
+        return Err(Mismatch::Whole(at).into());
+    };
+    if let Some(first) = parts.values().next()
+        && let Some(why) = difference(&part, first, shard.count() == *count)
+    {
+        let other = first.directory().into();
+        return Err(Mismatch::Different { at, other, why }.into());
+    }
+    *count = shard.count();
+    if let Some(other) = parts.insert(shard.number(), part) {
+        let other = other.directory().into();
+        return Err(Mismatch::Same { at, other, shard }.into());
+    }
+    Ok(())
 }
 
 /// What there is to say against so many shards: one has not ended, or some are not there.

@@ -66,17 +66,37 @@ impl Crash<'_> {
 
     /// What is certain of what was found to be broken; if that is nothing, all that is certain.
     pub(crate) fn facts(&self) -> Result<Vec<Fact>, NotExpressible> {
-        let failed =
-            |why: &dyn Error| NotExpressible::new(self.workload.name.clone(), why.to_string());
-        let contract = Contract::for_variant(self.variant).map_err(|why| failed(&why))?;
-        let mut model = Model::new(&contract);
+        let contract = Contract::for_variant(self.variant).map_err(|why| self.failed(&why))?;
+        let all = certain(&self.model(&contract)?);
+        let broken = |fact: &&Fact| {
+            self.findings
+                .iter()
+                .any(|finding| finding.path == fact.path)
+        };
+        let some: Vec<Fact> = all.iter().filter(broken).cloned().collect();
+        let is_covered = |finding: &Finding| is_covered(finding, &some);
+        if !self.findings.is_empty() && !self.findings.iter().any(is_covered) {
+            let what = &self.findings[0].what;
+            let why = "a crash may leave several things there, and a test without a model cannot tell which are legal";
+            return Err(NotExpressible::new(what, why));
+        }
+        Ok(if some.is_empty() { all } else { some })
+    }
+
+    fn failed(&self, why: &dyn Error) -> NotExpressible {
+        NotExpressible::new(self.workload.name.clone(), why.to_string())
+    }
+
+    /// What was done when the crash came.
+    fn model(&self, contract: &Contract) -> Result<Model, NotExpressible> {
+        let mut model = Model::new(contract);
         let mut operations = self.workload.operations().enumerate();
         let setup = self.workload.setup.len();
         for (number, op) in operations.by_ref().take(self.operations_done) {
             if number == setup && setup > 0 {
                 model.commit(None);
             }
-            model.apply(op, false).map_err(|why| failed(&why))?;
+            model.apply(op, false).map_err(|why| self.failed(&why))?;
         }
         if setup > 0 && self.operations_done == setup {
             model.commit(None);
@@ -84,26 +104,9 @@ impl Crash<'_> {
         if self.under_way
             && let Some((_, op)) = operations.next()
         {
-            model.begin(op, false).map_err(|why| failed(&why))?;
+            model.begin(op, false).map_err(|why| self.failed(&why))?;
         }
-        let all = certain(&model);
-        let broken = |fact: &&Fact| {
-            self.findings
-                .iter()
-                .any(|finding| finding.path == fact.path)
-        };
-        let some: Vec<Fact> = all.iter().filter(broken).cloned().collect();
-        if !self.findings.is_empty()
-            && !self
-                .findings
-                .iter()
-                .any(|finding| is_covered(finding, &some))
-        {
-            let what = &self.findings[0].what;
-            let why = "a crash may leave several things there, and a test without a model cannot tell which are legal";
-            return Err(NotExpressible::new(what, why));
-        }
-        Ok(if some.is_empty() { all } else { some })
+        Ok(model)
     }
 
     /// Whether every file system with a log makes the promises that were broken.

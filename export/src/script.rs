@@ -80,18 +80,9 @@ pub fn script(crash: &Crash<'_>) -> Result<String, NotExpressible> {
 fn text(crash: &Crash<'_>, commands: &Commands, checks: &Checks) -> String {
     let mut text = header(crash, commands);
     text += "\n# What is done before the power fails.\n";
-    text += &commands
-        .lines
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect::<Vec<_>>()
-        .concat();
-    let same = checks
-        .same
-        .iter()
-        .map(|line| format!("    {line}\n"))
-        .collect::<Vec<_>>()
-        .concat();
+    text.extend(commands.lines.iter().map(|line| format!("{line}\n")));
+    let mut same = String::new();
+    same.extend(checks.same.iter().map(|line| format!("    {line}\n")));
     if !same.is_empty() {
         text += "\n# What must be the same afterwards.\nstate() {\n";
         text += &same;
@@ -148,18 +139,7 @@ fn header(crash: &Crash<'_>, commands: &Commands) -> String {
     if crash.findings.is_empty() {
         text += &format!("# Whether {variant} keeps what it promises when the power fails.\n");
     }
-    for finding in crash.findings {
-        let place = if finding.path.is_empty() {
-            String::new()
-        } else {
-            format!("{}: ", finding.path)
-        };
-        text += &comment(&format!(
-            "{variant} of Linux {}, after a power failure: {place}{}",
-            crash.kernel, finding.what
-        ));
-        text += &comment(&format!("Promised: {}.", finding.promise.words()));
-    }
+    text += &comments(crash);
     text += "#\n# It needs root. Exit status: 0 it does not happen here, 1 it does, 2 it could not be tried.\n";
     text += &format!(
         "set -eu\n\nPATH=$PATH:/usr/sbin:/sbin\nfor program in {}; do\n",
@@ -195,6 +175,23 @@ fn header(crash: &Crash<'_>, commands: &Commands) -> String {
         words(&variant.mkfs_options)
     );
     text + &format!("mkdir \"$mnt\"\n{} \"$work/disk\" \"$mnt\"\n", mount(crash))
+}
+
+/// What was found, in comments.
+fn comments(crash: &Crash<'_>) -> String {
+    let mut text = String::new();
+    for finding in crash.findings {
+        let place = match finding.path.as_str() {
+            "" => String::new(),
+            path => format!("{path}: "),
+        };
+        text += &comment(&format!(
+            "{} of Linux {}, after a power failure: {place}{}",
+            crash.variant, crash.kernel, finding.what
+        ));
+        text += &comment(&format!("Promised: {}.", finding.promise.words()));
+    }
+    text
 }
 
 fn mount(crash: &Crash<'_>) -> String {

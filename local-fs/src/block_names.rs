@@ -74,29 +74,13 @@ fn ext_names(
         .flatten();
     let inodes: BTreeSet<u64> = owners.values().copied().chain(in_tables).collect();
     let owning: BTreeSet<u64> = owners.values().copied().collect();
-    let stats = owning
-        .iter()
-        .map(|inode| format!("stat <{inode}>"))
-        .collect::<Vec<_>>()
-        .join("\n");
-    let said = run(
-        debugger,
-        image,
-        &format!("{}\n{stats}\n", lines("ncheck", inodes.into_iter())),
-    )?;
+    let stats = owning.iter().map(|inode| format!("stat <{inode}>\n"));
+    let questions = lines("ncheck", inodes.into_iter()) + "\n" + &stats.collect::<String>();
+    let said = run(debugger, image, &questions)?;
     let (paths, files) = (read_ncheck(&said), read_stats(&said));
     let name = |block: u64| {
         if let Some(inodes) = layout.inodes(block) {
-            let of: Vec<&str> = inodes
-                .filter_map(|inode| paths.get(&inode))
-                .map(String::as_str)
-                .collect();
-            let of = if of.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", of.join(", "))
-            };
-            return Some(format!("the inode table{of}"));
+            return Some(table_block(inodes, &paths));
         }
         layout.name(block).map(str::to_owned).or_else(|| {
             let inode = owners.get(&block)?;
@@ -112,6 +96,18 @@ fn ext_names(
         .iter()
         .map(|place| joined(blocks(*place).map(name)))
         .collect())
+}
+
+/// What a block of the inode table has.
+fn table_block(inodes: RangeInclusive<u64>, paths: &BTreeMap<u64, String>) -> String {
+    let of: Vec<&str> = inodes
+        .filter_map(|inode| paths.get(&inode))
+        .map(String::as_str)
+        .collect();
+    match of.as_slice() {
+        [] => "the inode table".into(),
+        of => format!("the inode table ({})", of.join(", ")),
+    }
 }
 
 /// The names of the blocks of one place, each once. None if one of them has none.
@@ -178,26 +174,28 @@ impl ExtLayout {
                     .unwrap_or(group);
             }
             for part in line.trim().split(", ") {
-                let Some((what, blocks)) = part
-                    .split_once(" at ")
-                    .and_then(|(what, at)| Some((what, range(at)?)))
-                else {
-                    continue;
-                };
-                match what {
-                    "Primary superblock" => this.fixed.push((blocks, "the superblock")),
-                    "Backup superblock" => this.fixed.push((blocks, "a copy of the superblock")),
-                    "Group descriptors" | "Group descriptor" => {
-                        this.fixed.push((blocks, "the group descriptors"));
-                    }
-                    "Block bitmap" => this.fixed.push((blocks, "the block bitmap")),
-                    "Inode bitmap" => this.fixed.push((blocks, "the inode bitmap")),
-                    "Inode table" => this.tables.push((blocks, group)),
-                    _ => {}
-                }
+                this.extend_by(part, group);
             }
         }
         this
+    }
+
+    /// Adds what a part of the description of a group says.
+    fn extend_by(&mut self, part: &str, group: u64) {
+        let placed = part.split_once(" at ");
+        let Some((what, blocks)) = placed.and_then(|(what, at)| Some((what, range(at)?))) else {
+            return;
+        };
+        let name = match what {
+            "Primary superblock" => "the superblock",
+            "Backup superblock" => "a copy of the superblock",
+            "Group descriptors" | "Group descriptor" => "the group descriptors",
+            "Block bitmap" => "the block bitmap",
+            "Inode bitmap" => "the inode bitmap",
+            "Inode table" => return self.tables.push((blocks, group)),
+            _ => return,
+        };
+        self.fixed.push((blocks, name));
     }
 
     fn name(&self, block: u64) -> Option<&'static str> {

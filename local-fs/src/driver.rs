@@ -117,24 +117,10 @@ impl Serving {
         }));
         let line = words_of(&command);
         let heard = Arc::clone(&output);
-        let (started, start) = channel();
-        let (ended, ending) = channel();
         let thread = |what: &str| {
             std::thread::Builder::new().name(format!("{} {what}", driver.program.name))
         };
-        let waiting = thread("end").spawn(move || match begin(command) {
-            Ok((child, process)) => {
-                // Whoever does not want it any more has it killed.
-                let _ = started.send(Ok(process));
-                wait(child, &ended);
-            }
-            Err(error) => drop(started.send(Err(error))),
-        });
-        waiting.doing(doing)?;
-        let process = start
-            .recv()
-            .unwrap_or_else(|_| Err(io::Error::other("its thread died")))
-            .doing(doing)?;
+        let (process, ending) = start_in(thread("end"), command).doing(doing)?;
         thread("output")
             .spawn(move || listen(&heard))
             .doing(doing)?;
@@ -307,6 +293,27 @@ fn is_about_us(said: &str) -> bool {
     Error::OURS
         .iter()
         .any(|errno| said.contains(nix::errno::Errno::from_raw(*errno).desc()))
+}
+
+/// Starts a command as the child of a thread that waits for its end and for nothing else; says what
+/// runs, and later how it ended.
+fn start_in(
+    thread: std::thread::Builder,
+    command: Command,
+) -> io::Result<(OwnedFd, Receiver<ExitStatus>)> {
+    let (started, start) = channel();
+    let (ended, ending) = channel();
+    thread.spawn(move || match begin(command) {
+        Ok((child, process)) => {
+            // Whoever does not want it any more has it killed.
+            let _ = started.send(Ok(process));
+            wait(child, &ended);
+        }
+        Err(error) => drop(started.send(Err(error))),
+    })?;
+    let process = start.recv();
+    let process = process.unwrap_or_else(|_| Err(io::Error::other("its thread died")))?;
+    Ok((process, ending))
 }
 
 /// Starts it, and gets hold of it so that it can be killed while somebody waits for its end. The

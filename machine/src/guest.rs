@@ -154,21 +154,24 @@ fn work(directory: &Path) -> Result<()> {
             command.args(arguments).stdin(input).stdout(channel);
             run(command, &spec.path)?.success()
         }
-        Task::Command(wanted) => {
-            let (program, arguments) = wanted.words.split_first().ok_or(Error::NoCommand)?;
-            system::prepare_for_command(wanted)?;
-            let mut command = Command::new(program);
-            command.args(arguments).current_dir(&wanted.directory);
-            command
-                .stdin(Stdio::null())
-                .stdout(channel)
-                .stderr(open_raw(CONSOLE)?);
-            let ended = run(command, &spec.path)?;
-            let status = Path::new(GUEST_SHARED).join(STATUS);
-            std::fs::write(status, ended.exit_status().to_string())
-                .doing(|| "write how the command ended".into())
-        }
+        Task::Command(wanted) => run_wanted(wanted, channel, &spec.path),
     }
+}
+
+/// Runs a command that somebody wants, and notes how it ended.
+fn run_wanted(wanted: &GuestCommand, channel: File, path: &str) -> Result<()> {
+    let (program, arguments) = wanted.words.split_first().ok_or(Error::NoCommand)?;
+    system::prepare_for_command(wanted)?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(&wanted.directory);
+    command
+        .stdin(Stdio::null())
+        .stdout(channel)
+        .stderr(open_raw(CONSOLE)?);
+    let ended = run(command, path)?;
+    let status = Path::new(GUEST_SHARED).join(STATUS);
+    std::fs::write(status, ended.exit_status().to_string())
+        .doing(|| "write how the command ended".into())
 }
 
 /// How a program in the guest ended.

@@ -226,12 +226,7 @@ impl Uml {
     }
 
     fn at(kernel: &Path, modules: Option<&Path>) -> Result<Self> {
-        let data = kernel
-            .metadata()
-            .doing(|| format!("find the kernel {}", kernel.display()))?;
-        if !data.is_file() || data.permissions().mode() & 0o111 == 0 {
-            return Err(Error::NotAProgram(kernel.into()));
-        }
+        Self::refuse_other_than_program(kernel)?;
         let absolute =
             |path: &Path| std::path::absolute(path).doing(|| "find the working directory".into());
         let kernel = absolute(kernel)?;
@@ -265,6 +260,15 @@ impl Uml {
             memory_mib,
             virtual_time,
         })
+    }
+
+    fn refuse_other_than_program(kernel: &Path) -> Result<()> {
+        let data = kernel.metadata();
+        let data = data.doing(|| format!("find the kernel {}", kernel.display()))?;
+        if !data.is_file() || data.permissions().mode() & 0o111 == 0 {
+            return Err(Error::NotAProgram(kernel.into()));
+        }
+        Ok(())
     }
 
     /// Starts this program as the init of a guest, which starts it again with `arguments`, and
@@ -307,16 +311,15 @@ impl Uml {
             .stderr(Stdio::from(console_end))
             .spawn()
             .doing(|| format!("start {}", self.kernel.display()))?;
-        let (kernel, memory_mib) = (self.kernel.display(), self.memory_mib);
-        tracing::info!(pid = process.id(), %kernel, memory_mib, "started a guest");
-        let given = Given {
-            memory_mib: self.memory_in_effect_mib(),
-            directory: memory,
-        };
+        let kernel = self.kernel.display();
+        tracing::info!(pid = process.id(), %kernel, memory_mib = self.memory_mib, "started a guest");
         let guest = Guest {
             console,
             directory,
-            given,
+            given: Given {
+                memory_mib: self.memory_in_effect_mib(),
+                directory: memory,
+            },
         };
         let mut running = Running::new(process, Some(OwnedFd::from(input).into()), Some(guest));
         self.wait_until_ready(&mut running)?;

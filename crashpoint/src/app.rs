@@ -118,35 +118,25 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     arguments.refuse_again()?;
     let judge = arguments.judge();
     let request = visit.request(Rule::BruteForce, judge.clone())?;
-    let recorded = match &arguments.trace {
-        Some(trace) => Some(arguments.loaded(trace)?),
-        None => arguments
-            .recording(&request, interrupt)?
-            .record(scratch.path())?,
-    };
-    let Some(mut trace) = recorded else {
+    let Some(mut trace) = arguments.traced(&request, scratch.path(), interrupt)? else {
         return Ok(Outcome::Incomplete);
     };
     let Judge::Program { check, limit_s, .. } = &judge else {
         unreachable!("a program is judged by its check")
     };
-    let (place, check) = (
-        Place::of(&trace, PROGRAM, scratch.path())?,
-        check_of(check, *limit_s, None, interrupt)?,
-    );
+    let place = Place::of(&trace, PROGRAM, scratch.path())?;
+    let check = check_of(check, *limit_s, None, interrupt)?;
     if let Some(warning) = late_acks(&trace.run) {
         campaign::say(&warning);
     }
     let explore = request.explore(None, &trace.run)?;
     if arguments.again.is_wanted() {
-        let directory = scratch.path().join("recoveries");
-        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
         let recovering = Recovering {
             arguments,
             request: &request,
             place: &place,
             check: &check,
-            directory: &directory,
+            directory: &scratch.path().join("recoveries"),
             interrupt,
         };
         if !recovering.add_all(&mut trace)? {
@@ -272,6 +262,20 @@ impl AppArgs {
         }
     }
 
+    /// The trace that was named, or of the program, which is run for it; nothing if somebody
+    /// interrupts.
+    fn traced(
+        &self,
+        request: &Request,
+        scratch: &Path,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<Trace>> {
+        match &self.trace {
+            Some(trace) => Ok(Some(self.loaded(trace)?)),
+            None => self.recording(request, interrupt)?.record(scratch),
+        }
+    }
+
     /// Refuses crashes during recovery where there is nothing to record them of.
     fn refuse_again(&self) -> anyhow::Result<()> {
         if self.sweep.states.level()? == Level::Block {
@@ -363,6 +367,8 @@ struct Recovering<'a> {
 impl Recovering<'_> {
     /// Adds the recoveries of all levels to what was recorded. Says whether it came to its end.
     fn add_all(&self, trace: &mut Trace) -> anyhow::Result<bool> {
+        let directory = self.directory;
+        fs::create_dir(directory).with_context(|| format!("create {}", directory.display()))?;
         for level in self.request.level.each() {
             let Some(recovered) = self.recovered(*level, trace)? else {
                 return Ok(false);

@@ -103,25 +103,28 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
             interrupt,
         );
     }
-    let variants: Vec<_> = arguments
-        .file_systems
-        .iter()
-        .flat_map(|named| named.0.clone())
-        .collect();
+    bench(arguments, jobs, interrupt)
+}
+
+/// Measures file systems.
+fn bench(arguments: &BenchArgs, jobs: usize, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let named = arguments.file_systems.iter();
+    let variants: Vec<_> = named.flat_map(|named| named.0.clone()).collect();
     let machine = arguments.kernel.machine()?;
     prepare(&variants, &machine)?;
+    let seconds = arguments.seconds;
+    let time = Duration::from_secs(seconds.into());
+    let options = SweepOptions {
+        jobs,
+        states: arguments.states,
+        machine,
+        ..SweepOptions::default()
+    };
     let mut rows = Vec::new();
     for variant in variants {
         campaign::say(&format!(
-            "{variant}: {ROUNDS} rounds in {} s with {jobs} workers",
-            arguments.seconds
+            "{variant}: {ROUNDS} rounds in {seconds} s with {jobs} workers"
         ));
-        let options = SweepOptions {
-            jobs,
-            states: arguments.states,
-            machine: machine.clone(),
-            ..SweepOptions::default()
-        };
         let measured = measure(variant, &options, time, interrupt)?;
         if interrupt.requested() {
             campaign::say("interrupted");
@@ -135,11 +138,8 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     if arguments.format == OutputFormat::Text {
         write!(io::stdout(), "{}", table(&rows))?;
     }
-    let all_measured = rows
-        .iter()
-        .flat_map(|row| &row.rounds)
-        .all(|round| round.sweep.inconclusive == 0);
-    Ok(if all_measured {
+    let mut rounds = rows.iter().flat_map(|row| &row.rounds);
+    Ok(if rounds.all(|round| round.sweep.inconclusive == 0) {
         Outcome::Clean
     } else {
         Outcome::Incomplete

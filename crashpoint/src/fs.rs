@@ -11,7 +11,7 @@ use replayer::{FileSystemArgs, Kernel, Manifest, Options, Results};
 use replayer::{NumberedWorkloads, SweepCommand, WorkloadFiles};
 
 use crate::options;
-use crate::source::{Source, sharded};
+use crate::source::{Chosen, Source, sharded};
 
 /// The arguments of `crashpoint fs`.
 #[derive(Debug, Args)]
@@ -220,16 +220,8 @@ impl FsArgs {
         let shard = self.selection.shard;
         match source {
             Source::Generated(generated) => {
-                if let Some(sample) = self.selection.sample {
-                    campaign::say(&format!(
-                        "sampling {sample} with --seed {}",
-                        self.selection.seed
-                    ));
-                }
                 let chosen = generated.choose();
-                if let Some(removed) = chosen.removed().filter(|removed| removed.count() > 0) {
-                    campaign::say(&removed.to_string());
-                }
+                self.say_chosen(&chosen);
                 Ok(command.run(&|| chosen.iter(), chosen.count(), results, interrupt)?)
             }
             Source::Read { workloads, .. } => {
@@ -245,6 +237,16 @@ impl FsArgs {
                     numbered.map(|(number, workload)| workload.map(|workload| (number, workload)));
                 Ok(command.run_stream(Box::new(numbered), interrupt)?)
             }
+        }
+    }
+
+    fn say_chosen(&self, chosen: &Chosen<'_>) {
+        let SelectionArgs { sample, seed, .. } = &self.selection;
+        if let Some(sample) = sample {
+            campaign::say(&format!("sampling {sample} with --seed {seed}"));
+        }
+        if let Some(removed) = chosen.removed().filter(|removed| removed.count() > 0) {
+            campaign::say(&removed.to_string());
         }
     }
 }

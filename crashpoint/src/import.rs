@@ -50,6 +50,20 @@ pub(crate) fn adapt(import: Command) -> Command {
         })
 }
 
+impl ImportArgs {
+    /// The disk is as large as the one that was logged.
+    fn settle(&mut self, import: &Import) -> anyhow::Result<()> {
+        let variants = self.file_system.variants()?;
+        let [variant] = variants.as_slice() else {
+            bail!("a log is of one file system: name one with --fs")
+        };
+        let size_mib = import.disk_bytes()? >> 20;
+        self.file_system.size = Some(size_mib.max(variant.file_system.size_min_mib));
+        self.file_system.jobs = Some(1);
+        Ok(())
+    }
+}
+
 /// Does it.
 pub(crate) fn run(mut arguments: ImportArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     arguments.file_system.kernel.seed = arguments.seed;
@@ -63,13 +77,7 @@ pub(crate) fn run(mut arguments: ImportArgs, interrupt: &Interrupt) -> anyhow::R
     if arguments.file_system.again > 0 {
         bail!("--again is for workloads that are run here: leave it out");
     }
-    let variants = arguments.file_system.variants()?;
-    let [variant] = variants.as_slice() else {
-        bail!("a log is of one file system: name one with --fs")
-    };
-    let size_mib = import.disk_bytes()? >> 20;
-    arguments.file_system.size = Some(size_mib.max(variant.file_system.size_min_mib));
-    arguments.file_system.jobs = Some(1);
+    arguments.settle(&import)?;
     let workload = workload(&arguments)?;
     for note in import.check(&workload)? {
         campaign::say(&note);

@@ -185,27 +185,7 @@ impl Recording<'_> {
 
     fn run(&self, options: NodeOptions) -> anyhow::Result<Option<Trace>> {
         let data = &options.directory.clone().expect("it has one");
-        let words: Vec<_> = self
-            .program
-            .iter()
-            .map(|word| with_directory(word, data))
-            .collect();
-        if words == self.program {
-            bail!(
-                "the program is not told where to keep its data: put {DIRECTORY} among its words"
-            );
-        }
-        let program = find(&words[0])?;
-        let mut command = Command::new(program);
-        // What it prints is on record. Ours is for what is found.
-        let output = data.with_file_name("output");
-        command.args(&words[1..]);
-        if let Some(operations) = self.operations {
-            command.env(OPERATIONS, operations.to_string());
-        }
-        give_terminal(&mut command, || {
-            fs::File::create(&output).with_context(|| format!("create {}", output.display()))
-        })?;
+        let command = self.command(data)?;
         let recorded =
             record(options, command, &|| self.interrupt.requested()).map_err(without_interpreter);
         if recorded.is_err() && !data.is_dir() {
@@ -226,6 +206,28 @@ impl Recording<'_> {
             bail!("the program did not end as it should ({status}): nothing was tested{why}");
         }
         Ok(Some(trace))
+    }
+
+    /// The program, told where to keep its data. What it prints is on record. Ours is for what is
+    /// found.
+    fn command(&self, data: &Path) -> anyhow::Result<Command> {
+        let words = self.program.iter().map(|word| with_directory(word, data));
+        let words: Vec<_> = words.collect();
+        if words == self.program {
+            bail!(
+                "the program is not told where to keep its data: put {DIRECTORY} among its words"
+            );
+        }
+        let mut command = Command::new(find(&words[0])?);
+        command.args(&words[1..]);
+        if let Some(operations) = self.operations {
+            command.env(OPERATIONS, operations.to_string());
+        }
+        let output = data.with_file_name("output");
+        give_terminal(&mut command, || {
+            fs::File::create(&output).with_context(|| format!("create {}", output.display()))
+        })?;
+        Ok(command)
     }
 }
 

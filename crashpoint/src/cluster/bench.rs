@@ -13,7 +13,8 @@ use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{CrashState, Nodes, Plan, States, Subject, sweep};
 use pace_rules::Sector;
 use pace_rules::nodes::{
-    Model, NodeState, Relaxation, Relaxations, Request, Space, Spaces, Split, StartOrder, State,
+    Explore, Model, NodeState, Relaxation, Relaxations, Request, Space, Spaces, Split, StartOrder,
+    State,
 };
 use serde_json::{Value, json};
 use trace::{Action, Run};
@@ -92,6 +93,18 @@ pub(crate) fn bench(bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Result<
     Ok(Outcome::Clean)
 }
 
+/// What the sweep that is measured asks for.
+fn request(explore: Explore) -> Request {
+    Request {
+        model: Model::named(MODEL).expect("there is one"),
+        explore,
+        lost: 1,
+        split: Split::default(),
+        sector: Sector::default(),
+        relaxations: Relaxations::ALL,
+    }
+}
+
 impl Bench<'_> {
     fn round(
         &self,
@@ -103,15 +116,7 @@ impl Bench<'_> {
         let alone_s = alone(file, interrupt)?;
         let trace = recorded(file, &mut Workspace::new(file, None)?, None, interrupt)?;
         let recorded_s = between_acknowledgements(&trace);
-        let request = Request {
-            model: Model::named(MODEL).expect("there is one"),
-            explore: explore(file, &trace.run)?,
-            lost: 1,
-            split: Split::default(),
-            sector: Sector::default(),
-            relaxations: Relaxations::ALL,
-        };
-        let spaces = Spaces::new(&trace.run, &[request])?;
+        let spaces = Spaces::new(&trace.run, &[request(explore(file, &trace.run)?)])?;
         let space = &spaces.members()[0].space;
         enter_mount_namespace()?;
         let scratch = Scratch::new()?;

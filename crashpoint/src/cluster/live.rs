@@ -105,6 +105,14 @@ struct Live<'a> {
 }
 
 impl LiveArgs {
+    fn surroundings(&self) -> Surroundings {
+        Surroundings {
+            chaos: self.chaos,
+            network: self.network.clone(),
+            clocks: self.clocks.clone(),
+        }
+    }
+
     /// What the manifest says of a sweep of these seeds.
     fn asked(
         &self,
@@ -141,12 +149,7 @@ pub(crate) fn begin(
 ) -> anyhow::Result<Outcome> {
     let Seeds(first, last) = arguments.seeds.unwrap_or(Seeds(visit.seed, visit.seed));
     let kernel = arguments.kernel.as_deref();
-    let surroundings = Surroundings {
-        chaos: arguments.chaos,
-        network: arguments.network.clone(),
-        clocks: arguments.clocks.clone(),
-    };
-    let laboratory = laboratory(path, kernel, first, &surroundings)?;
+    let laboratory = laboratory(path, kernel, first, &arguments.surroundings())?;
     if let Some(out) = visit.out() {
         LiveDirectory::refuse(out)?;
     }
@@ -375,25 +378,13 @@ impl Live<'_> {
     }
 
     fn go_on(mut self, mut known: Vec<LiveResult>) -> anyhow::Result<Outcome> {
-        let begun = Instant::now();
-        let asked = &self.manifest.asked;
-        let is_of_one = asked.seeds.0 == asked.seeds.1;
-        let mut selection = Selection {
-            sample: asked.sample,
-            shard: self.shard()?.filter(|_| is_of_one),
-            again: asked.again,
-            recoveries: asked.recoveries,
-            deadline: self.visit.budget().map(|budget| begun + budget),
-            stop_after: self.visit.stop_after(),
-            jobs: self.visit.jobs(1),
-            fork: asked.fork,
-        };
+        let mut selection = self.selection()?;
         let mut summary = Summary::default();
         for seed in self.seeds()? {
-            let is_late = selection
+            let is_over = selection
                 .deadline
-                .is_some_and(|deadline| Instant::now() >= deadline);
-            let is_over = is_late && summary.seeds > 0;
+                .is_some_and(|deadline| Instant::now() >= deadline)
+                && summary.seeds > 0;
             let is_enough = selection.stop_after == Some(0);
             if is_over || is_enough || self.interrupt.requested() {
                 summary.is_cut_off = true;
@@ -417,6 +408,22 @@ impl Live<'_> {
             directory.finish(&summary)?;
         }
         self.tell(&summary)
+    }
+
+    /// What of each seed is swept, from now on.
+    fn selection(&self) -> anyhow::Result<Selection> {
+        let asked = &self.manifest.asked;
+        let is_of_one = asked.seeds.0 == asked.seeds.1;
+        Ok(Selection {
+            sample: asked.sample,
+            shard: self.shard()?.filter(|_| is_of_one),
+            again: asked.again,
+            recoveries: asked.recoveries,
+            deadline: self.visit.budget().map(|budget| Instant::now() + budget),
+            stop_after: self.visit.stop_after(),
+            jobs: self.visit.jobs(1),
+            fork: asked.fork,
+        })
     }
 
     /// Tries the failures of one seed.

@@ -48,32 +48,7 @@ pub(crate) fn bench(bench: &LiveBench<'_>, interrupt: &Interrupt) -> anyhow::Res
         keeps: vec![Keeps::Flushed],
         ..reference.plan
     };
-    let begun = Instant::now();
-    let (mut rounds, mut tried) = (Vec::new(), Vec::new());
-    for index in plan.order() {
-        if rounds.len() >= ROUNDS_MIN && begun.elapsed() >= bench.time {
-            break;
-        }
-        let faults: Vec<_> = plan.fault(index).into_iter().collect();
-        tried.extend(faults.first().cloned());
-        let floor_s = timed(
-            &laboratory,
-            &Failure {
-                faults: vec![],
-                forked_ns: None,
-            },
-            &cancelled,
-        )?;
-        let point_s = timed(
-            &laboratory,
-            &Failure {
-                faults,
-                forked_ns: None,
-            },
-            &cancelled,
-        )?;
-        rounds.push(Round { floor_s, point_s });
-    }
+    let (rounds, tried) = rounds(&laboratory, &plan, bench.time, &cancelled)?;
     let forked = live::can_fork(&laboratory)
         .then(|| forked(&laboratory, &plan, tried, &cancelled))
         .transpose()?;
@@ -88,6 +63,36 @@ pub(crate) fn bench(bench: &LiveBench<'_>, interrupt: &Interrupt) -> anyhow::Res
     };
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Outcome::Clean)
+}
+
+/// Runs without a failure and with one, in turn, for so long; with the faults of the latter.
+fn rounds(
+    laboratory: &Laboratory,
+    plan: &Plan,
+    time: Duration,
+    cancelled: &dyn Fn() -> bool,
+) -> anyhow::Result<(Vec<Round>, Vec<Fault>)> {
+    let begun = Instant::now();
+    let (mut rounds, mut tried) = (Vec::new(), Vec::new());
+    for index in plan.order() {
+        if rounds.len() >= ROUNDS_MIN && begun.elapsed() >= time {
+            break;
+        }
+        let faults: Vec<_> = plan.fault(index).into_iter().collect();
+        tried.extend(faults.first().cloned());
+        let seconds = |faults| {
+            let failure = Failure {
+                faults,
+                forked_ns: None,
+            };
+            timed(laboratory, &failure, cancelled)
+        };
+        rounds.push(Round {
+            floor_s: seconds(vec![])?,
+            point_s: seconds(faults)?,
+        });
+    }
+    Ok((rounds, tried))
 }
 
 fn timed(

@@ -54,25 +54,19 @@ pub(crate) struct RecordArgs {
 /// Does it.
 pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let file = ClusterFile::read(&arguments.file)?;
-    if arguments
-        .out
-        .read_dir()
-        .is_ok_and(|mut entries| entries.next().is_some())
-    {
+    let mut there = arguments.out.read_dir().into_iter().flatten();
+    if there.next().is_some() {
         bail!(trace_store::Error::Exists(arguments.out.clone()));
     }
     if file.client.is_none() {
         bail!("there is no [client] in the cluster file to record");
     }
-    let simulated = arguments
-        .simulate
-        .machines
-        .simulate
-        .then(|| simulated::recorded(&file, &arguments.simulate, interrupt));
-    let recorded = match simulated {
-        Some(simulated) => simulated.map(|(trace, frames)| (trace, Some(frames))),
-        None => recorded(&file, &mut Workspace::new(&file, None)?, None, interrupt)
-            .map(|trace| (trace, None)),
+    let recorded = if arguments.simulate.machines.simulate {
+        let simulated = simulated::recorded(&file, &arguments.simulate, interrupt);
+        simulated.map(|(trace, frames)| (trace, Some(frames)))
+    } else {
+        let workspace = &mut Workspace::new(&file, None)?;
+        recorded(&file, workspace, None, interrupt).map(|trace| (trace, None))
     };
     let (trace, frames) = match recorded {
         Err(error) if is_interrupted(&error) => {
@@ -268,11 +262,8 @@ fn run_client(
     let ended = traced.wait()?;
     if !ended.status.success() {
         let said = fs::read_to_string(&log).unwrap_or_default();
-        bail!(
-            "the client failed ({}): {}",
-            ended.status,
-            said.lines().last().unwrap_or("it said nothing").trim()
-        );
+        let said = said.lines().last().unwrap_or("it said nothing").trim();
+        bail!("the client failed ({}): {said}", ended.status);
     }
     Ok(ended)
 }

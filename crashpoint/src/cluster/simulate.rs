@@ -208,13 +208,7 @@ fn ran(
         cluster.refuse_end()?;
     }
     if wanted.restart {
-        let nodes: Vec<_> = (0..cluster.file().nodes.len()).collect();
-        let cuts = cluster.power_off(&nodes, |_, _| Relaxation::Flushed)?;
-        let lost: usize = cuts.iter().map(|(_, cut)| cut.lost.len()).sum();
-        let writes = if lost == 1 { "write is" } else { "writes are" };
-        say(&format!(
-            "the power of all nodes failed: {lost} {writes} lost, which no flush covered"
-        ));
+        fail_power(cluster)?;
         let booted = Instant::now();
         if let Err(error) = cluster.start(&cancelled) {
             let outcome = told_not_ready(error)?;
@@ -230,6 +224,18 @@ fn ran(
     let outcome = verdict.as_ref().map_or(Ok(Outcome::Clean), told)?;
     say_history(cluster, begun, verdict.as_ref());
     Ok(outcome)
+}
+
+/// Has the power of all nodes fail, and says what that lost.
+fn fail_power(cluster: &mut SimulatedCluster) -> anyhow::Result<()> {
+    let nodes: Vec<_> = (0..cluster.file().nodes.len()).collect();
+    let cuts = cluster.power_off(&nodes, |_, _| Relaxation::Flushed)?;
+    let lost: usize = cuts.iter().map(|(_, cut)| cut.lost.len()).sum();
+    let writes = if lost == 1 { "write is" } else { "writes are" };
+    say(&format!(
+        "the power of all nodes failed: {lost} {writes} lost, which no flush covered"
+    ));
+    Ok(())
 }
 
 /// A node that does not come up after the power failed is no error, but what was to be seen.

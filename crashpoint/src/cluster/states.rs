@@ -127,21 +127,26 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
         let file = arguments.trace.as_deref().expect("it is required");
         return live::begin(file, &arguments.live, arguments.again, visit, interrupt);
     }
-    if let Some(directory) = &visit.resume {
-        return resume(visit, directory, interrupt);
+    match &visit.resume {
+        Some(directory) => resume(visit, directory, interrupt),
+        None => begin(arguments, interrupt),
     }
+}
+
+fn begin(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let visit = &arguments.sweep;
     visit.refuse()?;
     arguments.again.refuse_of_cluster(visit)?;
     let directory = arguments.trace.as_deref().expect("it is required");
     let (mut trace, _) = load(directory)?;
     let request = visit.request(arguments.explore, Judge::Cluster)?;
     let request = started(request, &arguments.starts);
-    if arguments.again.is_wanted() {
-        let again = arguments.again;
-        let Some(recovered) = crash_again(again, &trace, directory, &request, interrupt)? else {
-            return Ok(Outcome::Incomplete);
-        };
-        recovered.add_to(&mut trace);
+    let again = arguments.again;
+    if again.is_wanted() {
+        match crash_again(again, &trace, directory, &request, interrupt)? {
+            Some(recovered) => recovered.add_to(&mut trace),
+            None => return Ok(Outcome::Incomplete),
+        }
     }
     let ground = Ground::new(&trace, directory, interrupt)?;
     let explore = request.explore(Some(&ground.file), &trace.run)?;

@@ -197,13 +197,7 @@ fn steps(file: &ClusterFile, turns: Option<&Turns>) -> Vec<Step> {
         if !steps.is_empty() {
             steps.extend(first.iter().map(|node| Step::Alone(*node)));
         }
-        let mut left = group.clone();
-        while !left.is_empty() {
-            let waits = |node: &usize| {
-                let mut others = file.nodes[*node].after.iter();
-                others.any(|other| left.contains(other))
-            };
-            let (waiting, next): (Vec<_>, Vec<_>) = left.iter().copied().partition(waits);
+        for next in in_order(file, group) {
             for other in next.iter().flat_map(|node| &file.nodes[*node].after) {
                 // One that the state has come later is not waited for.
                 let is_started = steps.contains(&Step::Start(*other));
@@ -212,12 +206,24 @@ fn steps(file: &ClusterFile, turns: Option<&Turns>) -> Vec<Step> {
                 }
             }
             steps.extend(next.into_iter().map(Step::Start));
-            left = waiting;
         }
     }
     let unknown = ready.iter().enumerate().filter(|(_, ready)| !**ready);
     steps.extend(unknown.map(|(node, _)| Step::Ready(node)));
     steps
+}
+
+/// Some nodes in the order in which they start: those that wait for none of the others first.
+fn in_order(file: &ClusterFile, mut left: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
+    std::iter::from_fn(move || {
+        let waits = |node: &usize| {
+            let mut others = file.nodes[*node].after.iter();
+            others.any(|other| left.contains(other))
+        };
+        let (waiting, next): (Vec<_>, Vec<_>) = left.iter().copied().partition(waits);
+        left = waiting;
+        Some(next).filter(|next| !next.is_empty())
+    })
 }
 
 /// Words as a shell reads them.

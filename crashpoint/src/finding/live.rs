@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use brief::counted;
 use campaign::{Interrupt, Outcome, say};
 use injector::{
-    LiveResult, Minimized, OPERATIONS, finding, finding_in_full, findings, manifest, plans, results,
+    LiveResult, Minimized, OPERATIONS, SeedPlan, finding, finding_in_full, findings, manifest,
+    plans, results,
 };
 
 use super::look::{self, LookArgs};
@@ -61,14 +62,9 @@ pub(super) fn minimize(
     let results = results(directory)?;
     let found = findings(&results, &manifest);
     let (result, alike) = numbered(&found, number)?;
-    let seed = result.address.seed;
-    let plan = plans(directory)?.into_iter().find(|plan| plan.seed == seed);
-    let plan =
-        plan.with_context(|| format!("{} has no plan of seed {seed}", directory.display()))?;
-    let laboratory = laboratory_of(&manifest, directory, seed)?;
-    if let Some(keep) = keep {
-        make_empty(keep)?;
-    }
+    let plan = plan_of(result.address.seed, directory)?;
+    let laboratory = laboratory_of(&manifest, directory, plan.seed)?;
+    keep.map_or(Ok(()), make_empty)?;
     if let Some(why) = &plan.not_alone {
         say(&format!(
             "the victims stay: restarted alone, with nothing lost, {why}"
@@ -83,33 +79,41 @@ pub(super) fn minimize(
     let Minimized {
         result: left,
         operations,
-        runs,
         interrupted,
+        ..
     } = &minimized;
-    let mut text = format!(
-        "{} down to {} ({})\n",
-        shape(result),
-        shape(left),
-        counted(*runs as usize, "run")
-    );
-    if let Some(operations) = operations {
-        text += &format!("with {OPERATIONS}={operations} for the client\n");
-    }
-    text += &finding_in_full(number, left, alike, &manifest);
+    let text = smaller_words(result, &minimized) + &finding_in_full(number, left, alike, &manifest);
     io::stdout().lock().write_all(text.as_bytes())?;
     if let Some(keep) = keep {
         let laboratory = operations.map_or(laboratory.clone(), |most| laboratory.shorter(most));
         laboratory.run(&left.failure(), Some(keep), &cancelled)?;
-        say(&format!(
-            "what the machines said and sent is in {}",
-            keep.display()
-        ));
+        say(&kept_words(keep));
     }
     if *interrupted {
         say("interrupted: there may be something smaller");
         return Ok(Outcome::Incomplete);
     }
     Ok(Outcome::Findings)
+}
+
+fn plan_of(seed: u64, directory: &Path) -> anyhow::Result<SeedPlan> {
+    let plan = plans(directory)?.into_iter().find(|plan| plan.seed == seed);
+    plan.with_context(|| format!("{} has no plan of seed {seed}", directory.display()))
+}
+
+fn kept_words(keep: &Path) -> String {
+    format!("what the machines said and sent is in {}", keep.display())
+}
+
+/// How much smaller it has become.
+fn smaller_words(before: &LiveResult, minimized: &Minimized) -> String {
+    let (before, after) = (shape(before), shape(&minimized.result));
+    let runs = counted(minimized.runs as usize, "run");
+    let mut text = format!("{before} down to {after} ({runs})\n");
+    if let Some(operations) = minimized.operations {
+        text += &format!("with {OPERATIONS}={operations} for the client\n");
+    }
+    text
 }
 
 /// How much there is of a result.
@@ -161,17 +165,11 @@ pub(super) fn replay(
         bail!("--command takes --until TIME here: the run has to stand still for a look");
     }
     let wanted = look.wanted(command, &laboratory)?;
-    if let Some(keep) = keep {
-        make_empty(keep)?;
-    }
-    let interrupted = || {
-        say("interrupted: everything is stopped");
-        Ok(Some(Outcome::Incomplete))
-    };
+    keep.map_or(Ok(()), make_empty)?;
     let failure = result.failure();
     if let Some(until_ns) = look.until {
         return match look::look(&laboratory, &failure, until_ns, &wanted, keep, interrupt) {
-            Err(_) if interrupt.requested() => interrupted(),
+            Err(_) if interrupt.requested() => Ok(Some(interrupted())),
             other => other.map(Some),
         };
     }
@@ -179,7 +177,9 @@ pub(super) fn replay(
     io::stdout().lock().write_all(text.as_bytes())?;
     let ran = laboratory.run(&failure, keep, &|| interrupt.requested());
     let run = match ran {
-        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => return interrupted(),
+        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
+            return Ok(Some(interrupted()));
+        }
         other => other?,
     };
     let mut out = io::stdout().lock();
@@ -189,11 +189,12 @@ pub(super) fn replay(
     }
     writeln!(out, "it came to the same again, to the byte")?;
     if let Some(keep) = keep {
-        writeln!(
-            out,
-            "what the machines said and sent is in {}",
-            keep.display()
-        )?;
+        writeln!(out, "{}", kept_words(keep))?;
     }
     Ok(Some(Outcome::Findings))
+}
+
+fn interrupted() -> Outcome {
+    say("interrupted: everything is stopped");
+    Outcome::Incomplete
 }

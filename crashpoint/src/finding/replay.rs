@@ -118,10 +118,7 @@ fn of_file_system(
         ..opened.sweep.sweep_options(&machine)
     };
     let looked = if machine.is_guest() {
-        let look = guest_look(command, &machine)?;
-        let mut workers = Workers::start(&found.variant, &options)?;
-        let tell = &mut |recovered: Recovered<'_>| tell_guest(recovered, &look);
-        workers.look(&found.workload, &search, &look, interrupt, tell)?
+        in_guest(opened, &options, &search, command, interrupt)?
     } else {
         here(opened, &options, &search, command, interrupt)?
     };
@@ -135,6 +132,21 @@ fn of_file_system(
     } else {
         Outcome::Findings
     })
+}
+
+/// Has it looked at in a guest.
+fn in_guest(
+    opened: &Opened,
+    options: &SweepOptions,
+    search: &Search,
+    command: Option<&str>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Looked> {
+    let look = guest_look(command, &options.machine)?;
+    let found = &opened.found;
+    let mut workers = Workers::start(&found.variant, options)?;
+    let tell = &mut |recovered: Recovered<'_>| tell_guest(recovered, &look);
+    Ok(workers.look(&found.workload, search, &look, interrupt, tell)?)
 }
 
 /// That there is no such state any more, and why.

@@ -123,11 +123,7 @@ impl Search<'_> {
         }
         let Some((finding, operations, lines)) = best else {
             if !self.interrupt.requested() {
-                say(&format!(
-                    "finding {} did not come in a shorter run: {} made",
-                    self.finding.number,
-                    counted(tried, "recording")
-                ));
+                say(&self.in_vain(tried));
             }
             return Ok(Outcome::Incomplete);
         };
@@ -141,16 +137,28 @@ impl Search<'_> {
             counted(tried, "recording"),
             finding.text()
         )?;
-        say(&format!(
-            "the shorter run and its findings are in {0}: crashpoint minimize {0} {1}",
-            quoted(&self.out.to_string_lossy()),
-            finding.number
-        ));
+        say(&self.where_it_is(&finding));
         if self.interrupt.requested() {
             say("interrupted: there may be a shorter run");
             return Ok(Outcome::Incomplete);
         }
         Ok(Outcome::Findings)
+    }
+
+    fn in_vain(&self, tried: usize) -> String {
+        format!(
+            "finding {} did not come in a shorter run: {} made",
+            self.finding.number,
+            counted(tried, "recording")
+        )
+    }
+
+    fn where_it_is(&self, finding: &Finding) -> String {
+        format!(
+            "the shorter run and its findings are in {0}: crashpoint minimize {0} {1}",
+            quoted(&self.out.to_string_lossy()),
+            finding.number
+        )
     }
 
     /// Makes the results of the attempt those that are kept, in place of those of a longer run.

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use brief::counted;
+use injector::LiveResult;
+use injector::online::InjectResult;
 use itertools::Itertools;
 use node_sweep::{Finding, Reason, Recorded};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
@@ -153,21 +155,16 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> TestSuite {
 /// Of a live sweep.
 fn live_suite(sweep: &LiveSweep) -> TestSuite {
     let findings = sweep.findings();
-    let mut cases = Vec::new();
-    for (place, (result, alike)) in findings.iter().enumerate() {
-        let number = place + 1;
-        let name = injector::headline(number, result, *alike);
-        let broken = result.broken().unwrap_or_default().join("; ");
-        let text = sweep.told(number, result, *alike);
-        cases.push(case(&name, NonSuccessKind::Failure, "live", &broken, &text));
-    }
+    let mut cases: Vec<_> = (1..)
+        .zip(&findings)
+        .map(|(number, (result, alike))| live_case(sweep, number, result, *alike))
+        .collect();
     for (why, count) in sweep.inconclusive() {
         let words = format!("{}: {why}", counted(count, "failure"));
         cases.push(error("failures", "inconclusive", &words, &words));
     }
-    if let Some(words) = sweep.unended() {
-        cases.push(error("the sweep", "unfinished", &words, &words));
-    }
+    let unended = sweep.unended();
+    cases.extend(unended.map(|words| error("the sweep", "unfinished", &words, &words)));
     let counts = Counts {
         clean: sweep.clean(),
         things: "runs",
@@ -185,21 +182,18 @@ fn live_suite(sweep: &LiveSweep) -> TestSuite {
     suite
 }
 
+fn live_case(sweep: &LiveSweep, number: usize, result: &LiveResult, alike: usize) -> TestCase {
+    let name = injector::headline(number, result, alike);
+    let broken = result.broken().unwrap_or_default().join("; ");
+    let text = sweep.told(number, result, alike);
+    case(&name, NonSuccessKind::Failure, "live", &broken, &text)
+}
+
 /// Of a campaign of injected faults.
 fn injected_suite(campaign: &Injected) -> TestSuite {
     let mut cases = Vec::new();
     for (result, numbers) in campaign.findings() {
-        let runs = counted(numbers.len(), "run");
-        let name = format!("run {} ({runs} alike)", result.index + 1);
-        let broken = result.ran.broken().unwrap_or_default().join("; ");
-        let text = campaign.told(result);
-        cases.push(case(
-            &name,
-            NonSuccessKind::Failure,
-            "inject",
-            &broken,
-            &text,
-        ));
+        cases.push(injected_case(campaign, result, numbers.len()));
     }
     for (why, count) in campaign.inconclusive() {
         let words = format!("{}: {why}", counted(count as usize, "run"));
@@ -229,6 +223,14 @@ fn injected_suite(campaign: &Injected) -> TestSuite {
         ("broken", &campaign.summary.broken().to_string()),
     ]);
     suite
+}
+
+fn injected_case(campaign: &Injected, result: &InjectResult, alike: usize) -> TestCase {
+    let runs = counted(alike, "run");
+    let name = format!("run {} ({runs} alike)", result.index + 1);
+    let broken = result.ran.broken().unwrap_or_default().join("; ");
+    let text = campaign.told(result);
+    case(&name, NonSuccessKind::Failure, "inject", &broken, &text)
 }
 
 /// A case for each finding.

@@ -132,27 +132,28 @@ fn read(directories: &[PathBuf], fs: &clap::Command) -> anyhow::Result<Vec<Sweep
 
 /// What would be written if somebody said where.
 fn would_write(read: &Read) -> String {
+    let row = |directory: &Path, swept: String, findings: usize| {
+        vec![directory.display().to_string(), swept, findings.to_string()]
+    };
     let mut rows = vec![["results", "swept", "findings"].map(str::to_owned).to_vec()];
     rows.extend(read.sweeps.iter().map(|sweep| {
         let swept = sweep.overview.file_systems.iter();
         let swept = swept.map(|swept| swept.variant.to_string()).join(", ");
-        let findings = sweep.findings.all.len().to_string();
-        vec![sweep.directory.display().to_string(), swept, findings]
+        row(&sweep.directory, swept, sweep.findings.all.len())
     }));
     rows.extend(read.states.iter().map(|(directory, recorded)| {
         let name = printable(&recorded.manifest.name).into_owned();
-        let findings = recorded.findings.len().to_string();
-        vec![directory.display().to_string(), name, findings]
+        row(directory, name, recorded.findings.len())
     }));
-    rows.extend(read.live.iter().map(|sweep| {
-        let directory = sweep.directory.display().to_string();
-        let findings = sweep.findings().len().to_string();
-        vec![directory, sweep.name(), findings]
-    }));
-    rows.extend(read.injected.iter().map(|campaign| {
-        let directory = campaign.directory.display().to_string();
-        let findings = campaign.findings().len().to_string();
-        vec![directory, campaign.name(), findings]
+    let live = read.live.iter();
+    rows.extend(live.map(|sweep| row(&sweep.directory, sweep.name(), sweep.findings().len())));
+    let injected = read.injected.iter();
+    rows.extend(injected.map(|campaign| {
+        row(
+            &campaign.directory,
+            campaign.name(),
+            campaign.findings().len(),
+        )
     }));
     columns(&rows)
 }

@@ -112,6 +112,17 @@ struct Detail<'a> {
     replay: String,
 }
 
+impl<'a> Detail<'a> {
+    fn of_death(death: &'a Death, setup: usize, replay: String) -> Self {
+        Self {
+            setup,
+            death: Some(death),
+            replay,
+            ..Self::default()
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Broken<'a> {
     promise: usize,
@@ -242,50 +253,24 @@ impl<'a> Builder<'a> {
     }
 
     fn add_findings(&mut self, sweep: &'a Sweep, first_suite: usize) {
-        let first_item = self.index.items.len();
-        let shown = sweep
-            .findings
-            .all
+        let all = &sweep.findings.all;
+        let shown = all
             .len()
-            .min(ITEMS_MAX.saturating_sub(first_item));
-        self.not_shown += sweep.findings.all.len() - shown;
-        let mut group_of = vec![0; shown];
-        for group in sweep.findings.groups() {
-            let numbers = || {
-                group
-                    .members
-                    .iter()
-                    .map(|found| found.number)
-                    .filter(|number| *number <= shown)
-            };
-            let best = Some(group.representative.number).filter(|number| *number <= shown);
-            let Some(representative) = best.or_else(|| numbers().next()) else {
-                continue;
-            };
-            numbers().for_each(|number| group_of[number - 1] = self.index.groups.len());
-            let representative = first_item + representative - 1;
-            self.index.groups.push(GroupView {
-                representative,
-                states: group.states(),
-            });
-        }
-        for (found, group) in sweep.findings.all.iter().zip(group_of) {
+            .min(ITEMS_MAX.saturating_sub(self.index.items.len()));
+        self.not_shown += all.len() - shown;
+        let group_of = self.add_groups(sweep, shown);
+        for (found, group) in all.iter().zip(group_of) {
+            let promises = promises(found).into_iter();
+            let operations = found.workload.operations();
             let item = Item {
                 verdict: "finding",
                 suite: first_suite + sweep.overview.place(found),
                 number: Some(found.number),
                 group,
                 workload: found.workload.name.clone(),
-                promises: promises(found)
-                    .into_iter()
-                    .map(|name| self.promise(name, found))
-                    .collect(),
+                promises: promises.map(|name| self.promise(name, found)).collect(),
                 headline: headline(found),
-                operations: found
-                    .workload
-                    .operations()
-                    .map(ToString::to_string)
-                    .collect(),
+                operations: operations.map(ToString::to_string).collect(),
             };
             self.index.items.push(item);
             let detail = self.detail(sweep, found);
@@ -293,18 +278,31 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Adds the groups of the findings that are shown, and says which is that of each.
+    fn add_groups(&mut self, sweep: &Sweep, shown: usize) -> Vec<usize> {
+        let first_item = self.index.items.len();
+        let mut group_of = vec![0; shown];
+        for group in sweep.findings.groups() {
+            let numbers = group.members.iter().map(|found| found.number);
+            let numbers = numbers.filter(|number| *number <= shown);
+            let best = Some(group.representative.number).filter(|number| *number <= shown);
+            let Some(representative) = best.or_else(|| numbers.clone().next()) else {
+                continue;
+            };
+            numbers.for_each(|number| group_of[number - 1] = self.index.groups.len());
+            self.index.groups.push(GroupView {
+                representative: first_item + representative - 1,
+                states: group.states(),
+            });
+        }
+        group_of
+    }
+
     fn detail(&mut self, sweep: &'a Sweep, found: &'a Found) -> Detail<'a> {
         let setup = found.workload.setup.len();
         let replay = sweep.replay(found);
         let state = match &found.what {
-            FoundWhat::Death(death) => {
-                return Detail {
-                    setup,
-                    death: Some(death),
-                    replay,
-                    ..Detail::default()
-                };
-            }
+            FoundWhat::Death(death) => return Detail::of_death(death, setup, replay),
             FoundWhat::State(state) => state,
         };
         let requests = state.state.requests();

@@ -1,6 +1,7 @@
 //! A recording on simulated machines: the recorder runs in each machine, and its clock is the
 //! machine's.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsFd;
@@ -10,7 +11,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
 use campaign::Interrupt;
-use cluster::{CLIENT, ClusterFile, MachineRecorder, NodeConfig, SimulatedCluster};
+use cluster::{
+    CLIENT, ClusterFile, MachineRecorder, MachineRecording, NodeConfig, SimulatedCluster,
+};
 use machine::OwnDirectory;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,7 +22,7 @@ use pace_rules::disk::Relaxation;
 use recorder::process::{NodeOptions, NodeTrace, about_now, start};
 use serde::{Deserialize, Serialize};
 use simulation::EPOCH_NS;
-use trace_store::Trace;
+use trace_store::{Disk, Trace};
 
 use super::trace_of;
 use crate::cluster::simulate::{SimulateArgs, say_ready};
@@ -92,12 +95,7 @@ pub(super) fn recorded(
     let mut cluster = SimulatedCluster::new(file, logs.path(), &settings)?;
     cluster.simulation().switch().keep_frames();
     if file.is_prepared() {
-        cluster.start(&cancelled)?;
-        cluster.prepare(&cancelled)?;
-        cluster.sync(&cancelled)?;
-        let nodes: Vec<_> = (0..file.nodes.len()).collect();
-        cluster.power_off(&nodes, |_, _| Relaxation::Prefix)?;
-        cluster.idle(DOWN_NS, &cancelled)?;
+        prepare(&mut cluster, &cancelled)?;
     }
     cluster.record(Box::new(InMachines));
     cluster.start(&cancelled)?;
@@ -109,20 +107,39 @@ pub(super) fn recorded(
     // Of the machines, not of this one: the same run has the same trace.
     about.kernel.clone_from(&settings.kernel.release);
     about.begun_s = EPOCH_NS / SECOND_NS;
-    let mut nodes = Vec::new();
-    let mut disks = Vec::new();
-    for (machine, recording) in (1..).zip(recordings) {
-        let node = NodeTrace::unpack(&recording.bytes, recording.began_ns, machine)
-            .context("read what was recorded in a machine")?;
-        disks.extend(recording.disk.map(|disk| (node.name.clone(), disk)));
-        nodes.push(node);
-    }
+    let (nodes, disks) = unpacked(recordings)?;
     let mut trace = trace_of(file, nodes, about);
     // Where no disk was asked for, only what the programs did is looked at.
     if file.disk.is_some() {
         trace.disks.extend(disks);
     }
     Ok((trace, cluster.frames()))
+}
+
+/// What the nodes did, and the disks that were recorded.
+fn unpacked(
+    recordings: Vec<MachineRecording>,
+) -> anyhow::Result<(Vec<NodeTrace>, BTreeMap<String, Disk>)> {
+    let mut nodes = Vec::new();
+    let mut disks = BTreeMap::new();
+    for (machine, recording) in (1..).zip(recordings) {
+        let node = NodeTrace::unpack(&recording.bytes, recording.began_ns, machine)
+            .context("read what was recorded in a machine")?;
+        disks.extend(recording.disk.map(|disk| (node.name.clone(), disk)));
+        nodes.push(node);
+    }
+    Ok((nodes, disks))
+}
+
+/// Does what the file says is done before anything is recorded.
+fn prepare(cluster: &mut SimulatedCluster, cancelled: &dyn Fn() -> bool) -> anyhow::Result<()> {
+    cluster.start(cancelled)?;
+    cluster.prepare(cancelled)?;
+    cluster.sync(cancelled)?;
+    let nodes: Vec<_> = (0..cluster.file().nodes.len()).collect();
+    cluster.power_off(&nodes, |_, _| Relaxation::Prefix)?;
+    cluster.idle(DOWN_NS, cancelled)?;
+    Ok(())
 }
 
 /// Records a command in a machine, if the program was started for that.

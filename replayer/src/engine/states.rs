@@ -141,8 +141,7 @@ impl Engine {
                 tour.unfinished.result.states_left = left(space.len(), number);
                 break;
             }
-            tracing::trace!(number, position = state.position, "visits a crash state");
-            self.visit_state(&mut tour, state, &mut firsts)?;
+            self.visit_state(&mut tour, number, state, &mut firsts)?;
         }
         if self.again.times > 0 {
             self.visit_recoveries(&mut tour, firsts.of_each)?;
@@ -154,6 +153,7 @@ impl Engine {
     fn visit_state(
         &mut self,
         tour: &mut Tour<'_>,
+        number: usize,
         state: State,
         firsts: &mut Firsts,
     ) -> Result<()> {
@@ -166,6 +166,7 @@ impl Engine {
             tour.unfinished.result.states_equal += 1;
             return Ok(());
         }
+        tracing::trace!(number, position = state.position, "checks a crash state");
         let make = || recording.model(&self.contract, progress);
         match tour.models.entry(progress).or_insert_with(make) {
             Ok(model) => {

@@ -323,7 +323,9 @@
     const data = document.getElementById("lanes-" + place.dataset.run);
     charts.set(place, new Chart(place, JSON.parse(data.textContent)));
   }
-  // Those that nobody has scrolled to yet cost nothing.
+  // The one on top is there with the page. Those that nobody has scrolled to yet cost nothing.
+  const first = document.querySelector(".lanes");
+  if (first && !first.closest("details")) addEventListener("load", () => drawn(first));
   const seen = new IntersectionObserver(entries => {
     for (const entry of entries) if (entry.isIntersecting) drawn(entry.target);
   }, { rootMargin: "300px" });

@@ -607,6 +607,7 @@ impl Findings<'_> {
             start: None,
             patterns: BTreeMap::new(),
             state: 0,
+            lost_together: Vec::new(),
             key: Default::default(),
             plain: Vec::new(),
             nodes: this.nodes(&state),
@@ -722,6 +723,7 @@ mod tests {
                     smallest: index,
                     complaint: vec![words].into(),
                     models: crate::ModelSet::default(),
+                    with_losses: None,
                 },
             );
         }
@@ -851,6 +853,7 @@ mod tests {
             sample: None,
             seed: 0,
             starts: crate::Start::usual(),
+            at_once: true,
             judge,
         };
         let request = BlockRequest {

@@ -17,6 +17,7 @@ mod minimize;
 pub mod online;
 mod plan;
 mod results;
+mod surrounded;
 mod sweep;
 mod text;
 
@@ -29,5 +30,6 @@ pub use laboratory::{
 pub use minimize::{Minimized, minimize};
 pub use plan::{Address, At, Failure, Fault, ForkPoint, Moment, Plan, PointRange, Victims};
 pub use results::{Asked, LiveManifest, LiveResult, SeedPlan, kernel_hash};
+pub use surrounded::Surrounded;
 pub use sweep::{Selection, Summary, TOGETHER_MAX, sweep};
 pub use text::{finding, finding_in_full, findings, headline, table};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::laboratory::{Happened, Judged, Laboratory, LiveRun};
 use crate::plan::{Address, At, Failure, Plan, PointRange, Victims};
+use crate::surrounded::Surrounded;
 
 /// The version of these files.
 pub(crate) const FORMAT: u64 = 2;
@@ -47,14 +48,9 @@ pub struct LiveManifest {
 pub struct Asked {
     /// The first seed and the last one.
     pub seeds: (u64, u64),
-    /// `off`, `low` or `high`.
-    pub chaos: String,
-    /// What the network is like, as `--network` takes it, if that was said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<String>,
-    /// How far clocks are apart, as `--clocks` takes it, if they are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clocks: Option<String>,
+    /// What surrounds the machines.
+    #[serde(flatten)]
+    pub surrounded: Surrounded,
     /// At what the power fails.
     pub points: Vec<At>,
     /// Whose power fails.

@@ -128,6 +128,10 @@ fn told(
     if result.acknowledged > before {
         row("", &format!("{} after it", result.acknowledged - before));
     }
+    let options = manifest.asked.surrounded.options();
+    if !options.is_empty() {
+        row("machines", &options);
+    }
     if result.repeated {
         let history = &result.history;
         row("repeated", &format!("twice the same (history {history})"));
@@ -279,6 +283,7 @@ mod tests {
     use super::*;
     use crate::plan::Moment;
     use crate::results::Asked;
+    use crate::surrounded::Surrounded;
 
     fn happened(lost: usize, time_s: f64) -> Happened {
         let disk = |node: usize, lost: usize| DiskLeft {
@@ -334,9 +339,11 @@ mod tests {
             kernel_hash: String::new(),
             asked: Asked {
                 seeds: (7, 7),
-                chaos: "off".into(),
-                network: None,
-                clocks: None,
+                surrounded: Surrounded {
+                    chaos: "off".into(),
+                    network: None,
+                    clocks: None,
+                },
                 points: vec![At::Acks],
                 victims: vec![Victims::All],
                 states: "flushed".parse().expect("known"),

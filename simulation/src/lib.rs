@@ -24,6 +24,7 @@ mod simulation;
 mod switch;
 mod time_travel;
 mod vhost_user;
+mod words;
 
 pub use chance::Chance;
 pub use clock::{Clock, Clocks};
@@ -33,3 +34,4 @@ pub use machine::{Chaos, End, MachineSpec};
 pub use pcap::{SentFrame, pcap};
 pub use simulation::{EPOCH_NS, Happening, Point, Settings, Simulation};
 pub use switch::{BITS_PER_SECOND, HardwareAddress, LATE_TIMES, Link, Switch};
+pub use words::{Network, Spread};

@@ -238,6 +238,34 @@ fn a_machine_has_the_clock_that_was_drawn_and_groups_are_reached() {
     assert_ne!(apart[0], apart[1]);
 }
 
+/// The cluster file says the same in the same words, and the command line counts instead of it.
+#[test]
+fn the_network_and_the_clocks_of_a_cluster_file_are_those_of_the_options() {
+    let (place, kernel) = place(IDLE);
+    let simulated = "[simulated]\nclocks = \"500ms\"\nnetwork = \"latency=1ms,loss=1%\"\n";
+    let options = ["--clocks", "500ms", "--network", "latency=1ms,loss=1%"];
+    let history = |options: &[&str]| {
+        let output = run(&place, &kernel, options);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let history = said(&output).lines().find_map(|line| {
+            let line = line.strip_prefix("history ")?;
+            Some(line.split(':').next()?.to_owned())
+        });
+        history.expect("a run says its history")
+    };
+    let (plain, asked) = (history(&[]), history(&options));
+    place.file("cluster.toml", &format!("{IDLE}\n{simulated}"));
+    assert_eq!(history(&[]), asked, "what the file says");
+    let other = history(&["--clocks", "0s", "--network", "latency=200us"]);
+    assert_eq!(other, plain, "what the command line says");
+    let words = ["cluster", "record", "cluster.toml", "-o", "out"];
+    let words = [&words[..], &["--simulate", "--kernel", &kernel]].concat();
+    let recorded = place.crashpoint(&words).output().expect("it runs");
+    assert_eq!(recorded.status.code(), Some(0), "{}", said(&recorded));
+    let expected = "clocks are exact here, whatever [simulated] says";
+    assert!(said(&recorded).contains(expected), "{}", said(&recorded));
+}
+
 #[test]
 #[ignore = "takes two minutes of processor time: make test-clusters"]
 fn a_machine_that_spins_is_said_to_compute_without_a_word() {

@@ -1,8 +1,9 @@
 //! What simulated machines are like, where the defaults do not fit.
 
-use std::time::Duration;
+use std::str::FromStr;
 
 use serde::Deserialize;
+use simulation::{Network, Spread};
 
 use super::Words;
 
@@ -19,14 +20,16 @@ const DISK_MIB_MIN: u64 = 128;
 const DISK_MIB_MAX: u64 = 64 * 1024;
 
 /// The machines of a cluster that is simulated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimulatedConfig {
     /// The memory of each machine, the client's too, in MiB.
     pub memory_mib: u64,
     /// The size of the disk of each node in MiB, if not that of the file system's row.
     pub disk_mib: Option<u64>,
-    /// How long a frame takes from one machine to another, if the file says so.
-    pub latency: Option<Duration>,
+    /// What their network is like, if the file says so.
+    pub network: Option<Network>,
+    /// How far their clocks are apart, if they are.
+    pub clocks: Option<Spread>,
 }
 
 impl Default for SimulatedConfig {
@@ -34,7 +37,8 @@ impl Default for SimulatedConfig {
         Self {
             memory_mib: 256,
             disk_mib: None,
-            latency: None,
+            network: None,
+            clocks: None,
         }
     }
 }
@@ -44,7 +48,8 @@ impl Default for SimulatedConfig {
 pub(super) struct RawSimulated {
     memory_mib: Option<u64>,
     disk_mib: Option<u64>,
-    latency_us: Option<u64>,
+    network: Option<String>,
+    clocks: Option<String>,
 }
 
 impl RawSimulated {
@@ -63,11 +68,17 @@ impl RawSimulated {
             MEMORY_MIB_MAX,
         )?;
         let disk_mib = within("disk_mib", self.disk_mib, DISK_MIB_MIN, DISK_MIB_MAX)?;
-        let latency_us = within("latency_us", self.latency_us, 1, 10_000_000)?;
         Ok(SimulatedConfig {
             memory_mib: memory_mib.unwrap_or(default.memory_mib),
             disk_mib,
-            latency: latency_us.map(Duration::from_micros),
+            network: read("network", self.network.as_deref())?,
+            clocks: read("clocks", self.clocks.as_deref())?,
         })
     }
+}
+
+/// What is said in the words of the command line, if it is.
+fn read<T: FromStr<Err = String>>(key: &str, text: Option<&str>) -> Words<Option<T>> {
+    let read = text.map(str::parse).transpose();
+    read.map_err(|what| format!("simulated: {key}: {what}"))
 }

@@ -39,18 +39,29 @@ fn simulated_machines_are_as_the_file_says() {
         parse(SYSTEM).expect("it is right").simulated,
         SimulatedConfig::default()
     );
-    let own = of("memory_mib = 512\ndisk_mib = 2048\nlatency_us = 1500");
+    let own = of(
+        "memory_mib = 512\ndisk_mib = 2048\nnetwork = \"latency=1500us,loss=1%\"\nclocks = \"250ms,100ppm\"",
+    );
     let expected = SimulatedConfig {
         memory_mib: 512,
         disk_mib: Some(2048),
-        latency: Some(Duration::from_micros(1500)),
+        network: Some("latency=1500us,loss=1%".parse().expect("known")),
+        clocks: Some("250ms,100ppm".parse().expect("known")),
     };
     assert_eq!(own.expect("it is right").simulated, expected);
     let wrong = of("memory_mib = 16").expect_err("no kernel fits");
     let expected = "simulated: memory_mib is 16: give 64 to 65536";
     assert!(wrong.to_string().contains(expected), "{wrong}");
-    let wrong = of("latency_us = 0").expect_err("a frame takes time");
-    assert!(wrong.to_string().contains("latency_us is 0"), "{wrong}");
+    for (table, expected) in [
+        (
+            "network = \"latency=0s\"",
+            "simulated: network: latency=0 is refused: a frame takes time",
+        ),
+        ("clocks = \"1s,5\"", "simulated: clocks: `5` is no drift"),
+    ] {
+        let wrong = of(table).expect_err("there is no such thing");
+        assert!(wrong.to_string().contains(expected), "{wrong}");
+    }
 }
 
 fn refused(from: &str, to: &str) -> String {

@@ -13,9 +13,10 @@ use injector::{
     Asked, At, Keeps, Laboratory, LiveDirectory, LiveManifest, LiveResult, SeedPlan, Selection,
     Summary, Victims, finding, findings, kernel_hash, sweep, table,
 };
+use simulation::{Network, Spread};
 
 use super::simulate::settings;
-use super::surroundings::{Level, Network, Spread, Surroundings};
+use super::surroundings::{Level, Surroundings};
 use crate::recover::AgainArgs;
 use crate::states::VisitArgs;
 
@@ -125,9 +126,7 @@ impl LiveArgs {
         let (again, recoveries) = again.wanted();
         Ok(Asked {
             seeds,
-            chaos: self.chaos.name(),
-            network: self.network.as_ref().map(ToString::to_string),
-            clocks: self.clocks.as_ref().map(ToString::to_string),
+            surrounded: self.surroundings().kept(),
             points: distinct(&self.points),
             victims: whose(&self.victims, file),
             states: visit.states.of_live()?,
@@ -288,7 +287,7 @@ pub(crate) fn laboratory_of(
         what,
     };
     let kernel = Path::new(&manifest.kernel);
-    let surroundings = Surroundings::recorded(&manifest.asked)
+    let surroundings = Surroundings::recorded(&manifest.asked.surrounded)
         .map_err(|what| anyhow!("read the manifest in {}: {what}", directory.display()))?;
     let laboratory = laboratory(Path::new(&manifest.file), Some(kernel), seed, &surroundings)?;
     if kernel_hash(kernel)? != manifest.kernel_hash {

@@ -11,10 +11,10 @@ use clap::Args;
 use cluster::{ClusterFile, Error, SimulatedCluster, SimulationSettings, Verdict};
 use machine::{OwnDirectory, Uml};
 use pace_rules::disk::{Disk as Keeping, Relaxation};
-use simulation::{BITS_PER_SECOND, DiskTimes, Link};
+use simulation::{BITS_PER_SECOND, DiskTimes, Link, Network, Spread};
 
 use super::run::{acknowledged, nodes_are, told};
-use super::surroundings::{Level, Network, Spread, Surroundings};
+use super::surroundings::{Level, Surroundings};
 
 /// A second in nanoseconds.
 const SECOND_NS: f64 = 1e9;
@@ -95,8 +95,7 @@ impl MachinesArgs {
 }
 
 /// How the machines of a cluster file are simulated, with that kernel or the last that
-/// scripts/build-uml.sh built. What the network is like on the command line is instead of what the file
-/// says.
+/// scripts/build-uml.sh built. What the command line says counts in place of what the file says.
 ///
 /// # Errors
 /// If there is no kernel for it.
@@ -106,8 +105,9 @@ pub(crate) fn settings(
     seed: u64,
     surroundings: &Surroundings,
 ) -> anyhow::Result<SimulationSettings> {
-    let network = surroundings.network.as_ref();
-    let clocks = surroundings.clocks.as_ref();
+    let own = &file.simulated;
+    let network = surroundings.network.as_ref().or(own.network.as_ref());
+    let clocks = surroundings.clocks.as_ref().or(own.clocks.as_ref());
     let chaos = surroundings.chaos.of();
     let kernel = Uml::find_simulated(kernel, seed)?;
     if chaos.is_some() {
@@ -118,20 +118,11 @@ pub(crate) fn settings(
         seed,
         chaos,
         clocks: clocks.map(|spread| spread.clocks).unwrap_or_default(),
-        link: network.map_or_else(|| link_of(file), |network| network.link),
+        link: network.map_or_else(Link::default, |network| network.link),
         bits_per_second: network.map_or(BITS_PER_SECOND, |network| network.bits_per_second),
         disk_times: DiskTimes::default(),
         keeping: Keeping::Honest,
     })
-}
-
-/// What the ways between the machines of a cluster file are like.
-fn link_of(file: &ClusterFile) -> Link {
-    let mut link = Link::default();
-    if let Some(latency) = file.simulated.latency {
-        link.latency_ns = latency.as_nanos() as u64;
-    }
-    link
 }
 
 /// What a run on simulated machines does.

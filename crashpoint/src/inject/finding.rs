@@ -62,7 +62,7 @@ pub(crate) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
     if let Some(number) = number {
         let result = numbered(&results, number)?;
         let (lanes, why) = lanes_of(directory, &manifest, result);
-        writeln!(out, "{}{}", story(result), lanes.picture())?;
+        writeln!(out, "{}{}", story(result, &manifest), lanes.picture())?;
         if let Some(why) = why {
             writeln!(out, "{why}\n")?;
         }
@@ -82,7 +82,12 @@ pub(crate) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
     let name = quoted(&directory.to_string_lossy()).into_owned();
     for (result, numbers) in findings(&results) {
         let all: Vec<_> = numbers.iter().map(ToString::to_string).collect();
-        write!(out, "{}{}", headline(result), timeline(&result.ran))?;
+        write!(
+            out,
+            "{}{}",
+            headline(result),
+            timeline(&result.ran, manifest.simulated.as_ref())
+        )?;
         writeln!(out, "  alike         runs {}", all.join(", "))?;
         writeln!(
             out,
@@ -135,7 +140,7 @@ pub(crate) fn replay(
         ..result.clone()
     };
     let mut out = io::stdout().lock();
-    write!(out, "{}", story(&again))?;
+    write!(out, "{}", story(&again, &manifest))?;
     if manifest.simulated.is_some() {
         let is_same = again.ran == result.ran;
         let what = if is_same {
@@ -210,7 +215,7 @@ pub(crate) fn minimize(
         counted(result.ran.faults.len(), "fault"),
         counted(found.plan.faults.len(), "fault"),
         counted(found.runs, "run"),
-        story(&found.result),
+        story(&found.result, &manifest),
         found.plan
     );
     io::stdout().lock().write_all(text.as_bytes())?;

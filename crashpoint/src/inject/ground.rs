@@ -42,9 +42,7 @@ pub(super) fn on_machines(
         seed,
         kernel_hash: kernel_hash(&kernel).context("read the kernel")?,
         kernel: kernel.display().to_string(),
-        chaos: arguments.chaos.name(),
-        network: arguments.network.as_ref().map(ToString::to_string),
-        clocks: arguments.clocks.as_ref().map(ToString::to_string),
+        surrounded: arguments.surroundings().kept(),
     }))
 }
 
@@ -78,8 +76,7 @@ fn settings_of(
     let Some(on) = &manifest.simulated else {
         return Ok(None);
     };
-    let (network, clocks) = (on.network.as_deref(), on.clocks.as_deref());
-    let surroundings = Surroundings::read(&on.chaos, network, clocks);
+    let surroundings = Surroundings::recorded(&on.surrounded);
     let surroundings = surroundings.map_err(|what| anyhow!("{what}"))?;
     let (kernel, seed) = (Path::new(&on.kernel), on.seed.wrapping_add(index));
     settings(file, Some(kernel), seed, &surroundings).map(Some)

@@ -257,7 +257,7 @@ impl Campaign<'_> {
             if let Some(directory) = directory.borrow_mut().as_mut() {
                 directory.append(result)?;
             }
-            told(result, arguments.format, interrupt);
+            told(result, &self.manifest, arguments.format, interrupt);
             Ok(())
         };
         let came = campaign(strategy.as_mut(), &selection, known, &mut run, &mut keep);
@@ -348,17 +348,22 @@ pub(crate) fn outcome(summary: &Summary, manifest: &InjectManifest) -> Outcome {
 }
 
 /// A run in words.
-pub(crate) fn story(result: &InjectResult) -> String {
-    headline(result) + &timeline(&result.ran) + "\n"
+pub(crate) fn story(result: &InjectResult, manifest: &InjectManifest) -> String {
+    headline(result) + &timeline(&result.ran, manifest.simulated.as_ref()) + "\n"
 }
 
 /// Prints what came of a run.
-fn told(result: &InjectResult, format: OutputFormat, interrupt: &Interrupt) {
+fn told(
+    result: &InjectResult,
+    manifest: &InjectManifest,
+    format: OutputFormat,
+    interrupt: &Interrupt,
+) {
     let text = match format {
         OutputFormat::Json => {
             serde_json::to_string(result).expect("it has only text and numbers") + "\n"
         }
-        OutputFormat::Text => story(result),
+        OutputFormat::Text => story(result, manifest),
     };
     let mut out = io::stdout().lock();
     if out

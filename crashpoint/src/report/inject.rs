@@ -92,7 +92,7 @@ impl Injected {
         let replay = format!("{call} replay {} {number}", quoted(&directory));
         format!(
             "{}  replay        {replay}\n\n{}",
-            story(result).trim_end().to_owned() + "\n",
+            story(result, &self.manifest).trim_end().to_owned() + "\n",
             result.plan
         )
     }

@@ -15,6 +15,7 @@ use super::ran::Ran;
 use super::sometimes::conditions;
 use super::text::table;
 use crate::error::{Error, Result};
+use crate::surrounded::Surrounded;
 
 /// The version of these files.
 const FORMAT: u64 = 1;
@@ -72,12 +73,9 @@ pub struct OnMachines {
     pub kernel: String,
     /// The hash of that.
     pub kernel_hash: String,
-    /// How much kernels disturb programs.
-    pub chaos: String,
-    /// What the network is like, if that was said.
-    pub network: Option<String>,
-    /// How far clocks are apart, if that was said.
-    pub clocks: Option<String>,
+    /// What surrounds the machines.
+    #[serde(flatten)]
+    pub surrounded: Surrounded,
 }
 
 /// What came of one plan: a line of results.jsonl.

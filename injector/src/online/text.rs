@@ -5,7 +5,7 @@ use std::fmt::Write;
 use brief::counted;
 
 use super::campaign::Summary;
-use super::directory::{InjectManifest, InjectResult};
+use super::directory::{InjectManifest, InjectResult, OnMachines};
 use super::plan::{CallFault, CallOf, Comes};
 use super::ran::{Happening, Ran, SimulatedRun};
 use crate::laboratory::Judged;
@@ -92,8 +92,8 @@ pub fn findings<'a>(results: &'a [InjectResult]) -> Vec<(&'a InjectResult, Vec<u
 }
 
 /// A line for each thing that happened, with its time and how many operations had been acknowledged,
-/// and what came of it.
-pub fn timeline(ran: &Ran) -> String {
+/// and what came of it. `machines` says how the machines were simulated, if they were.
+pub fn timeline(ran: &Ran, machines: Option<&OnMachines>) -> String {
     let mut text = String::new();
     for event in &ran.events {
         let Some(words) = words(&event.what) else {
@@ -112,6 +112,10 @@ pub fn timeline(ran: &Ran) -> String {
     if let Some(run) = &ran.simulated {
         let SimulatedRun { seed, history } = run;
         row("history", &format!("{history}, seed {seed}"));
+        let options = machines.map(|machines| machines.surrounded.options());
+        if let Some(options) = options.filter(|options| !options.is_empty()) {
+            row("machines", &options);
+        }
     }
     match &ran.judged {
         Judged::Ok => row("ok", &format!("{} acknowledged", ran.acknowledged)),

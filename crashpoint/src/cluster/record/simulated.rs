@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
-use campaign::Interrupt;
+use campaign::{Interrupt, say};
 use cluster::{
     CLIENT, ClusterFile, MachineRecorder, MachineRecording, NodeConfig, SimulatedCluster,
 };
@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 use pace_rules::disk::Relaxation;
 use recorder::process::{NodeOptions, NodeTrace, about_now, start};
 use serde::{Deserialize, Serialize};
-use simulation::EPOCH_NS;
+use simulation::{Clocks, EPOCH_NS};
 use trace_store::{Disk, Trace};
 
 use super::trace_of;
@@ -87,7 +87,13 @@ pub(super) fn recorded(
     if arguments.machines.clocks.is_some() {
         bail!("--clocks is not for recordings: the times of a trace are those of one clock");
     }
-    let settings = arguments.settings(file)?;
+    let mut settings = arguments.settings(file)?;
+    if settings.clocks != Clocks::default() {
+        say(
+            "clocks are exact here, whatever [simulated] says: the times of a trace are those of one clock",
+        );
+        settings.clocks = Clocks::default();
+    }
     let logs = OwnDirectory::new(&std::env::temp_dir(), "logs");
     let logs = logs.context("make a directory for the logs")?;
     let cancelled = || interrupt.requested();

@@ -1,0 +1,54 @@
+//! What surrounds the machines of a campaign, as its manifest keeps it.
+
+use serde::{Deserialize, Serialize};
+
+/// What nobody has to ask for.
+const NO_CHAOS: &str = "off";
+
+/// What surrounds simulated machines, in the words of the command line. What it does not say is as
+/// the cluster file has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surrounded {
+    /// How kernels disturb programs: `off`, `low` or `high`.
+    pub chaos: String,
+    /// What the network is like, as `--network` takes it, if that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// How far clocks are apart, as `--clocks` takes it, if that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<String>,
+}
+
+impl Surrounded {
+    /// The options that ask for the same; nothing if none is needed.
+    pub fn options(&self) -> String {
+        let chaos = Some(&self.chaos).filter(|chaos| *chaos != NO_CHAOS);
+        let options = [
+            ("chaos", chaos),
+            ("network", self.network.as_ref()),
+            ("clocks", self.clocks.as_ref()),
+        ];
+        let given = options
+            .iter()
+            .filter_map(|(name, value)| Some(format!("--{name} {}", (*value)?)));
+        given.collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_are_those_that_ask_for_something() {
+        let mut surrounded = Surrounded {
+            chaos: "off".into(),
+            network: None,
+            clocks: None,
+        };
+        assert_eq!(surrounded.options(), "");
+        surrounded.clocks = Some("1s".into());
+        surrounded.chaos = "high".into();
+        assert_eq!(surrounded.options(), "--chaos high --clocks 1s");
+    }
+}

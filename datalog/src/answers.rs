@@ -1,0 +1,211 @@
+//! What there is in a database after an evaluation.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use rusqlite::Row;
+
+use crate::database::Database;
+use crate::error::{Doing, Result};
+use crate::program::{Atom, Origin, Program, Rule};
+use crate::sql::{AT, ID, constant, quoted};
+use crate::syntax::{Term, Value};
+
+/// A fact: given, or derived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// Its relation.
+    pub relation: String,
+    /// Its row in the table of the relation.
+    pub id: i64,
+    /// The values of its columns.
+    pub values: Vec<Value>,
+    /// From when on it holds, in nanoseconds. A given fact without a time always holds: 0.
+    pub since_ns: i64,
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values: Vec<_> = self.values.iter().map(ToString::to_string).collect();
+        write!(f, "{}({})", self.relation, values.join(", "))
+    }
+}
+
+/// A violation that could not have been found, since there was nothing to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unseen {
+    /// The relation of the violation.
+    pub relation: String,
+    /// Of which facts there is none.
+    pub missing: Vec<String>,
+}
+
+/// The columns of a relation that a fact is read from: its row, from when on it holds, its values.
+pub(crate) fn fact_columns(program: &Program, relation: usize) -> String {
+    let known = &program.relations[relation];
+    let since = match known.origin {
+        Origin::Rules { .. } => AT.to_owned(),
+        Origin::Input { time: None, .. } => "0".into(),
+        Origin::Input {
+            time: Some(time), ..
+        } => quoted(&known.columns[time].name),
+    };
+    let mut columns = vec![ID.to_owned(), since];
+    columns.extend(known.columns.iter().map(|column| quoted(&column.name)));
+    columns.join(", ")
+}
+
+/// A fact of a relation, from a row of [`fact_columns`].
+pub(crate) fn read_fact(
+    program: &Program,
+    relation: usize,
+    row: &Row<'_>,
+) -> rusqlite::Result<Fact> {
+    let known = &program.relations[relation];
+    let values = (0..known.columns.len()).map(|place| row.get(place + 2));
+    Ok(Fact {
+        relation: known.name.clone(),
+        id: row.get(0)?,
+        since_ns: row.get(1)?,
+        values: values.collect::<rusqlite::Result<_>>()?,
+    })
+}
+
+impl Database {
+    /// The facts of a relation that a program knows, those first that hold first, and at most so
+    /// many; and how many there are.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    ///
+    /// # Panics
+    /// If the program does not know the relation.
+    pub fn facts(&self, program: &Program, relation: &str, most: u64) -> Result<(Vec<Fact>, u64)> {
+        let id = program.id(relation).expect("the program knows it");
+        let table = program.table(id);
+        let doing = || format!("read the facts of {relation}");
+        let columns = fact_columns(program, id);
+        let sql = format!(
+            "SELECT {columns} FROM {} ORDER BY 2, {ID} LIMIT {most}",
+            quoted(&table)
+        );
+        let mut statement = self.connection.prepare(&sql).doing(doing)?;
+        let facts = statement.query_map([], |row| read_fact(program, id, row));
+        let facts = facts.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>);
+        Ok((facts.doing(doing)?, self.count(&table)?))
+    }
+
+    /// The violations for which there was nothing to look at: all rules of each need a fact of which
+    /// there is none, and whose absence says nothing.
+    ///
+    /// # Errors
+    /// If facts cannot be read.
+    pub fn unseen(&self, program: &Program) -> Result<Vec<Unseen>> {
+        let mut seen: BTreeSet<usize> = BTreeSet::new();
+        loop {
+            let before = seen.len();
+            for rule in &program.rules {
+                if !seen.contains(&rule.relation) && self.lacks(program, rule, &seen)?.is_none() {
+                    seen.insert(rule.relation);
+                }
+            }
+            if seen.len() == before {
+                break;
+            }
+        }
+        let mut unseen = Vec::new();
+        for (id, relation) in program.relations.iter().enumerate() {
+            if relation.is_violation() && !seen.contains(&id) {
+                let missing = self.missing(program, id, &seen, &mut BTreeSet::new())?;
+                unseen.push(Unseen {
+                    relation: relation.name.clone(),
+                    missing: missing.into_iter().collect(),
+                });
+            }
+        }
+        Ok(unseen)
+    }
+
+    /// The first atom of a rule for which there is nothing.
+    fn lacks<'a>(
+        &self,
+        program: &Program,
+        rule: &'a Rule,
+        seen: &BTreeSet<usize>,
+    ) -> Result<Option<&'a Atom>> {
+        for atom in &rule.atoms {
+            let is_there = match program.relations[atom.relation].origin {
+                Origin::Rules { .. } => seen.contains(&atom.relation),
+                Origin::Input { is_watched, .. } => is_watched || self.has_one(program, atom)?,
+            };
+            if !is_there {
+                return Ok(Some(atom));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether an input relation has a fact with the constants of an atom.
+    fn has_one(&self, program: &Program, atom: &Atom) -> Result<bool> {
+        let relation = &program.relations[atom.relation];
+        let mut conditions = vec!["1".to_owned()];
+        for (column, term) in relation.columns.iter().zip(&atom.terms) {
+            if let Term::Constant(value) = term {
+                conditions.push(format!("{} = {}", quoted(&column.name), constant(value)));
+            }
+        }
+        let sql = format!(
+            "SELECT EXISTS (SELECT 1 FROM {} WHERE {})",
+            quoted(&program.table(atom.relation)),
+            conditions.join(" AND ")
+        );
+        let found = self.connection.query_row(&sql, [], |row| row.get(0));
+        found.doing(|| format!("look for facts of {}", relation.name))
+    }
+
+    /// The given facts that the rules of a relation lack.
+    fn missing(
+        &self,
+        program: &Program,
+        relation: usize,
+        seen: &BTreeSet<usize>,
+        known: &mut BTreeSet<usize>,
+    ) -> Result<BTreeSet<String>> {
+        let mut missing = BTreeSet::new();
+        if !known.insert(relation) {
+            return Ok(missing);
+        }
+        for rule in program
+            .rules
+            .iter()
+            .filter(|rule| rule.relation == relation)
+        {
+            let Some(atom) = self.lacks(program, rule, seen)? else {
+                continue;
+            };
+            if program.relations[atom.relation].is_input() {
+                missing.insert(pattern(program, atom));
+            } else {
+                missing.extend(self.missing(program, atom.relation, seen, known)?);
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// An atom of an input relation, with its constants.
+fn pattern(program: &Program, atom: &Atom) -> String {
+    let relation = &program.relations[atom.relation];
+    let columns = relation.columns.iter().zip(&atom.terms);
+    let constants: Vec<_> = columns
+        .filter_map(|(column, term)| match term {
+            Term::Constant(value) => Some(format!("{}: {value}", column.name)),
+            _ => None,
+        })
+        .collect();
+    if constants.is_empty() {
+        relation.name.clone()
+    } else {
+        format!("{}({})", relation.name, constants.join(", "))
+    }
+}

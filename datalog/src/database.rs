@@ -1,0 +1,232 @@
+//! The file with the facts.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OpenFlags, ToSql, params_from_iter};
+
+use crate::error::{Doing, Error, Result};
+use crate::functions;
+use crate::program::InputRelation;
+use crate::sql::{ID, UNIT, quoted, type_name};
+use crate::syntax::Value;
+
+/// Marks a database as one of these: "CPdl".
+const APPLICATION: i64 = 0x4350_646c;
+
+/// The version of what is in it, whatever the facts are.
+const FORMAT: u32 = 1;
+
+/// So much of the file is kept in memory, in KiB.
+const CACHE_KIB: i64 = 64 * 1024;
+
+/// Facts, in a file that stays or in memory.
+pub struct Database {
+    pub(crate) connection: Connection,
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Integer(number) => ValueRef::Integer(*number),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+        }))
+    }
+}
+
+impl rusqlite::types::FromSql for Value {
+    fn column_result(value: ValueRef<'_>) -> rusqlite::types::FromSqlResult<Self> {
+        match value {
+            ValueRef::Integer(number) => Ok(Self::Integer(number)),
+            ValueRef::Text(_) => Ok(Self::Text(value.as_str()?.to_owned())),
+            _ => Err(rusqlite::types::FromSqlError::InvalidType),
+        }
+    }
+}
+
+/// The two versions of a file, as one word.
+fn version(facts: u32) -> String {
+    format!("{FORMAT}.{facts}")
+}
+
+impl Database {
+    /// One in memory, with a table for each of these relations.
+    ///
+    /// # Errors
+    /// If the tables cannot be made.
+    pub fn in_memory(inputs: &[InputRelation]) -> Result<Self> {
+        let connection = Connection::open_in_memory();
+        let database = Self::of(connection.doing(|| "make a database in memory".into())?)?;
+        database.make_tables(inputs)?;
+        Ok(database)
+    }
+
+    /// Makes a file, and has it filled: it is there when it is whole. `version` is that of the
+    /// relations.
+    ///
+    /// # Errors
+    /// If it cannot be made, or `fill` fails.
+    pub fn create<E: From<Error>>(
+        path: &Path,
+        inputs: &[InputRelation],
+        facts_version: u32,
+        fill: impl FnOnce(&mut Self) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Self, E> {
+        let new = beside(path);
+        let _ = std::fs::remove_file(&new);
+        let filled = Self::create_at(&new, inputs, facts_version).map_err(E::from);
+        let filled = filled.and_then(|mut database| {
+            fill(&mut database)?;
+            database.run("PRAGMA synchronous = NORMAL")?;
+            Ok(())
+        });
+        let renamed = filled.and_then(|()| {
+            std::fs::rename(&new, path).map_err(|error| {
+                let doing = format!("rename {} to {}", new.display(), path.display());
+                let error = rusqlite::Error::ToSqlConversionFailure(error.into());
+                E::from(Error::Database { doing, error })
+            })
+        });
+        if let Err(error) = renamed {
+            let _ = std::fs::remove_file(&new);
+            return Err(error);
+        }
+        Ok(Self::open(path, facts_version)?)
+    }
+
+    fn create_at(path: &Path, inputs: &[InputRelation], facts_version: u32) -> Result<Self> {
+        let doing = || format!("make {}", path.display());
+        let database = Self::of(Connection::open(path).doing(doing)?)?;
+        // If it is not finished, it is thrown away.
+        database.run("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")?;
+        let versions = format!(
+            "PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {};",
+            FORMAT << 16 | facts_version
+        );
+        database.run(&versions)?;
+        database.make_tables(inputs)?;
+        Ok(database)
+    }
+
+    /// Opens a file that was made before.
+    ///
+    /// # Errors
+    /// If it is none, or of another version.
+    pub fn open(path: &Path, facts_version: u32) -> Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags);
+        let connection = connection.doing(|| format!("open {}", path.display()))?;
+        let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let not_ours = || Error::NotOurs { path: path.into() };
+        if pragma("application_id").map_err(|_| not_ours())? != APPLICATION {
+            return Err(not_ours());
+        }
+        let found = pragma("user_version").map_err(|_| not_ours())? as u32;
+        if found != FORMAT << 16 | facts_version {
+            return Err(Error::OtherVersion {
+                path: path.into(),
+                found: format!("{}.{}", found >> 16, found & 0xffff),
+                known: version(facts_version),
+            });
+        }
+        Self::of(connection)
+    }
+
+    fn of(connection: Connection) -> Result<Self> {
+        let database = Self { connection };
+        // Temporary tables go to files as well: memory has a bound.
+        database.run(&format!(
+            "PRAGMA cache_size = -{CACHE_KIB}; PRAGMA temp_store = FILE;"
+        ))?;
+        functions::register(&database.connection).doing(|| "add functions".into())?;
+        Ok(database)
+    }
+
+    /// Runs statements that say nothing.
+    pub(crate) fn run(&self, sql: &str) -> Result<()> {
+        let ran = self.connection.execute_batch(sql);
+        ran.doing(|| format!("run `{}`", sql.trim()))
+    }
+
+    fn make_tables(&self, inputs: &[InputRelation]) -> Result<()> {
+        for input in inputs {
+            let columns = input.columns.iter().map(|(name, kind)| {
+                let kind = type_name(Some(*kind));
+                format!("{} {kind} NOT NULL", quoted(name))
+            });
+            let mut columns: Vec<_> = columns.collect();
+            if columns.is_empty() {
+                columns.push(format!("{UNIT} INTEGER NOT NULL DEFAULT 0"));
+            }
+            self.run(&format!(
+                "CREATE TABLE {} ({ID} INTEGER PRIMARY KEY, {}) STRICT",
+                quoted(input.name),
+                columns.join(", ")
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// Adds facts of an input relation, each with the values of its columns.
+    ///
+    /// # Errors
+    /// If there is no such relation, or a fact does not fit.
+    pub fn add(
+        &mut self,
+        relation: &str,
+        facts: impl IntoIterator<Item = Vec<Value>>,
+    ) -> Result<()> {
+        let doing = || format!("add facts to {relation}");
+        let transaction = self.connection.transaction().doing(doing)?;
+        {
+            let mut insert = None;
+            for fact in facts {
+                if insert.is_none() {
+                    let places = vec!["?"; fact.len()].join(", ");
+                    let columns = columns_of(&transaction, relation).doing(doing)?;
+                    let sql = format!(
+                        "INSERT INTO {} ({}) VALUES ({places})",
+                        quoted(relation),
+                        columns.join(", ")
+                    );
+                    insert = Some(transaction.prepare(&sql).doing(doing)?);
+                }
+                let insert = insert.as_mut().expect("it was made");
+                insert.execute(params_from_iter(&fact)).doing(doing)?;
+            }
+        }
+        transaction.commit().doing(doing)
+    }
+
+    /// How many facts a table has.
+    pub(crate) fn count(&self, table: &str) -> Result<u64> {
+        let sql = format!("SELECT count(*) FROM {}", quoted(table));
+        let count = self
+            .connection
+            .query_row(&sql, [], |row| row.get::<_, i64>(0));
+        Ok(count.doing(|| format!("count {table}"))? as u64)
+    }
+}
+
+/// The columns of an input relation, quoted.
+fn columns_of(connection: &Connection, relation: &str) -> rusqlite::Result<Vec<String>> {
+    let sql = format!(
+        "SELECT name FROM pragma_table_info({})",
+        quoted_text(relation)
+    );
+    let mut names = connection.prepare(&sql)?;
+    let names = names.query_map([], |row| row.get::<_, String>(0))?;
+    let names = names.collect::<rusqlite::Result<Vec<_>>>()?;
+    let named = names.iter().filter(|name| !name.starts_with('_'));
+    Ok(named.map(|name| quoted(name)).collect())
+}
+
+fn quoted_text(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}

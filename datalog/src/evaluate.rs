@@ -1,0 +1,266 @@
+//! Everything that follows from the facts.
+
+use crate::database::Database;
+use crate::error::{Doing, Error, Result};
+use crate::program::{Program, Rule};
+use crate::sql::{
+    AT, ID, ROUND, RULE, Rows, Statement, UNIT, insert, named_columns, premise, quoted, type_name,
+};
+
+/// So many facts of a relation end an evaluation.
+const FACTS_MAX: u64 = 50_000_000;
+
+/// So many rounds do.
+const ROUNDS_MAX: u64 = 2_000_000;
+
+/// Where the rules of derived facts are written down, for those who look by hand.
+const RULES: &str = "_rules";
+
+impl Database {
+    /// Derives everything that follows, with the first derivation of each fact. What an earlier
+    /// evaluation of rules with the same prefix derived is gone.
+    ///
+    /// # Errors
+    /// If the rules have no end, a number does not fit, the database fails, or `stops` says so.
+    pub fn evaluate(&mut self, program: &Program, stops: &dyn Fn() -> bool) -> Result<()> {
+        self.forget(program)?;
+        self.run("BEGIN")?;
+        let evaluated = self
+            .make_derived(program)
+            .and_then(|()| self.derive(program, stops));
+        match evaluated {
+            Ok(()) => self.run("COMMIT"),
+            Err(error) => {
+                let _ = self.run("ROLLBACK");
+                Err(error)
+            }
+        }
+    }
+
+    /// Drops the tables of an evaluation.
+    fn forget(&self, program: &Program) -> Result<()> {
+        self.run(&format!(
+            "CREATE TABLE IF NOT EXISTS {RULES} (prefix TEXT, id INTEGER, relation TEXT, tabled TEXT, \
+             source TEXT, line INTEGER, rule TEXT)"
+        ))?;
+        let doing = || "look for earlier tables".to_owned();
+        let sql = format!("SELECT DISTINCT tabled FROM {RULES} WHERE prefix = ?1");
+        let mut tables = self.connection.prepare(&sql).doing(doing)?;
+        let tables = tables.query_map([&program.prefix], |row| row.get::<_, String>(0));
+        let tables = tables.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>);
+        for table in tables.doing(doing)? {
+            self.run(&format!("DROP TABLE IF EXISTS {}", quoted(&table)))?;
+        }
+        let sql = format!("DELETE FROM {RULES} WHERE prefix = ?1");
+        let deleted = self.connection.execute(&sql, [&program.prefix]);
+        deleted.doing(doing).map(|_| ())
+    }
+
+    fn make_derived(&self, program: &Program) -> Result<()> {
+        for (id, relation) in program.relations.iter().enumerate() {
+            if !relation.is_input() {
+                self.make_table(program, id)?;
+            }
+        }
+        let sql = format!("INSERT INTO {RULES} VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)");
+        for (id, rule) in program.rules.iter().enumerate() {
+            let Rule { source, text, .. } = rule;
+            let relation = &program.relations[rule.relation].name;
+            let table = program.table(rule.relation);
+            let row = rusqlite::params![
+                program.prefix,
+                id as i64,
+                relation,
+                table,
+                source,
+                rule.at.line,
+                text
+            ];
+            let written = self.connection.execute(&sql, row);
+            written.doing(|| "write rules down".into())?;
+        }
+        Ok(())
+    }
+
+    fn make_table(&self, program: &Program, id: usize) -> Result<()> {
+        let relation = &program.relations[id];
+        let mut columns = vec![format!("{ID} INTEGER PRIMARY KEY")];
+        columns.extend(relation.columns.iter().map(|column| {
+            format!(
+                "{} {} NOT NULL",
+                quoted(&column.name),
+                type_name(column.kind)
+            )
+        }));
+        if relation.columns.is_empty() {
+            columns.push(format!("{UNIT} INTEGER NOT NULL"));
+        }
+        for name in [AT, ROUND, RULE] {
+            columns.push(format!("{name} INTEGER NOT NULL"));
+        }
+        let premises = 0..program.premises_max(id);
+        columns.extend(premises.map(|place| format!("{} INTEGER", premise(place))));
+        let unique = named_columns(program, id).join(", ");
+        self.run(&format!(
+            "CREATE TABLE {} ({}, UNIQUE ({unique})) STRICT",
+            quoted(&program.table(id)),
+            columns.join(", ")
+        ))
+    }
+
+    fn derive(&mut self, program: &Program, stops: &dyn Fn() -> bool) -> Result<()> {
+        let mut round = 0;
+        for stratum in &program.strata {
+            if stops() {
+                return Err(Error::Interrupted);
+            }
+            self.derive_stratum(program, stratum, &mut round, stops)?;
+        }
+        Ok(())
+    }
+
+    /// Evaluates relations that depend on each other: all their rules once, and then the rules with
+    /// what the last round added, until a round adds nothing.
+    fn derive_stratum(
+        &mut self,
+        program: &Program,
+        stratum: &[usize],
+        round: &mut u64,
+        stops: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let rules = program.rules.iter().enumerate();
+        let rules: Vec<_> = rules
+            .filter(|(_, rule)| stratum.contains(&rule.relation))
+            .collect();
+        let mut derived = 0;
+        *round += 1;
+        let mut later = Vec::new();
+        for (id, rule) in &rules {
+            let all = vec![Rows::All; rule.atoms.len()];
+            let statement = insert(program, *id, &all);
+            self.make_lookups(program, &statement)?;
+            derived += self.execute(program, rule, &statement, *round, stops)?;
+            later.extend(deltas(program, *id, stratum).map(|statement| (*rule, statement)));
+        }
+        if later.is_empty() {
+            return Ok(());
+        }
+        self.make_round_lookups(program, stratum)?;
+        for (_, statement) in &later {
+            self.make_lookups(program, statement)?;
+        }
+        let begun = *round;
+        loop {
+            *round += 1;
+            let mut added = 0;
+            for (rule, statement) in &later {
+                added += self.execute(program, rule, statement, *round, stops)?;
+            }
+            derived += added;
+            if added == 0 {
+                return Ok(());
+            }
+            let rounds = *round - begun;
+            if derived > FACTS_MAX || rounds > ROUNDS_MAX {
+                return Err(Error::NoEnd {
+                    relation: program.relations[stratum[0]].name.clone(),
+                    facts: derived,
+                    rounds,
+                });
+            }
+        }
+    }
+
+    /// Has the tables be found by the round of their facts.
+    fn make_round_lookups(&self, program: &Program, stratum: &[usize]) -> Result<()> {
+        for relation in stratum {
+            let table = program.table(*relation);
+            let name = quoted(&format!("_by_round_{table}"));
+            let table = quoted(&table);
+            self.run(&format!("CREATE INDEX {name} ON {table} ({ROUND})"))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the indexes that a statement needs.
+    fn make_lookups(&self, program: &Program, statement: &Statement) -> Result<()> {
+        for (relation, columns) in &statement.lookups {
+            let is_first = columns
+                .iter()
+                .enumerate()
+                .all(|(place, column)| place == *column);
+            if is_first && !program.relations[*relation].is_input() {
+                // The table is unique by its columns, in their order.
+                continue;
+            }
+            let table = program.table(*relation);
+            let places: Vec<_> = columns.iter().map(ToString::to_string).collect();
+            let name = quoted(&format!("_by_{}_{table}", places.join("_")));
+            let named = named_columns(program, *relation);
+            let columns: Vec<_> = columns.iter().map(|place| named[*place].as_str()).collect();
+            self.run(&format!(
+                "CREATE INDEX IF NOT EXISTS {name} ON {} ({})",
+                quoted(&table),
+                columns.join(", ")
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// How many facts a statement has added, or found to hold earlier.
+    fn execute(
+        &self,
+        program: &Program,
+        rule: &Rule,
+        statement: &Statement,
+        round: u64,
+        stops: &dyn Fn() -> bool,
+    ) -> Result<u64> {
+        if stops() {
+            return Err(Error::Interrupted);
+        }
+        let relation = || program.relations[rule.relation].name.clone();
+        let prepared = self.connection.prepare_cached(&statement.sql);
+        let done = prepared.and_then(|mut prepared| prepared.execute([round as i64]));
+        match done {
+            Ok(added) => Ok(added as u64),
+            Err(error) if is_too_large(&error) => Err(Error::TooLarge {
+                relation: relation(),
+            }),
+            Err(error) => Err(Error::Database {
+                doing: format!("evaluate a rule of {}", relation()),
+                error,
+            }),
+        }
+    }
+}
+
+/// Numbers that do not fit become inexact, which no column takes; sums fail by themselves.
+fn is_too_large(error: &rusqlite::Error) -> bool {
+    let text = error.to_string();
+    text.contains("cannot store REAL value") || text.contains("integer overflow")
+}
+
+/// The statements of a rule for later rounds: each looks at what is new of one atom, at what was
+/// there before of those before it, and at all of the others.
+fn deltas<'a>(
+    program: &'a Program,
+    id: usize,
+    stratum: &'a [usize],
+) -> impl Iterator<Item = Statement> + 'a {
+    let atoms = &program.rules[id].atoms;
+    let is_growing = |place: usize| stratum.contains(&atoms[place].relation);
+    let places = (0..atoms.len()).filter(move |place| is_growing(*place));
+    places.map(move |new| {
+        let rows = (0..atoms.len()).map(|place| {
+            if !stratum.contains(&atoms[place].relation) || place > new {
+                Rows::All
+            } else if place == new {
+                Rows::New
+            } else {
+                Rows::Old
+            }
+        });
+        insert(program, id, &rows.collect::<Vec<_>>())
+    })
+}

@@ -1,0 +1,42 @@
+//! What rules can do with texts, as functions of the database.
+
+use std::sync::Arc;
+
+use regex::Regex;
+use rusqlite::Connection;
+use rusqlite::functions::{Context, FunctionFlags};
+
+/// Adds them to a connection.
+pub(crate) fn register(connection: &Connection) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8
+        | FunctionFlags::SQLITE_DETERMINISTIC
+        | FunctionFlags::SQLITE_INNOCUOUS;
+    connection.create_scalar_function("matches", 2, flags, |context| {
+        Ok(pattern(context)?.is_match(context.get_raw(1).as_str()?))
+    })?;
+    connection.create_scalar_function("captured", 2, flags, |context| {
+        let pattern = pattern(context)?;
+        Ok(capture(&pattern, context.get_raw(1).as_str()?).map(str::to_owned))
+    })?;
+    connection.create_scalar_function("number", 1, flags, |context| {
+        Ok(context.get_raw(0).as_str_or_null()?.and_then(number))
+    })
+}
+
+/// What the first group of a regular expression matches.
+pub(crate) fn capture<'a>(pattern: &Regex, text: &'a str) -> Option<&'a str> {
+    Some(pattern.captures(text)?.get(1)?.as_str())
+}
+
+/// The whole number that a text is.
+pub(crate) fn number(text: &str) -> Option<i64> {
+    text.trim().parse().ok()
+}
+
+/// The regular expression that is the first argument, compiled once for a statement.
+fn pattern(context: &Context<'_>) -> rusqlite::Result<Arc<Regex>> {
+    type Failure = Box<dyn std::error::Error + Send + Sync>;
+    context.get_or_create_aux(0, |value| -> Result<_, Failure> {
+        Ok(Regex::new(value.as_str()?)?)
+    })
+}

@@ -198,8 +198,11 @@ impl Database {
         transaction.commit().doing(doing)
     }
 
-    /// How many facts a table has.
-    pub(crate) fn count(&self, table: &str) -> Result<u64> {
+    /// How many facts an input relation has.
+    ///
+    /// # Errors
+    /// If there is no such relation.
+    pub fn count(&self, table: &str) -> Result<u64> {
         let sql = format!("SELECT count(*) FROM {}", quoted(table));
         let count = self
             .connection

@@ -142,7 +142,13 @@ impl Database {
         }
         let mut ways = self.ways(program, row, WAYS_MAX)?;
         self.put_extreme_first(program, row, &mut ways)?;
-        let shown = OF_AGGREGATE_MAX.min(ways.len() as u64);
+        // What is least or most is that of one row.
+        let is_of_one = matches!(
+            rule.aggregates()[..],
+            [(Aggregate::Min | Aggregate::Max, _)]
+        );
+        let most = if is_of_one { 1 } else { OF_AGGREGATE_MAX };
+        let shown = most.min(ways.len() as u64);
         let mut premises = Vec::new();
         for way in ways.iter().take(shown as usize) {
             let facts = self.premises(program, rule, way)?;
@@ -180,7 +186,7 @@ impl Database {
         ids.doing(doing)
     }
 
-    /// Puts the way in front that a minimum or a maximum is of.
+    /// Puts the way in front that a minimum or a maximum is of, the one that held first.
     fn put_extreme_first(&self, program: &Program, row: &Row, ways: &mut [Vec<i64>]) -> Result<()> {
         let rule = &program.rules[row.rule];
         let extreme = rule
@@ -194,13 +200,17 @@ impl Database {
         let Some((name, value)) = extreme else {
             return Ok(());
         };
-        for place in 0..ways.len() {
-            let premises = self.premises(program, rule, &ways[place])?;
+        let mut first: Option<(i64, usize)> = None;
+        for (place, way) in ways.iter().enumerate() {
+            let premises = self.premises(program, rule, way)?;
             let bound = bind(rule, &premises).unwrap_or_default();
             if bound.get(name) == Some(value) {
-                ways.swap(0, place);
-                return Ok(());
+                let since = premises.iter().map(|one| one.since_ns).max().unwrap_or(0);
+                first = Some(first.map_or((since, place), |first| first.min((since, place))));
             }
+        }
+        if let Some((_, place)) = first {
+            ways.swap(0, place);
         }
         Ok(())
     }
@@ -362,7 +372,10 @@ impl Derivation {
         }
         writeln!(f)?;
         let blank = " ".repeat(time.chars().count());
-        writeln!(f, "{blank}{indent}  by {rule}")?;
+        // A rule without a body says what the fact says.
+        if rule.contains(":-") {
+            writeln!(f, "{blank}{indent}  by {rule}")?;
+        }
         for premise in premises {
             self.draw(f, (*premise, depth + 1), drawn)?;
         }

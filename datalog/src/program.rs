@@ -114,8 +114,16 @@ pub(crate) struct Rule {
 
 impl Rule {
     pub(crate) fn is_aggregate(&self) -> bool {
-        let mut head = self.head.iter();
-        head.any(|head| matches!(head, Head::Aggregate(..)))
+        !self.aggregates().is_empty()
+    }
+
+    /// The aggregates of the head, and of which variables they are.
+    pub(crate) fn aggregates(&self) -> Vec<(Aggregate, &str)> {
+        let aggregates = self.head.iter().filter_map(|head| match head {
+            Head::Aggregate(aggregate, name, _) => Some((*aggregate, name.as_str())),
+            Head::Is(_) => None,
+        });
+        aggregates.collect()
     }
 }
 
@@ -167,6 +175,21 @@ impl Program {
     /// All relations that it knows.
     pub fn relations(&self) -> impl Iterator<Item = &Relation> {
         self.relations.iter()
+    }
+
+    /// The relations that the user has rules for and that no other of these rules asks for: what the
+    /// rules are about.
+    pub fn answers(&self) -> Vec<&str> {
+        let is_asked_for = |id: usize| {
+            let mut others = self.rules.iter().filter(|rule| rule.relation != id);
+            others.any(|rule| {
+                let mut atoms = rule.atoms.iter().chain(&rule.absent);
+                atoms.any(|atom| atom.relation == id)
+            })
+        };
+        let own = self.relations.iter().enumerate();
+        let own = own.filter(|(id, relation)| relation.is_own() && !is_asked_for(*id));
+        own.map(|(_, relation)| relation.name.as_str()).collect()
     }
 
     /// Whether a rule mentions a relation.

@@ -23,6 +23,10 @@ pub(crate) fn resolve(
         let declared = names.declare(rule, false);
         declared.map_err(|wrong| wrong.in_source(&source.name, Some(&rule.relation)))?;
     }
+    names.given = given_rules
+        .iter()
+        .map(|rule| rule.relation.clone())
+        .collect();
     let used = used(&own, given_rules, &names);
     for rule in &used {
         let declared = names.declare(rule, true);
@@ -72,6 +76,8 @@ fn used(own: &[WrittenRule], given: Vec<WrittenRule>, names: &Names) -> Vec<Writ
 struct Names {
     relations: Vec<Relation>,
     ids: BTreeMap<String, usize>,
+    /// The relations of all rules that are given, whether they are used or not.
+    given: Vec<String>,
 }
 
 impl Names {
@@ -79,6 +85,7 @@ impl Names {
         let mut names = Self {
             relations: Vec::new(),
             ids: BTreeMap::new(),
+            given: Vec::new(),
         };
         for input in inputs {
             let columns = input.columns.iter().map(|(name, kind)| Column {
@@ -208,7 +215,7 @@ impl Names {
     }
 
     fn unknown(&self, name: &str) -> String {
-        let names = self.ids.keys().map(String::as_str);
+        let names = self.ids.keys().chain(&self.given).map(String::as_str);
         let near = nearest(name, names);
         let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
         format!("nothing is known of {name}: it has no rule, and is no fact of a run{near}")

@@ -364,35 +364,73 @@ impl Compiler<'_> {
 
     /// The values of the head of an aggregate, of rows that are ways in which its body holds.
     fn grouped(mut self, rule: &Rule, rule_id: usize) -> String {
-        let (mut values, mut by) = (Vec::new(), Vec::new());
-        for head in &rule.head {
-            let value = match head {
-                Head::Is(expression) => {
-                    let value = self.expression(expression);
-                    if may_lack_value(expression) {
-                        self.conditions.push(format!("{value} IS NOT NULL"));
-                    }
-                    // A number alone would be that of a column.
-                    if !matches!(expression, Expression::Constant(..)) {
-                        by.push(value.clone());
-                    }
-                    value
-                }
+        let by = self.groups(rule);
+        let conditions = self.conditions.join(" AND ");
+        if let [(Aggregate::Min | Aggregate::Max, _)] = rule.aggregates()[..] {
+            return self.extreme(rule, rule_id, &by);
+        }
+        let values: Vec<_> = rule
+            .head
+            .iter()
+            .map(|head| match head {
+                Head::Is(expression) => self.expression(expression),
                 Head::Aggregate(Aggregate::Count, name, _) => {
                     format!("count(DISTINCT {})", self.bound[name])
                 }
                 Head::Aggregate(other, name, _) => {
                     format!("{}({})", other.word(), self.bound[name])
                 }
-            };
-            values.push(value);
-        }
+            })
+            .collect();
         let by = match by.as_slice() {
             [] => String::new(),
             by => format!("GROUP BY {} ", by.join(", ")),
         };
         format!(
-            "SELECT {}, max(_began), ?1, {rule_id} FROM {WAYS} WHERE {} {by}HAVING count(*) > 0",
+            "SELECT {}, max(_began), ?1, {rule_id} FROM {WAYS} WHERE {conditions} {by}\
+             HAVING count(*) > 0",
+            values.join(", ")
+        )
+    }
+
+    /// What the rows of a group have in common.
+    fn groups(&mut self, rule: &Rule) -> Vec<String> {
+        let mut by = Vec::new();
+        for head in &rule.head {
+            let Head::Is(expression) = head else { continue };
+            let value = self.expression(expression);
+            if may_lack_value(expression) {
+                self.conditions.push(format!("{value} IS NOT NULL"));
+            }
+            // A number alone would be that of a column.
+            if !matches!(expression, Expression::Constant(..)) {
+                by.push(value);
+            }
+        }
+        by
+    }
+
+    /// A minimum or a maximum is that of one row, and holds from when on that held.
+    fn extreme(&self, rule: &Rule, rule_id: usize, by: &[String]) -> String {
+        let (mut values, mut order) = (Vec::new(), String::new());
+        for head in &rule.head {
+            match head {
+                Head::Is(expression) => values.push(self.expression(expression)),
+                Head::Aggregate(aggregate, name, _) => {
+                    let value = self.bound[name].clone();
+                    let is_down = *aggregate == Aggregate::Max;
+                    order = format!("{value}{}", if is_down { " DESC" } else { "" });
+                    values.push(value);
+                }
+            }
+        }
+        let by = match by {
+            [] => String::new(),
+            by => format!("PARTITION BY {} ", by.join(", ")),
+        };
+        format!(
+            "SELECT {}, _began, ?1, {rule_id} FROM (SELECT *, row_number() OVER \
+             ({by}ORDER BY {order}, _began) AS _place FROM {WAYS} WHERE {}) WHERE _place = 1",
             values.join(", "),
             self.conditions.join(" AND ")
         )

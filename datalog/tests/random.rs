@@ -299,21 +299,30 @@ fn derived(rule: &Made, facts: &Facts) -> Vec<(Vec<i64>, i64)> {
         let known = first.entry(bound).or_insert(at);
         *known = at.min(*known);
     }
-    let mut groups: BTreeMap<Vec<i64>, (Vec<i64>, i64)> = BTreeMap::new();
+    let mut groups: BTreeMap<Vec<i64>, Vec<(i64, i64)>> = BTreeMap::new();
     for (bound, at) in first {
         let mut key = values(&bound);
         let last = key.pop().expect("a head has a place");
-        let (members, began) = groups.entry(key).or_default();
-        members.push(last);
-        *began = at.max(*began);
+        groups.entry(key).or_default().push((last, at));
     }
-    let one = |(mut key, (members, at)): (Vec<i64>, (Vec<i64>, i64))| {
-        key.push(match aggregate {
-            "count" => members.iter().collect::<BTreeSet<_>>().len() as i64,
+    let one = |(mut key, members): (Vec<i64>, Vec<(i64, i64)>)| {
+        let values = members.iter().map(|(value, _)| *value);
+        let all_began = members.iter().map(|(_, at)| *at).max().expect("one");
+        let (value, at) = match aggregate {
+            "count" => (values.collect::<BTreeSet<_>>().len() as i64, all_began),
+            "sum" => (values.sum(), all_began),
+            // The one that is least or most, from when on there is one.
             "min" => *members.iter().min().expect("one"),
-            "max" => *members.iter().max().expect("one"),
-            _ => members.iter().sum(),
-        });
+            _ => {
+                let most = values.max().expect("one");
+                *members
+                    .iter()
+                    .filter(|(value, _)| *value == most)
+                    .min()
+                    .expect("one")
+            }
+        };
+        key.push(value);
         (key, at)
     };
     groups.into_iter().map(one).collect()

@@ -46,6 +46,10 @@ const GROUPS: [Group; 4] = [
                 "crashpoint export results 1 --as script -o lost.sh",
             ),
             (
+                "rules",
+                "crashpoint rules results 1 'lost(K) :- acked(K), !served(K).'",
+            ),
+            (
                 "report",
                 "crashpoint report results --html report.html --junit report.xml",
             ),

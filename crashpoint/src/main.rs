@@ -21,6 +21,7 @@ mod merge;
 mod options;
 mod recover;
 mod report;
+mod rules;
 mod run;
 mod source;
 mod states;
@@ -135,6 +136,13 @@ enum Command {
     /// A history is the calls of clients and their answers, in order: docs/histories.md.
     /// `crashpoint history RESULTS N --export FORM` writes that of a run of `crashpoint inject`.
     History(history::HistoryArgs),
+    /// Ask a finished run of `crashpoint inject` in Datalog: what must hold, and why it did not
+    ///
+    /// `crashpoint rules results 4 'lost(K) :- acked(K), !served(K).'` prints the facts that follow.
+    /// With `violation` before a rule, its facts are violations, and each is told with what it rests
+    /// on. docs/specifications.md has the rules and the facts. Exit status: 0 no violation, 1 one, 2
+    /// the rules are wrong or there is no such run, 3 a violation never had a fact to look at.
+    Rules(rules::RulesArgs),
     /// Say what this machine lacks, and whether the tester itself may be believed
     Doctor(doctor::DoctorArgs),
     /// Remove what a killed run left behind
@@ -221,6 +229,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Command::Cluster(command) => cluster::run(command, &interrupt),
         Command::Inject(arguments) => inject::run(&arguments, &interrupt),
         Command::History(arguments) => history::run(&arguments),
+        Command::Rules(arguments) => rules::run(&arguments, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),

@@ -70,6 +70,9 @@ pub enum Error {
     /// A directory that is none of a campaign of injected faults.
     #[error("{0} has no results of `crashpoint inject`")]
     NotInject(PathBuf),
+    /// What happened in a run cannot be asked.
+    #[error(transparent)]
+    Facts(#[from] datalog::Error),
     /// A plan is wrong.
     #[error(transparent)]
     Plan(#[from] crate::online::PlanError),

@@ -43,7 +43,7 @@ pub(crate) fn summary_of(directory: &Path, results: Vec<InjectResult>) -> Summar
     }
 }
 
-fn numbered(results: &[InjectResult], number: usize) -> anyhow::Result<&InjectResult> {
+pub(super) fn numbered(results: &[InjectResult], number: usize) -> anyhow::Result<&InjectResult> {
     let found = results
         .iter()
         .find(|result| result.index + 1 == number as u64);

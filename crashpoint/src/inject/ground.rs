@@ -7,19 +7,14 @@ use anyhow::{Context, anyhow};
 use campaign::Interrupt;
 use cluster::{Cluster, ClusterFile, SimulatedCluster, SimulationSettings};
 use injector::online::{
-    FaultPlan, HISTORY, InjectManifest, Namespaces, OnMachines, Place, Ran, Simulated,
-    SimulatedRun, run,
+    ACKNOWLEDGEMENTS, FaultPlan, HISTORY, InjectManifest, LOG_TIMES, LOGS, Namespaces, OnMachines,
+    Place, Ran, RunFiles, Simulated, SimulatedRun, run,
 };
 use injector::{Error, Result, kernel_hash};
 use machine::OwnDirectory;
 
+use super::specs::examine;
 use crate::cluster::{MachinesArgs, Surroundings, Workspace, settings};
-
-/// What the file with every line of the clients is called.
-const ACKNOWLEDGEMENTS: &str = "acknowledgements";
-
-/// The directory of logs.
-const LOGS: &str = "logs";
 
 /// What says on which ground a campaign is, if that is simulated machines.
 ///
@@ -90,9 +85,10 @@ pub(super) fn run_once(
     kept: Option<&Path>,
     interrupt: &Interrupt,
 ) -> Result<Ran> {
+    let of = (file, manifest);
     match settings_of(file, manifest, index).map_err(|error| not_prepared(&error))? {
-        Some(settings) => on_simulated(file, plan, &settings, kept, interrupt),
-        None => in_namespaces(file, plan, kept, interrupt),
+        Some(settings) => on_simulated(of, plan, &settings, kept, interrupt),
+        None => in_namespaces(of, plan, kept, interrupt),
     }
 }
 
@@ -104,7 +100,7 @@ fn not_prepared(error: &anyhow::Error) -> Error {
 }
 
 fn in_namespaces(
-    file: &ClusterFile,
+    (file, manifest): (&ClusterFile, &InjectManifest),
     plan: &FaultPlan,
     kept: Option<&Path>,
     interrupt: &Interrupt,
@@ -121,6 +117,7 @@ fn in_namespaces(
     let place = Place {
         acknowledgements: workspace.temporary(ACKNOWLEDGEMENTS),
         history: workspace.temporary(HISTORY),
+        log_times: workspace.temporary(LOG_TIMES),
     };
     let cancelled = || interrupt.requested();
     let mut ground = Namespaces::new(&mut cluster, &workspace.directories, &cancelled);
@@ -128,12 +125,25 @@ fn in_namespaces(
     if let Some(kept) = kept {
         keep(&workspace.logs, &place, kept)?;
     }
-    ran
+    let mut ran = ran?;
+    let files = files(&workspace.logs, &place);
+    examine((file, manifest), plan, &mut ran, &files, kept, interrupt)?;
+    Ok(ran)
+}
+
+/// Where a run has what rules are about.
+fn files(logs: &Path, place: &Place) -> RunFiles {
+    RunFiles {
+        history: place.history.clone(),
+        acknowledgements: place.acknowledgements.clone(),
+        logs: logs.to_owned(),
+        log_times: place.log_times.clone(),
+    }
 }
 
 /// With what is kept are the frames, if something is broken.
 fn on_simulated(
-    file: &ClusterFile,
+    (file, manifest): (&ClusterFile, &InjectManifest),
     plan: &FaultPlan,
     settings: &SimulationSettings,
     kept: Option<&Path>,
@@ -149,6 +159,7 @@ fn on_simulated(
     let place = Place {
         acknowledgements: own.path().join(ACKNOWLEDGEMENTS),
         history: own.path().join(HISTORY),
+        log_times: own.path().join(LOG_TIMES),
     };
     let cancelled = || interrupt.requested();
     let mut ground = Simulated::new(cluster, &cancelled);
@@ -156,11 +167,13 @@ fn on_simulated(
     let cluster = ground.cluster();
     if let Some(kept) = kept {
         keep(&logs, &place, kept)?;
-        if ran.as_ref().is_ok_and(|ran| ran.broken().is_some()) {
-            cluster.write_frames(kept)?;
-        }
     }
     let mut ran = ran?;
+    let files = files(&logs, &place);
+    examine((file, manifest), plan, &mut ran, &files, kept, interrupt)?;
+    if let Some(kept) = kept.filter(|_| ran.broken().is_some()) {
+        cluster.write_frames(kept)?;
+    }
     ran.simulated = Some(SimulatedRun {
         seed: settings.seed,
         history: cluster.simulation().history(),
@@ -182,6 +195,7 @@ fn keep(logs: &Path, place: &Place, kept: &Path) -> Result<()> {
     };
     copy(&place.acknowledgements, Path::new(ACKNOWLEDGEMENTS))?;
     copy(&place.history, Path::new(HISTORY))?;
+    copy(&place.log_times, Path::new(LOG_TIMES))?;
     fs::create_dir_all(kept.join(LOGS)).map_err(doing(logs))?;
     for entry in fs::read_dir(logs).map_err(doing(logs))?.flatten() {
         copy(&entry.path(), &Path::new(LOGS).join(entry.file_name()))?;

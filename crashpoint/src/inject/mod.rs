@@ -3,6 +3,7 @@
 mod finding;
 mod ground;
 mod lanes;
+mod specs;
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,6 +23,7 @@ use injector::online::{
 pub(crate) use finding::{minimize, replay, show, summary_of};
 use ground::{on_machines, refuse_other_kernel, run_once};
 pub(crate) use lanes::{history_of, history_path, lanes_of, rules_of};
+pub(crate) use specs::Finished;
 
 use crate::cluster::MachinesArgs;
 
@@ -53,6 +55,11 @@ pub(crate) struct InjectArgs {
         conflicts_with_all = ["plan", "resume", "repeat"]
     )]
     strategy: Option<String>,
+
+    /// Hold each run against the rules in FILE as well: what they call a violation is broken; see
+    /// docs/specifications.md
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "resume")]
+    spec: Vec<PathBuf>,
 
     #[command(flatten)]
     machines: MachinesArgs,
@@ -128,10 +135,16 @@ fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Res
         );
     }
     let file = read_file(path, simulate)?;
-    refuse_unjudged(&file, path)?;
+    let specifications = specs::read(&arguments.spec)?;
+    if specifications.is_empty() {
+        refuse_unjudged(&file, path)?;
+    } else {
+        refuse_idle(&file, path)?;
+    }
     let seed = arguments.seed.unwrap_or_default();
     let mut manifest = InjectManifest::new(&file, &path.canonicalize()?);
     manifest.simulated = on_machines(&arguments.machines, &file, seed)?;
+    manifest.specifications = specifications;
     manifest.shard = arguments.shard.map(|shard| shard.to_string());
     if let Some(path) = &arguments.plan {
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
@@ -177,14 +190,21 @@ fn resumed<'a>(
 
 /// Without these nobody could tell what is broken.
 fn refuse_unjudged(file: &ClusterFile, path: &Path) -> anyhow::Result<()> {
+    refuse_idle(file, path)?;
     let path = path.display();
+    if file.check.is_none() && file.histories.is_empty() {
+        bail!("{path} has no [check], and no [[histories]]: nobody could tell what is broken");
+    }
+    Ok(())
+}
+
+/// Without clients nothing is done.
+fn refuse_idle(file: &ClusterFile, path: &Path) -> anyhow::Result<()> {
     if file.all_clients().is_empty() {
+        let path = path.display();
         bail!(
             "{path} has no [client], and no [[clients]]: nothing would be done while faults happen"
         );
-    }
-    if file.check.is_none() && file.histories.is_empty() {
-        bail!("{path} has no [check], and no [[histories]]: nobody could tell what is broken");
     }
     Ok(())
 }
@@ -339,6 +359,7 @@ pub(crate) fn outcome(summary: &Summary, manifest: &InjectManifest) -> Outcome {
     } else if is_uneventful()
         || summary.is_cut_off
         || summary.inconclusive() > 0
+        || !summary.never_looked().is_empty()
         || summary.results.is_empty()
     {
         Outcome::Incomplete

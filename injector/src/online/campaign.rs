@@ -6,6 +6,7 @@ use std::time::Instant;
 use campaign::Shard;
 
 use super::directory::InjectResult;
+use super::facts::Unlooked;
 use super::plan::FaultPlan;
 use super::ran::Ran;
 use super::strategy::Strategy;
@@ -63,6 +64,21 @@ impl Summary {
         };
         let never = sometimes.iter().filter(|name| !is_reached(name));
         never.map(String::as_str).collect()
+    }
+
+    /// What of the specifications had nothing to look at in any run.
+    pub fn never_looked(&self) -> Vec<&Unlooked> {
+        let is_same = |one: &Unlooked, other: &Unlooked| {
+            (&one.specification, &one.violation) == (&other.specification, &other.violation)
+        };
+        let Some((first, others)) = self.results.split_first() else {
+            return Vec::new();
+        };
+        let is_in_all = |one: &&Unlooked| {
+            let mut others = others.iter();
+            others.all(|result| result.ran.unlooked.iter().any(|other| is_same(one, other)))
+        };
+        first.ran.unlooked.iter().filter(is_in_all).collect()
     }
 
     /// Whether nothing of that happened, though something should.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::campaign::Summary;
+use super::facts::Specification;
 use super::ran::Ran;
 use super::sometimes::conditions;
 use super::text::table;
@@ -52,6 +53,9 @@ pub struct InjectManifest {
     pub seed: u64,
     /// How many plans are tried at most.
     pub first: Option<u64>,
+    /// What each run is held against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub specifications: Vec<Specification>,
     /// What should happen in some run.
     #[serde(default)]
     pub sometimes: Vec<String>,
@@ -105,6 +109,7 @@ impl InjectManifest {
             strategy: None,
             seed: 0,
             first: None,
+            specifications: Vec::new(),
             sometimes: conditions(file).into_iter().map(|(name, _)| name).collect(),
             simulated: None,
             shard: None,
@@ -121,6 +126,10 @@ impl InjectManifest {
             (self.strategy != other.strategy, "strategies"),
             (self.seed != other.seed, "seeds"),
             (self.first != other.first, "numbers of plans"),
+            (
+                self.specifications != other.specifications,
+                "specifications",
+            ),
             (self.simulated != other.simulated, "simulated machines"),
         ];
         let different = differences.into_iter().find(|(is_so, _)| *is_so);

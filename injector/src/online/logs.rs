@@ -23,6 +23,11 @@ impl LogTail {
         }
     }
 
+    /// How much of it has been read.
+    pub(super) fn read_to(&self) -> u64 {
+        self.read_to
+    }
+
     /// The lines that have come since.
     pub(super) fn lines(&mut self) -> Vec<String> {
         let length = self.path.metadata().map_or(0, |data| data.len());

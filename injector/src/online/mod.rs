@@ -9,6 +9,7 @@ mod campaign;
 mod clients;
 mod directory;
 mod errno;
+mod facts;
 mod ground;
 mod jump;
 mod lanes;
@@ -40,6 +41,10 @@ pub use directory::{
     summary,
 };
 pub use errno::Errno;
+pub use facts::{
+    ACKNOWLEDGEMENTS, Examined, FACTS, FACTS_FILE, FACTS_VERSION, LOG_TIMES, LOGS, LogTime,
+    RunFacts, RunFiles, Specification, Unlooked, Violated,
+};
 pub use ground::{Ground, Loses, ProgramId};
 pub use lanes::{Bar, Came, ClientLane, FaultBar, Lanes, Mark, NodeLane, RoleBar, Violation};
 pub use minimize::{Minimized, minimize};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::facts::{Examined, Unlooked, Violated};
 use crate::laboratory::Judged;
 
 /// A run of a plan.
@@ -29,6 +30,12 @@ pub struct Ran {
     /// What else has to be known to believe that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What it violates of the specifications that it was held against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<Violated>,
+    /// What of these had nothing to look at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlooked: Vec<Unlooked>,
     /// Which run of simulated machines it is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedRun>,
@@ -209,6 +216,48 @@ impl Ran {
 }
 
 impl Ran {
+    /// Takes in what specifications come to: what they know to be broken is. As with the check, that
+    /// counts only if a fault was in place, or the plan has none.
+    pub fn take_in(&mut self, examined: Examined, has_no_faults: bool) {
+        let Examined { violated, unlooked } = examined;
+        self.unlooked = unlooked;
+        self.violations = violated;
+        if self.violations.is_empty() {
+            return;
+        }
+        let words = self.violations.iter().map(Violated::words);
+        let was_hit = has_no_faults || self.faults.iter().any(FaultCame::happened);
+        match &mut self.judged {
+            Judged::Broken { broken } => broken.extend(words),
+            _ if was_hit => {
+                // What else is not as it was to be has to be known to believe that.
+                if let Judged::Inconclusive { why } = &self.judged {
+                    self.notes.push(why.clone());
+                }
+                let broken = words.collect();
+                self.judged = Judged::Broken { broken };
+            }
+            _ => {
+                let words: Vec<_> = words.collect();
+                let why = format!(
+                    "a specification is violated, although no fault was in place: {}",
+                    words.join("; ")
+                );
+                self.judged = Judged::Inconclusive { why };
+            }
+        }
+    }
+
+    /// Takes in that specifications could not be held against it: it is no pass then.
+    pub fn not_examined(&mut self, why: &dyn std::fmt::Display) {
+        let why = format!("specifications: {why}");
+        if self.judged == Judged::Ok {
+            self.judged = Judged::Inconclusive { why };
+        } else {
+            self.notes.push(why);
+        }
+    }
+
     /// A run that could not be made.
     pub(super) fn without(error: &cluster::Error) -> Self {
         Self {
@@ -223,6 +272,8 @@ impl Ran {
                 why: error.to_string(),
             },
             notes: Vec::new(),
+            violations: Vec::new(),
+            unlooked: Vec::new(),
             simulated: None,
         }
     }

@@ -10,6 +10,7 @@ use cluster::{Error as ClusterError, Verdict};
 use super::act::{Hit, Undo};
 use super::calls::Calls;
 use super::clients::Clients;
+use super::facts::{LogTime, write_times};
 use super::ground::Ground;
 use super::logs::LogTail;
 use super::plan::FaultPlan;
@@ -42,6 +43,8 @@ pub struct Place {
     pub acknowledgements: PathBuf,
     /// Gets the operations among them, with their times.
     pub history: PathBuf,
+    /// Gets the times at which logs grew.
+    pub log_times: PathBuf,
 }
 
 /// A cluster among faults.
@@ -56,6 +59,7 @@ pub(super) struct Runner<'a> {
     probe: Option<Probe>,
     logs: Vec<LogTail>,
     logged: Vec<(usize, String)>,
+    log_times: Vec<LogTime>,
     events: Vec<RunEvent>,
     came: Vec<FaultCame>,
     /// Nodes that were started again and are not ready yet, with the fault whose end that is.
@@ -104,6 +108,13 @@ pub fn run(
     }
     ground.start(clients + usize::from(probe.is_some()))?;
     let logs = logs(ground);
+    let log_times = logs.iter().enumerate();
+    let log_times = log_times.map(|(node, log)| LogTime {
+        node: ground.file().nodes[node].name.clone(),
+        time: 0,
+        to: log.read_to(),
+    });
+    let log_times = log_times.collect();
     let roles = probe
         .as_mut()
         .map(|probe| first_roles(probe, ground, cancelled))
@@ -118,6 +129,7 @@ pub fn run(
         probe,
         logs,
         logged: Vec::new(),
+        log_times,
         events: Vec::new(),
         came: vec![FaultCame::not_yet(); plan.faults.len()],
         returning: Vec::new(),
@@ -192,6 +204,7 @@ impl Runner<'_> {
         }
         let seconds = self.since_begin(self.ground.now()) as f64 / 1e9;
         self.close();
+        write_times(&place.log_times, &self.log_times)?;
         let (judged, notes) = self.judge(verdict);
         Ok(Ran {
             events: std::mem::take(&mut self.events),
@@ -206,6 +219,8 @@ impl Runner<'_> {
             seconds,
             judged,
             notes,
+            violations: Vec::new(),
+            unlooked: Vec::new(),
             simulated: None,
         })
     }
@@ -597,12 +612,7 @@ impl Runner<'_> {
             let node = self.name(node);
             self.happened(Happening::NodeEnded { node, how });
         }
-        self.logged.clear();
-        for (node, log) in self.logs.iter_mut().enumerate() {
-            let lines = log.lines();
-            self.logged
-                .extend(lines.into_iter().map(|line| (node, line)));
-        }
+        self.hear_logs();
         for (node, words) in self.calls.tick() {
             let node = self.name(node);
             self.happened(Happening::Call { node, words });
@@ -610,6 +620,23 @@ impl Runner<'_> {
         self.hear_probe();
         self.look_for_sometimes();
         Ok(())
+    }
+
+    /// Takes what nodes log, and keeps when they did.
+    fn hear_logs(&mut self) {
+        self.logged.clear();
+        let time = self.since_begin(self.ground.now());
+        for node in 0..self.logs.len() {
+            let before = self.logs[node].read_to();
+            let lines = self.logs[node].lines();
+            self.logged
+                .extend(lines.into_iter().map(|line| (node, line)));
+            let to = self.logs[node].read_to();
+            if to > before {
+                let node = self.name(node);
+                self.log_times.push(LogTime { node, time, to });
+            }
+        }
     }
 
     fn end_late_clients(&mut self) {

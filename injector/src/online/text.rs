@@ -53,6 +53,9 @@ pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
     for name in summary.never_reached(&manifest.sometimes) {
         let _ = writeln!(text, "never reached: {name}");
     }
+    for unlooked in summary.never_looked() {
+        let _ = writeln!(text, "{}", unlooked.words());
+    }
     text
 }
 
@@ -132,7 +135,33 @@ pub fn timeline(ran: &Ran, machines: Option<&OnMachines>) -> String {
     for note in &ran.notes {
         row("note", note);
     }
+    for unlooked in &ran.unlooked {
+        row("note", &unlooked.words());
+    }
+    derivations(&mut text, ran);
     text
+}
+
+/// Why the first fact of each violation holds.
+fn derivations(text: &mut String, ran: &Ran) {
+    let mut told: Vec<(&str, &str)> = Vec::new();
+    for violated in &ran.violations {
+        let relation = violated.fact.split('(').next().unwrap_or_default();
+        let of = (violated.specification.as_str(), relation);
+        if told.contains(&of) {
+            continue;
+        }
+        told.push(of);
+        let _ = writeln!(
+            text,
+            "  {}, {} in all, since",
+            violated.words(),
+            violated.of
+        );
+        for line in violated.derivation.lines() {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
 }
 
 impl CallFault {
@@ -204,6 +233,8 @@ mod tests {
                     },
                 },
                 notes: Vec::new(),
+                violations: Vec::new(),
+                unlooked: Vec::new(),
                 simulated: None,
             },
         }

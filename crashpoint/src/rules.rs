@@ -1,0 +1,238 @@
+//! `crashpoint rules`: questions to a finished run of `crashpoint inject`, in Datalog.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow, bail};
+use campaign::{Interrupt, Outcome, OutputFormat};
+use clap::Args;
+use datalog::{Database, Fact, Program, Value};
+use injector::online::{FACTS, FACTS_FILE, RunFiles, Specification};
+use serde_json::json;
+
+use crate::inject::Finished;
+
+/// The arguments of `crashpoint rules`.
+#[derive(Debug, Args)]
+pub(crate) struct RulesArgs {
+    /// The results of `crashpoint inject`, which --out named
+    #[arg(value_name = "RESULTS")]
+    directory: PathBuf,
+
+    /// The number of the run
+    #[arg(value_name = "N")]
+    number: usize,
+
+    /// Rules, such as 'lost(K) :- acked(K), !served(K).': see docs/specifications.md
+    #[arg(value_name = "RULES", required_unless_present_any = ["spec", "facts"])]
+    rules: Option<String>,
+
+    /// A file with rules. It can be given several times
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    spec: Vec<PathBuf>,
+
+    /// List the facts of the run: relations, their columns, and how many facts each has
+    #[arg(long, conflicts_with_all = ["rules", "spec"])]
+    facts: bool,
+
+    /// Print at most N facts of each relation
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    most: u64,
+
+    /// How to print what is found
+    #[arg(long, value_enum, default_value_t)]
+    format: OutputFormat,
+}
+
+/// Rules of the command line, or of a file.
+struct Asked {
+    specification: Specification,
+    /// What messages call it.
+    called: String,
+}
+
+/// Does it.
+pub(crate) fn run(arguments: &RulesArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let programs = programs(arguments)?;
+    let finished = Finished::read(&arguments.directory, arguments.number)?;
+    let files = RunFiles::kept(&finished.kept);
+    let facts = finished.facts(&files);
+    let mut database = facts.database(Some(&finished.kept.join(FACTS_FILE)))?;
+    let mut answers = Answers {
+        most: arguments.most,
+        format: arguments.format,
+        text: String::new(),
+        violations: 0,
+        unlooked: 0,
+    };
+    if arguments.facts {
+        answers.list(&database)?;
+    }
+    for (asked, program) in &programs {
+        facts.complete(&mut database, program)?;
+        let stops = || interrupt.requested();
+        database
+            .evaluate(program, &stops)
+            .with_context(|| format!("evaluate {}", asked.called))?;
+        answers.answer(&database, program, &asked.specification.name)?;
+    }
+    io::stdout().lock().write_all(answers.text.as_bytes())?;
+    Ok(match (answers.violations, answers.unlooked) {
+        (1.., _) => Outcome::Findings,
+        (0, 1..) => Outcome::Incomplete,
+        (0, 0) => Outcome::Clean,
+    })
+}
+
+fn programs(arguments: &RulesArgs) -> anyhow::Result<Vec<(Asked, Program)>> {
+    let mut all = Vec::new();
+    if let Some(text) = &arguments.rules {
+        all.push(Asked {
+            specification: Specification {
+                name: String::new(),
+                text: text.clone(),
+            },
+            called: "RULES".into(),
+        });
+    }
+    for path in &arguments.spec {
+        let read = Specification::read(path);
+        all.push(Asked {
+            specification: read.with_context(|| format!("read {}", path.display()))?,
+            called: path.display().to_string(),
+        });
+    }
+    for (place, asked) in all.iter().enumerate() {
+        let name = &asked.specification.name;
+        if all[..place]
+            .iter()
+            .any(|other| other.specification.name == *name)
+        {
+            bail!("two of the specifications are called {name}: their tables would be the same");
+        }
+    }
+    let programs = all.into_iter().map(|asked| {
+        let program = asked.specification.program(&asked.called);
+        Ok((asked, program.map_err(|problem| anyhow!("{problem}"))?))
+    });
+    programs.collect()
+}
+
+/// What is printed, and what it comes to.
+struct Answers {
+    most: u64,
+    format: OutputFormat,
+    text: String,
+    violations: u64,
+    /// How many violations had nothing to look at.
+    unlooked: u64,
+}
+
+impl Answers {
+    /// The relations that a run has facts of.
+    fn list(&mut self, database: &Database) -> anyhow::Result<()> {
+        for relation in FACTS {
+            let count = database.count(relation.name)?;
+            let columns: Vec<_> = relation.columns.iter().map(|(name, _)| *name).collect();
+            self.text += &match self.format {
+                OutputFormat::Json => json!({
+                    "type": "relation",
+                    "relation": relation.name,
+                    "columns": columns,
+                    "facts": count,
+                })
+                .to_string(),
+                OutputFormat::Text => {
+                    format!("{count:8}  {}({})", relation.name, columns.join(", "))
+                }
+            };
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+
+    /// What rules came to: violations, and of rules of the command line what no other rule is for.
+    fn answer(&mut self, database: &Database, program: &Program, name: &str) -> anyhow::Result<()> {
+        let answers = program.answers();
+        for relation in program.relations() {
+            let is_answer = name.is_empty() && answers.contains(&relation.name.as_str());
+            if !relation.is_violation() && !is_answer {
+                continue;
+            }
+            let (facts, count) = database.facts(program, &relation.name, self.most)?;
+            for fact in &facts {
+                let derivation = database.derivation(program, fact)?;
+                match self.format {
+                    OutputFormat::Json => self.as_json(relation, fact, name, &derivation),
+                    OutputFormat::Text if relation.is_violation() => {
+                        self.text += &format!("violation {fact}\n{derivation}\n");
+                    }
+                    OutputFormat::Text => self.text += &format!("{fact}\n"),
+                }
+            }
+            if relation.is_violation() {
+                self.violations += count;
+            }
+            self.conclude(&relation.name, count, facts.len() as u64);
+        }
+        for unseen in database.unseen(program)? {
+            self.unlooked += 1;
+            let (relation, lacks) = (unseen.relation, unseen.missing);
+            self.text += &match self.format {
+                OutputFormat::Json => {
+                    json!({"type": "unlooked", "relation": relation, "lacks": lacks}).to_string()
+                }
+                OutputFormat::Text => format!(
+                    "{relation} never had a fact to look at: there is no {}",
+                    lacks.join(", and no ")
+                ),
+            };
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+
+    fn as_json(
+        &mut self,
+        relation: &datalog::Relation,
+        fact: &Fact,
+        specification: &str,
+        derivation: &datalog::Derivation,
+    ) {
+        let columns = relation.columns.iter().zip(&fact.values);
+        let values: serde_json::Map<_, _> = columns
+            .map(|(column, value)| {
+                let value = match value {
+                    Value::Integer(number) => json!(number),
+                    Value::Text(text) => json!(text),
+                };
+                (column.name.clone(), value)
+            })
+            .collect();
+        let line = json!({
+            "type": "fact",
+            "specification": specification,
+            "relation": relation.name,
+            "violation": relation.is_violation(),
+            "values": values,
+            "since_ns": fact.since_ns,
+            "derivation": derivation.to_string(),
+        });
+        self.text += &format!("{line}\n");
+    }
+
+    fn conclude(&mut self, relation: &str, count: u64, shown: u64) {
+        if self.format == OutputFormat::Json {
+            let line = json!({"type": "count", "relation": relation, "facts": count});
+            self.text += &format!("{line}\n");
+            return;
+        }
+        let of = if shown < count {
+            format!(", of which the first {shown} are shown")
+        } else {
+            String::new()
+        };
+        let facts = brief::counted(count, "fact");
+        self.text += &format!("{relation}: {facts}{of}\n");
+    }
+}

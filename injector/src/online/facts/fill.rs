@@ -1,0 +1,297 @@
+//! The facts of a run, as rows.
+
+use std::fs::File;
+use std::io::BufReader;
+
+use datalog::{Database, Value};
+use history::{History, Operation, Outcome, ReadError};
+
+use super::logs::{each_line, read_times};
+use super::{RunFacts, refused_file};
+use crate::error::Result;
+use crate::laboratory::Judged;
+use crate::online::ran::{FaultCame, Happening, State};
+
+/// So many lines are put in at once.
+const LINES_AT_ONCE: usize = 10_000;
+
+type Rows = Vec<Vec<Value>>;
+
+/// Puts everything into a new database, but for logs.
+pub(super) fn fill(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
+    let names = |names: &[String]| -> Rows {
+        let rows = names.iter().map(|name| vec![name.as_str().into()]);
+        rows.collect()
+    };
+    database.add("node", names(run.nodes))?;
+    database.add("client", names(run.clients))?;
+    operations(database, run)?;
+    printed(database, run)?;
+    faults(database, run)?;
+    happened(database, run)?;
+    let end_ns = run.end_ns();
+    database.add("over", [vec![end_ns.into()]])?;
+    if let Judged::Broken { broken } = &run.ran.judged {
+        let rows = broken
+            .iter()
+            .map(|words| vec![words.as_str().into(), end_ns.into()]);
+        database.add("found", rows)?;
+    }
+    Ok(())
+}
+
+/// Puts in what nodes logged.
+pub(super) fn fill_logs(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
+    let times = read_times(&run.files.log_times)?;
+    for node in run.nodes {
+        let of_node = times.iter().filter(|time| time.node == *node).cloned();
+        let of_node: Vec<_> = of_node.collect();
+        let log = run.files.logs.join(format!("{node}.log"));
+        let (mut rows, mut number) = (Rows::new(), 0_i64);
+        let mut take = |line: String, time_ns: u64| {
+            number += 1;
+            rows.push(vec![
+                node.as_str().into(),
+                number.into(),
+                line.into(),
+                ns(time_ns),
+            ]);
+            if rows.len() == LINES_AT_ONCE {
+                database.add("logged", std::mem::take(&mut rows))?;
+            }
+            Ok(())
+        };
+        each_line(&log, &of_node, run.end_ns() as u64, &mut take)?;
+        database.add("logged", rows)?;
+    }
+    Ok(())
+}
+
+fn ns(time_ns: u64) -> Value {
+    Value::Integer(i64::try_from(time_ns).unwrap_or(i64::MAX))
+}
+
+/// A value of a history: its text, if it is one, else what it is in JSON.
+fn text(value: &history::Value) -> Value {
+    let text = match value {
+        history::Value::Text(text) => text.clone(),
+        other => other.to_json().to_string(),
+    };
+    Value::Text(text.replace('\0', ""))
+}
+
+fn key(operation: &Operation) -> Value {
+    operation.key.as_ref().map_or_else(|| "".into(), text)
+}
+
+fn operations(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
+    let path = &run.files.history;
+    let Ok(file) = File::open(path) else {
+        return Ok(());
+    };
+    let history = match history::read(BufReader::new(file)) {
+        // Its clients print none.
+        Err(ReadError::Empty) => History::default(),
+        other => other.map_err(|error| refused_file(path, &error))?,
+    };
+    let (mut called, mut acknowledged) = (Rows::new(), Rows::new());
+    let (mut refused, mut unknown) = (Rows::new(), Rows::new());
+    for (place, operation) in history.operations().iter().enumerate() {
+        let client = run.ran.processes.get(operation.process as usize);
+        let begin = vec![
+            Value::Integer(place as i64),
+            client.map_or("", String::as_str).into(),
+            Value::Integer(operation.process as i64),
+            operation.f.as_str().into(),
+            key(operation),
+            text(&operation.argument),
+        ];
+        called.push([begin.clone(), vec![ns(operation.call_ns)]].concat());
+        let end_ns = operation.return_ns.map_or(Value::Integer(run.end_ns()), ns);
+        let (rows, what) = match operation.outcome {
+            Outcome::Ok => (&mut acknowledged, text(&operation.result)),
+            Outcome::Fail => (&mut refused, error(operation)),
+            Outcome::Unknown => (&mut unknown, error(operation)),
+        };
+        rows.push([begin, vec![what, ns(operation.call_ns), end_ns]].concat());
+    }
+    database.add("called", called)?;
+    database.add("acknowledged", acknowledged)?;
+    database.add("refused", refused)?;
+    database.add("unknown", unknown)?;
+    Ok(())
+}
+
+fn error(operation: &Operation) -> Value {
+    operation.error.as_ref().map_or_else(|| "".into(), text)
+}
+
+/// What clients printed that is of no history.
+fn printed(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
+    let Ok(bytes) = std::fs::read(&run.files.acknowledgements) else {
+        return Ok(());
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let is_of_history = |line: &str| {
+        let parsed: Option<serde_json::Map<_, _>> = serde_json::from_str(line).ok();
+        parsed.is_some_and(|object| object.contains_key("type"))
+    };
+    let lines = text.lines().filter(|line| !is_of_history(line));
+    let rows = lines.enumerate().map(|(place, line)| {
+        let number = Value::Integer(place as i64 + 1);
+        vec![number, line.replace('\0', "").into()]
+    });
+    Ok(database.add("printed", rows)?)
+}
+
+fn faults(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
+    let (mut on, mut cut, mut missed) = (Rows::new(), Rows::new(), Rows::new());
+    for (place, came) in run.ran.faults.iter().enumerate() {
+        let number = Value::Integer(place as i64 + 1);
+        if let Some(why) = missed_why(came) {
+            missed.push(vec![number.clone(), why.into()]);
+        }
+        let Some(placed_ns) = came.placed_ns else {
+            continue;
+        };
+        for node in &came.on {
+            on.push(vec![number.clone(), node.as_str().into(), ns(placed_ns)]);
+        }
+        let sides = came
+            .sides
+            .iter()
+            .flat_map(|(one, other)| [(1_i64, one), (2, other)]);
+        for (side, all) in sides {
+            for who in all {
+                cut.push(vec![
+                    number.clone(),
+                    side.into(),
+                    who.as_str().into(),
+                    ns(placed_ns),
+                ]);
+            }
+        }
+    }
+    database.add("fault_on", on)?;
+    database.add("cut", cut)?;
+    Ok(database.add("fault_missed", missed)?)
+}
+
+/// Why a fault did not happen as planned, if it did not.
+fn missed_why(came: &FaultCame) -> Option<String> {
+    match came.state {
+        State::NeverFired => Some("its trigger never fired".into()),
+        State::NotInjected => Some(came.why.clone().unwrap_or_default()),
+        _ if came.calls == Some(0) => Some("it hit nothing".into()),
+        _ => None,
+    }
+}
+
+/// Rows by their relation.
+#[derive(Default)]
+struct Told(std::collections::BTreeMap<&'static str, Rows>);
+
+impl Told {
+    fn add(&mut self, relation: &'static str, row: Vec<Value>) {
+        self.0.entry(relation).or_default().push(row);
+    }
+}
+
+fn happened(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
+    let mut told = Told::default();
+    for node in run.nodes {
+        told.add("started", vec![node.as_str().into(), 0.into()]);
+    }
+    for event in &run.ran.events {
+        tell(&mut told, run, &event.what, ns(event.time_ns));
+    }
+    for (relation, rows) in told.0 {
+        database.add(relation, rows)?;
+    }
+    Ok(())
+}
+
+fn tell(told: &mut Told, run: &RunFacts<'_>, what: &Happening, time: Value) {
+    let value = |text: &String| Value::from(text.as_str());
+    let number = |fault: &usize| Value::Integer(*fault as i64);
+    match what {
+        Happening::InPlace { fault, words } => {
+            let planned = run.plan.faults.get(fault - 1);
+            let kind = planned.map_or("", |planned| planned.what.name());
+            told.add(
+                "fault",
+                vec![number(fault), kind.into(), value(words), time],
+            );
+        }
+        Happening::Undone { fault } => told.add("fault_ended", vec![number(fault), time]),
+        Happening::Call { node, words } => {
+            if let Some(hit) = hit(words) {
+                let row = [vec![value(node)], hit, vec![time.clone()]].concat();
+                told.add("call_hit", row);
+            }
+            told.add("call", vec![value(node), value(words), time]);
+        }
+        Happening::Role { node, role, more } => {
+            let row = vec![value(node), value(role), term(more), value(more), time];
+            told.add("role", row);
+        }
+        Happening::NodeEnded { node, how } => {
+            told.add("ended", vec![value(node), value(how), time]);
+        }
+        Happening::Ready { node } => told.add("started", vec![value(node), time]),
+        Happening::NotReady { node, why } => {
+            told.add("not_ready", vec![value(node), value(why), time]);
+        }
+        Happening::ClientEnded { client, how } => {
+            told.add("client_ended", vec![value(client), value(how), time]);
+        }
+        Happening::ProbeFailed { why } => told.add("probe_failed", vec![value(why), time]),
+        Happening::Healed => told.add("healed", vec![time]),
+        Happening::Progress => told.add("progress", vec![time]),
+        // The run is over then, or the fault is told of as one that was missed.
+        Happening::Checked | Happening::NotInjected { .. } => {}
+    }
+}
+
+/// The term that a probe says: the number behind the role.
+fn term(more: &str) -> Value {
+    let first = more.split_whitespace().next();
+    Value::Integer(first.and_then(|first| first.parse().ok()).unwrap_or(0))
+}
+
+/// What `fsync log: fails with EIO (fault 2)` says, as columns of `call_hit`: fault, call, path and
+/// what comes of it.
+fn hit(words: &str) -> Option<Vec<Value>> {
+    let (rest, fault) = words.strip_suffix(')')?.rsplit_once(" (fault ")?;
+    let (made, comes) = rest.rsplit_once(": ")?;
+    let (call, path) = made.split_once(' ').unwrap_or((made, ""));
+    let fault = fault.parse().ok().map(Value::Integer)?;
+    Some(vec![fault, call.into(), path.into(), comes.into()])
+}
+
+impl RunFacts<'_> {
+    /// When the run was over.
+    fn end_ns(&self) -> i64 {
+        (self.ran.seconds * 1e9) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_was_hit_is_taken_apart() {
+        let row = hit("fsync wal/log: fails with EIO (fault 12)").expect("it was hit");
+        let expected: Vec<Value> = vec![
+            12.into(),
+            "fsync".into(),
+            "wal/log".into(),
+            "fails with EIO".into(),
+        ];
+        assert_eq!(row, expected);
+        assert!(hit("is about to fsync log").is_none());
+        assert_eq!(term("7 since a while"), Value::Integer(7));
+        assert_eq!(term("x"), Value::Integer(0));
+    }
+}

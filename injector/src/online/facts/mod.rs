@@ -1,0 +1,114 @@
+//! What happened in a run, as facts in a database, and specifications that are held against them.
+
+mod fill;
+mod logs;
+mod schema;
+mod specification;
+
+use std::path::{Path, PathBuf};
+
+use datalog::{Database, Program};
+
+use super::plan::FaultPlan;
+use super::ran::Ran;
+use super::run::HISTORY;
+use crate::error::{Error, Result};
+
+pub use logs::LogTime;
+pub(super) use logs::write_times;
+pub use schema::{FACTS, FACTS_VERSION};
+pub use specification::{Examined, Specification, Unlooked, Violated};
+
+/// What the file with every line of the clients is called.
+pub const ACKNOWLEDGEMENTS: &str = "acknowledgements";
+
+/// The directory of logs.
+pub const LOGS: &str = "logs";
+
+/// The file that says when logs grew.
+pub const LOG_TIMES: &str = "log-times.jsonl";
+
+/// The database of a run.
+pub const FACTS_FILE: &str = "facts.sqlite";
+
+/// Where a run left what it left.
+#[derive(Debug, Clone)]
+pub struct RunFiles {
+    /// What clients did.
+    pub history: PathBuf,
+    /// Every line that they printed.
+    pub acknowledgements: PathBuf,
+    /// The directory of logs.
+    pub logs: PathBuf,
+    /// When these grew.
+    pub log_times: PathBuf,
+}
+
+impl RunFiles {
+    /// Those in a directory of `runs`.
+    pub fn kept(directory: &Path) -> Self {
+        Self {
+            history: directory.join(HISTORY),
+            acknowledgements: directory.join(ACKNOWLEDGEMENTS),
+            logs: directory.join(LOGS),
+            log_times: directory.join(LOG_TIMES),
+        }
+    }
+}
+
+/// A run that rules are about.
+#[derive(Debug, Clone)]
+pub struct RunFacts<'a> {
+    /// The names of nodes.
+    pub nodes: &'a [String],
+    /// The names of clients.
+    pub clients: &'a [String],
+    /// Its plan.
+    pub plan: &'a FaultPlan,
+    /// What happened.
+    pub ran: &'a Ran,
+    /// What it left.
+    pub files: &'a RunFiles,
+}
+
+impl RunFacts<'_> {
+    /// Its facts, in a file that stays, or in memory. A file that is there already has them.
+    ///
+    /// # Errors
+    /// If something of the run cannot be read, or the database not be made; if there is a file of
+    /// another version.
+    pub fn database(&self, path: Option<&Path>) -> Result<Database> {
+        match path {
+            None => {
+                let mut database = Database::in_memory(FACTS)?;
+                fill::fill(&mut database, self)?;
+                Ok(database)
+            }
+            Some(path) if path.exists() => Ok(Database::open(path, FACTS_VERSION)?),
+            Some(path) => Database::create(path, FACTS, FACTS_VERSION, |database| {
+                fill::fill(database, self)
+            }),
+        }
+    }
+
+    /// Puts in what a program needs and was left out so far: what nodes logged.
+    ///
+    /// # Errors
+    /// If logs cannot be read.
+    pub fn complete(&self, database: &mut Database, program: &Program) -> Result<()> {
+        if program.mentions("logged") && database.count("logged")? == 0 {
+            fill::fill_logs(database, self)?;
+        }
+        Ok(())
+    }
+}
+
+fn refused_file(path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::System {
+        doing: format!("read {}", path.display()),
+        error: std::io::Error::other(why.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

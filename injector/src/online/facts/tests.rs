@@ -1,0 +1,290 @@
+//! Specifications of the project, held against runs that are told here.
+
+use std::path::Path;
+
+use super::*;
+use crate::laboratory::Judged;
+use crate::online::ran::{Happening, RunEvent};
+
+const SPECS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../specs");
+
+/// A run without faults, of three nodes.
+fn run(events: Vec<RunEvent>) -> Ran {
+    Ran {
+        events,
+        processes: vec!["work".into(); 10],
+        faults: Vec::new(),
+        reached: Vec::new(),
+        acknowledged: 0,
+        acknowledged_before_heal: 0,
+        seconds: 100.0,
+        judged: Judged::Ok,
+        notes: Vec::new(),
+        violations: Vec::new(),
+        unlooked: Vec::new(),
+        simulated: None,
+    }
+}
+
+fn event(time_ns: u64, what: Happening) -> RunEvent {
+    RunEvent {
+        time_ns,
+        acknowledged: 0,
+        what,
+    }
+}
+
+/// A line of a history: when, the process, the type, what, the key and the value.
+type Line = (
+    u64,
+    u64,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+fn history(lines: &[Line]) -> String {
+    let line = |(time, process, kind, f, key, value): &Line| {
+        format!(
+            "{{\"time\":{time},\"process\":{process},\"type\":\"{kind}\",\"f\":\"{f}\",\
+             \"key\":\"{key}\",\"value\":{value}}}\n"
+        )
+    };
+    lines.iter().map(line).collect()
+}
+
+/// What a specification says of a run with a history: the violations, and what had nothing to look
+/// at.
+fn examined(name: &str, history: &str, events: Vec<RunEvent>) -> (Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().expect("a directory");
+    let files = RunFiles::kept(folder.path());
+    std::fs::write(&files.history, history).expect("written");
+    let nodes = ["a", "b", "c"].map(str::to_owned);
+    let facts = RunFacts {
+        nodes: &nodes,
+        clients: &["work".to_owned()],
+        plan: &FaultPlan::new(0, Vec::new()),
+        ran: &run(events),
+        files: &files,
+    };
+    let path = format!("{SPECS}/{name}.dl");
+    let specification = Specification::read(Path::new(&path)).expect("read");
+    let examined = Examined::of(&[specification], &facts, None, &|| false).expect("examined");
+    let unlooked = examined.unlooked.into_iter();
+    (
+        examined.violated.into_iter().map(|one| one.fact).collect(),
+        unlooked.map(|one| one.violation).collect(),
+    )
+}
+
+fn violations(name: &str, lines: &[Line]) -> Vec<String> {
+    examined(name, &history(lines), Vec::new()).0
+}
+
+#[test]
+fn every_specification_of_the_project_is_right_and_has_a_violation() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(SPECS).expect("a directory") {
+        let path = entry.expect("read").path();
+        if path.extension().is_some_and(|ending| ending == "dl") {
+            let specification = Specification::read(&path).expect("read");
+            let program = specification.program(&path.display().to_string());
+            let program = program.unwrap_or_else(|problem| panic!("{problem}"));
+            assert!(program.relations().any(datalog::Relation::is_violation));
+            count += 1;
+        }
+    }
+    assert!(count >= 5);
+}
+
+#[test]
+fn a_read_has_to_return_what_was_acknowledged_before_it_and_nothing_else_is_demanded() {
+    let wrote = [
+        (1, 0, "invoke", "write", "k", "3"),
+        (2, 0, "ok", "write", "k", "3"),
+    ];
+    let read = |from: u64, to: u64, value| {
+        [
+            (from, 1, "invoke", "read", "k", "null"),
+            (to, 1, "ok", "read", "k", value),
+        ]
+    };
+    let of = |lines: &[&[Line]]| violations("acknowledged-is-served", &lines.concat());
+    assert_eq!(of(&[&wrote, &read(5, 6, "3")]), [""; 0]);
+    assert_eq!(
+        of(&[&wrote, &read(5, 6, "null")]),
+        ["not_served(\"k\", \"3\", \"null\", 0, 1)"]
+    );
+    // It began before the write was acknowledged.
+    assert_eq!(of(&[&wrote, &read(2, 6, "null")]), [""; 0]);
+    // Another write may come between, also one of which nobody knows.
+    let unknown = [
+        (3, 2, "invoke", "write", "k", "4"),
+        (4, 2, "info", "write", "k", "4"),
+    ];
+    assert_eq!(of(&[&wrote, &unknown, &read(5, 6, "4")]), [""; 0]);
+    let refused = [
+        (3, 2, "invoke", "write", "k", "4"),
+        (4, 2, "fail", "write", "k", "4"),
+    ];
+    assert_eq!(of(&[&wrote, &refused, &read(5, 6, "4")]).len(), 1);
+    // What was deleted is gone; a cas leaves its second value.
+    let deleted = [
+        (3, 2, "invoke", "delete", "k", "null"),
+        (4, 2, "ok", "delete", "k", "null"),
+    ];
+    assert_eq!(of(&[&wrote, &deleted, &read(5, 6, "null")]), [""; 0]);
+    assert_eq!(of(&[&wrote, &deleted, &read(5, 6, "3")]).len(), 1);
+    let cas = |answer| {
+        [
+            (3, 2, "invoke", "cas", "k", "[3,9]"),
+            (4, 2, "ok", "cas", "k", answer),
+        ]
+    };
+    assert_eq!(of(&[&wrote, &cas("true"), &read(5, 6, "9")]), [""; 0]);
+    assert_eq!(of(&[&wrote, &cas("true"), &read(5, 6, "3")]).len(), 1);
+    assert_eq!(of(&[&wrote, &cas("false"), &read(5, 6, "3")]), [""; 0]);
+}
+
+#[test]
+fn a_lock_is_held_until_its_holder_begins_to_give_it_back() {
+    let take = |process, from, to, answer| {
+        [
+            (from, process, "invoke", "acquire", "l", "null"),
+            (to, process, "ok", "acquire", "l", answer),
+        ]
+    };
+    let give = |process, from: u64| {
+        [
+            (from, process, "invoke", "release", "l", "null"),
+            (from + 5, process, "ok", "release", "l", "null"),
+        ]
+    };
+    let of = |lines: &[[Line; 2]]| {
+        let mut lines = lines.concat();
+        lines.sort_by_key(|line| line.0);
+        violations("mutual-exclusion", &lines)
+    };
+    assert_eq!(
+        of(&[take(0, 1, 2, "null"), give(0, 10), take(1, 11, 12, "null")]),
+        [""; 0]
+    );
+    assert_eq!(
+        of(&[take(0, 1, 2, "null"), give(0, 10), take(1, 8, 9, "null")]),
+        ["held_twice(\"l\", 0, 1)"]
+    );
+    assert_eq!(
+        of(&[take(0, 1, 2, "null"), take(1, 8, 9, "false")]),
+        [""; 0]
+    );
+    assert_eq!(of(&[take(0, 1, 2, "null"), take(1, 8, 9, "true")]).len(), 1);
+}
+
+#[test]
+fn a_counter_is_between_what_must_and_what_may_have_been_added() {
+    let add = |process, from, kind| {
+        [
+            (from, process, "invoke", "add", "c", "1"),
+            (from + 1, process, kind, "add", "c", "1"),
+        ]
+    };
+    let read = |value| {
+        [
+            (20, 9, "invoke", "read", "c", "null"),
+            (21, 9, "ok", "read", "c", value),
+        ]
+    };
+    let of = |lines: &[[Line; 2]]| violations("counters", &lines.concat());
+    let (known, maybe, not) = (add(0, 1, "ok"), add(1, 3, "info"), add(2, 5, "fail"));
+    for value in ["1", "2"] {
+        assert_eq!(of(&[known, maybe, not, read(value)]), [""; 0], "{value}");
+    }
+    assert_eq!(
+        of(&[known, maybe, not, read("3")]),
+        ["counted_twice(\"c\", 3, 2)"]
+    );
+    assert_eq!(
+        of(&[known, maybe, not, read("0")]),
+        ["addition_lost(\"c\", 0, 1)"]
+    );
+    assert_eq!(of(&[not, read("1")]), ["counted_twice(\"c\", 1, 0)"]);
+}
+
+#[test]
+fn two_leaders_in_a_term_are_one_too_many_and_a_run_without_terms_shows_nothing() {
+    let role = |time, node: &str, role: &str, more: &str| {
+        event(
+            time,
+            Happening::Role {
+                node: node.into(),
+                role: role.into(),
+                more: more.into(),
+            },
+        )
+    };
+    let of = |events| examined("one-leader-a-term", "", events);
+    let (found, _) = of(vec![
+        role(1, "a", "leader", "3"),
+        role(9, "b", "leader", "4"),
+    ]);
+    assert!(found.is_empty(), "{found:?}");
+    let (found, _) = of(vec![
+        role(1, "a", "leader", "3"),
+        role(9, "b", "leader", "3"),
+    ]);
+    assert_eq!(found, ["two_leaders(3, \"a\", \"b\")"]);
+    let (found, unlooked) = of(Vec::new());
+    assert!(found.is_empty());
+    assert_eq!(unlooked, ["two_leaders", "served_after_its_term"]);
+}
+
+#[test]
+fn an_acknowledgement_after_most_syncs_failed_is_a_violation_until_a_node_is_back() {
+    let hit = |time, node: &str| {
+        let words = "fsync log: fails with EIO (fault 1)".into();
+        event(
+            time,
+            Happening::Call {
+                node: node.into(),
+                words,
+            },
+        )
+    };
+    let ready = |time, node: &str| event(time, Happening::Ready { node: node.into() });
+    let wrote = history(&[
+        (500_000_000, 0, "invoke", "write", "k", "3"),
+        (600_000_000, 0, "ok", "write", "k", "3"),
+    ]);
+    let of = |events| examined("fsync-error", &wrote, events).0;
+    let found = ["acknowledged_after_error(\"k\", \"3\", 0)"];
+    assert_eq!(of(vec![hit(1_000, "a"), hit(2_000, "b")]), found);
+    // One of three is no majority, and it is none twice.
+    assert_eq!(of(vec![hit(1_000, "a"), hit(2_000, "a")]), [""; 0]);
+    // It may have been synced before.
+    assert_eq!(of(vec![hit(1_000, "a"), hit(450_000_000, "b")]), [""; 0]);
+    assert_eq!(
+        of(vec![hit(1_000, "a"), hit(2_000, "b"), ready(3_000, "a")]),
+        [""; 0]
+    );
+}
+
+#[test]
+fn the_page_lists_the_facts_that_there_are() {
+    let page = include_str!("../../../../docs/specifications.md");
+    let mut table = String::from("| fact | what it says | watched |\n|---|---|---|\n");
+    for relation in FACTS {
+        let columns: Vec<_> = relation.columns.iter().map(|(name, _)| *name).collect();
+        let watched = if relation.is_watched { "yes" } else { "" };
+        table += &format!(
+            "| `{}({})` | {} | {watched} |\n",
+            relation.name,
+            columns.join(", "),
+            relation.about
+        );
+    }
+    assert!(
+        page.contains(&table),
+        "put this into docs/specifications.md:\n{table}"
+    );
+}

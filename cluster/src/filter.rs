@@ -14,7 +14,7 @@ use nix::libc;
 
 use crate::error::{Context, Result};
 use crate::ground::Direction;
-use crate::network::port;
+use crate::network::{ETHERTYPE_ARP, port};
 
 /// The table, and the chain in it.
 const NAME: &str = "crashpoint";
@@ -24,9 +24,6 @@ const NO_FILTER: &str = "cut a link (it takes CONFIG_NF_TABLES_BRIDGE)";
 
 /// Larger than any answer to what is asked here.
 const ANSWER_BYTES_MAX: usize = 1 << 14;
-
-/// Frames that carry the answers to who has an address, not those that programs send.
-const ETHERTYPE_ARP: u16 = 0x0806;
 
 /// The longest name of a device, with its end (IFNAMSIZ).
 const DEVICE_NAME_BYTES: usize = 16;

@@ -3,17 +3,49 @@
 //! Today's ground is namespaces of this kernel (`namespaces.rs`). Whoever holds a node, a link, a
 //! client or a disk does not learn that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
+use simulation::Link;
 
 use crate::error::Result;
 
 /// A direction between two addresses: who sends, and who would receive.
 pub(crate) type Direction = (Ipv4Addr, Ipv4Addr);
+
+/// How messages fare in a direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Quality {
+    pub(crate) link: Link,
+    /// What everything that is drawn comes from.
+    pub(crate) seed: u64,
+}
+
+/// The links that are not as ever.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Impaired {
+    /// Directions in which everything is lost.
+    pub(crate) cuts: BTreeSet<Direction>,
+    /// Directions in which messages fare so, where they are not cut as well.
+    pub(crate) worse: BTreeMap<Direction, Quality>,
+}
+
+impl Impaired {
+    /// All of them.
+    pub(crate) fn directions(&self) -> BTreeSet<Direction> {
+        self.cuts.iter().chain(self.worse.keys()).copied().collect()
+    }
+
+    /// Those that are worse and not cut.
+    pub(crate) fn passing(&self) -> BTreeMap<Direction, Quality> {
+        let mut passing = self.worse.clone();
+        passing.retain(|direction, _| !self.cuts.contains(direction));
+        passing
+    }
+}
 
 /// The machines of one cluster, and the network between them.
 pub(crate) trait Ground: Send + Sync {
@@ -30,12 +62,12 @@ pub(crate) trait Ground: Send + Sync {
     /// Whether somebody answers at a port, whatever links are cut.
     fn answers(&self, address: SocketAddr) -> Result<bool>;
 
-    /// Has everything be lost, silently, that is sent in these directions, and nothing else. That
-    /// is so when this returns, also of connections that are open.
-    fn cut(&self, cuts: &BTreeSet<Direction>) -> Result<()>;
+    /// Has links be like that, and all others as ever. That is so when this returns, also for
+    /// connections that are open. What is lost is lost silently.
+    fn set_links(&self, links: &Impaired) -> Result<()>;
 
-    /// Fails if what is lost is not just that.
-    fn verify_cuts(&self, cuts: &BTreeSet<Direction>) -> Result<()>;
+    /// Fails if they are not just like that.
+    fn verify_links(&self, links: &Impaired) -> Result<()>;
 }
 
 /// A machine that is switched on. It is killed, with all of its processes, when it is dropped.

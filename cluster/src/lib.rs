@@ -30,6 +30,7 @@ mod network;
 mod node;
 mod process;
 mod ready;
+mod relay;
 mod simulated;
 mod turns;
 mod words;

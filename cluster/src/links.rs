@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
 use crate::error::Result;
-use crate::ground::{Direction, Ground};
+use crate::ground::{Direction, Ground, Impaired, Quality};
 
 /// Who is at an end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +25,7 @@ pub enum Member {
 #[derive(Clone)]
 pub struct Links {
     ground: Arc<dyn Ground>,
-    cuts: Arc<Mutex<BTreeSet<Direction>>>,
+    impaired: Arc<Mutex<Impaired>>,
     address_of: fn(Member) -> Ipv4Addr,
 }
 
@@ -33,7 +33,7 @@ impl Links {
     pub(crate) fn new(ground: Arc<dyn Ground>, address_of: fn(Member) -> Ipv4Addr) -> Self {
         Self {
             ground,
-            cuts: Arc::default(),
+            impaired: Arc::default(),
             address_of,
         }
     }
@@ -53,7 +53,7 @@ impl Links {
     /// If this ground cannot cut links; then none has changed.
     pub fn cut(&self, directions: impl IntoIterator<Item = (Member, Member)>) -> Result<()> {
         let directions = self.directions(directions);
-        self.change(|cuts| cuts.extend(directions))
+        self.change(|links| links.cuts.extend(directions))
     }
 
     /// Heals several directions at the same time.
@@ -62,7 +62,7 @@ impl Links {
     /// If this ground cannot heal links; then none has changed.
     pub fn heal(&self, directions: impl IntoIterator<Item = (Member, Member)>) -> Result<()> {
         let directions = self.directions(directions);
-        self.change(|cuts| cuts.retain(|cut| !directions.contains(cut)))
+        self.change(|links| links.cuts.retain(|cut| !directions.contains(cut)))
     }
 
     /// Heals all links.
@@ -70,16 +70,41 @@ impl Links {
     /// # Errors
     /// If this ground cannot heal links; then none has changed.
     pub fn heal_all(&self) -> Result<()> {
-        self.change(BTreeSet::clear)
+        self.change(|links| links.cuts.clear())
     }
 
-    /// Asks the kernel whether just those links are cut that are to be.
+    /// Has messages fare so in several directions, or as ever. Where such a link is cut as well, all
+    /// of them are lost. While this is done, some may be lost in any case.
+    ///
+    /// # Errors
+    /// If this ground cannot do that, or one of them is not connected; then none has changed.
+    pub fn set(
+        &self,
+        directions: impl IntoIterator<Item = (Member, Member)>,
+        link: Option<simulation::Link>,
+        seed: u64,
+    ) -> Result<()> {
+        let directions = self.directions(directions);
+        self.change(|links| match link {
+            Some(link) => {
+                let quality = Quality { link, seed };
+                links
+                    .worse
+                    .extend(directions.iter().map(|direction| (*direction, quality)));
+            }
+            None => links
+                .worse
+                .retain(|direction, _| !directions.contains(direction)),
+        })
+    }
+
+    /// Asks the kernel whether just those links are cut or worse that are to be.
     ///
     /// # Errors
     /// If they are not, or that cannot be known.
     pub fn verify(&self) -> Result<()> {
-        let cuts = self.cuts.lock().expect(NO_PANIC);
-        self.ground.verify_cuts(&cuts)
+        let links = self.impaired.lock().expect(NO_PANIC);
+        self.ground.verify_links(&links)
     }
 
     fn directions(
@@ -93,13 +118,13 @@ impl Links {
             .collect()
     }
 
-    fn change(&self, change: impl FnOnce(&mut BTreeSet<Direction>)) -> Result<()> {
-        let mut cuts = self.cuts.lock().expect(NO_PANIC);
-        let mut wanted = cuts.clone();
+    fn change(&self, change: impl FnOnce(&mut Impaired)) -> Result<()> {
+        let mut links = self.impaired.lock().expect(NO_PANIC);
+        let mut wanted = links.clone();
         change(&mut wanted);
-        if wanted != *cuts {
-            self.ground.cut(&wanted)?;
-            *cuts = wanted;
+        if wanted != *links {
+            self.ground.set_links(&wanted)?;
+            *links = wanted;
         }
         Ok(())
     }
@@ -150,6 +175,7 @@ impl Link {
     pub fn is_cut(&self) -> bool {
         let address = self.links.address_of;
         let direction = (address(self.from), address(self.to));
-        self.links.cuts.lock().expect(NO_PANIC).contains(&direction)
+        let links = self.links.impaired.lock().expect(NO_PANIC);
+        links.cuts.contains(&direction)
     }
 }

@@ -1,6 +1,6 @@
 //! The ground of today: each machine is namespaces of this kernel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -13,12 +13,13 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::error::{Context, Error, Result};
 use crate::filter;
-use crate::ground::{Direction, Ground, Machine, MachineSpec};
+use crate::ground::{Direction, Ground, Impaired, Machine, MachineSpec, Quality};
 use crate::hidden::{
     BUT, ENTER_COMMAND, EnterSpec, IS_DONE, NODE_COMMAND, NODE_IS_MADE, PAUSE, RESUME,
     temporary_directory,
 };
 use crate::network::{Connected, Network};
+use crate::relay::{Relay, Running};
 
 /// This program; what it is started as does not depend on whether its file is still there.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -27,8 +28,9 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 const CONNECT_WITHIN: Duration = Duration::from_millis(200);
 
 /// The machines of one cluster.
-#[derive(Debug)]
 pub(crate) struct NamespaceGround {
+    /// The links that are worse than cables.
+    relays: Mutex<BTreeMap<Direction, Running>>,
     /// The network of each machine. It outlives the processes in it: to make one takes the kernel
     /// longer than many a node takes to start, and to take it down longer still.
     connected: Mutex<BTreeMap<Ipv4Addr, Connected>>,
@@ -42,6 +44,7 @@ impl NamespaceGround {
     /// Without root, or if the kernel lacks something.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
+            relays: Mutex::default(),
             connected: Mutex::default(),
             network: Network::new()?,
         })
@@ -50,12 +53,23 @@ impl NamespaceGround {
     fn connected(&self) -> MutexGuard<'_, BTreeMap<Ipv4Addr, Connected>> {
         self.connected.lock().expect("no holder panics")
     }
+
+    fn relays(&self) -> MutexGuard<'_, BTreeMap<Direction, Running>> {
+        self.relays.lock().expect("no holder panics")
+    }
 }
 
 impl Ground for NamespaceGround {
     fn plug_in(&self, address: Ipv4Addr) -> Result<()> {
         let connected = self.network.connect(address)?;
         self.connected().insert(address, connected);
+        // Their ends were those of the devices that it had before.
+        for (direction, relay) in self.relays().iter_mut() {
+            if direction.0 == address || direction.1 == address {
+                let opened = Relay::open(&self.network, *direction, relay.quality)?;
+                *relay = opened.start()?;
+            }
+        }
         Ok(())
     }
 
@@ -77,12 +91,49 @@ impl Ground for NamespaceGround {
             .inside(|| Ok(TcpStream::connect_timeout(&address, CONNECT_WITHIN).is_ok()))
     }
 
-    fn cut(&self, cuts: &BTreeSet<Direction>) -> Result<()> {
-        self.network.inside(|| filter::drop_only(cuts))
+    fn set_links(&self, links: &Impaired) -> Result<()> {
+        let wanted = links.passing();
+        let mut relays = self.relays();
+        // What fails leaves everything as it is.
+        let is_same = |direction, quality: &Quality| {
+            relays
+                .get(direction)
+                .is_some_and(|relay: &Running| relay.quality == *quality)
+        };
+        let new = wanted
+            .iter()
+            .filter(|(direction, quality)| !is_same(direction, quality));
+        let opened = new.map(|(direction, quality)| {
+            Ok((
+                *direction,
+                Relay::open(&self.network, *direction, *quality)?,
+            ))
+        });
+        let opened = opened.collect::<Result<Vec<_>>>()?;
+        // Before the bridge passes the same: nothing comes twice that should not.
+        relays.retain(|direction, relay| wanted.get(direction) == Some(&relay.quality));
+        self.network
+            .inside(|| filter::drop_only(&links.directions()))?;
+        for (direction, relay) in opened {
+            relays.insert(direction, relay.start()?);
+        }
+        Ok(())
     }
 
-    fn verify_cuts(&self, cuts: &BTreeSet<Direction>) -> Result<()> {
-        self.network.inside(|| filter::verify(cuts))
+    fn verify_links(&self, links: &Impaired) -> Result<()> {
+        self.network
+            .inside(|| filter::verify(&links.directions()))?;
+        let relays = self.relays();
+        let passing = links.passing();
+        let is_right = relays.len() == passing.len()
+            && passing
+                .keys()
+                .all(|direction| relays.get(direction).is_some_and(Running::is_alive));
+        if is_right {
+            return Ok(());
+        }
+        Err(io::Error::other("a link that is worse passes nothing"))
+            .doing(|| "make links worse".into())
     }
 }
 

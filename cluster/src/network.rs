@@ -26,6 +26,8 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::error::{Context, Result};
 use crate::filter;
+use crate::ground::Quality;
+use crate::relay::Relay;
 
 /// The first bytes of every address.
 const NETWORK: [u8; 2] = [10, 77];
@@ -51,6 +53,9 @@ const TIME_WAIT_MAX: &str = "/proc/sys/net/ipv4/tcp_max_tw_buckets";
 
 /// Larger than any answer to what is asked here.
 const ANSWER_BYTES_MAX: usize = 1 << 14;
+
+/// Frames that carry the answers to who has an address, not those that programs send.
+pub(crate) const ETHERTYPE_ARP: u16 = 0x0806;
 
 /// The address of the node with a number, from 1.
 pub(crate) fn address(number: u8) -> Ipv4Addr {
@@ -93,15 +98,17 @@ pub fn try_network() -> Result<()> {
     Network::new()?.connect(address(1)).map(drop)
 }
 
-/// Makes a network with two nodes in it, cuts what one sends to the other, and lets it go.
+/// Makes a network with two nodes in it, cuts what one sends to the other, looks whether it could be
+/// made worse, and lets it go.
 ///
 /// # Errors
 /// Where no network can be made, or on a kernel without nf_tables for bridges.
 pub fn try_links() -> Result<()> {
     let network = Network::new()?;
     let _nodes = (network.connect(address(1))?, network.connect(address(2))?);
-    let cut = BTreeSet::from([(address(1), address(2))]);
-    network.inside(|| filter::drop_only(&cut))
+    let direction = (address(1), address(2));
+    network.inside(|| filter::drop_only(&BTreeSet::from([direction])))?;
+    Relay::open(&network, direction, Quality::default()).map(drop)
 }
 
 /// The network of one cluster.

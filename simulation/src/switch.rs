@@ -36,16 +36,41 @@ pub struct Link {
 /// How much longer a frame takes that is late.
 pub const LATE_TIMES: u64 = 10;
 
-impl Default for Link {
+impl Link {
     /// Two racks of a data centre.
+    pub const USUAL: Self = Self {
+        latency_ns: 200_000,
+        jitter_ns: 50_000,
+        lost_per_million: 0,
+        doubled_per_million: 0,
+        late_per_million: 0,
+    };
+}
+
+impl Default for Link {
     fn default() -> Self {
-        Self {
-            latency_ns: 200_000,
-            jitter_ns: 50_000,
-            lost_per_million: 0,
-            doubled_per_million: 0,
-            late_per_million: 0,
+        Self::USUAL
+    }
+}
+
+impl Link {
+    /// How long a frame takes each time that it comes: it comes not at all, once or twice.
+    pub fn delays_ns(&self, chance: &mut Chance) -> Vec<u64> {
+        if chance.happens(self.lost_per_million) {
+            return Vec::new();
         }
+        let times = 1 + usize::from(chance.happens(self.doubled_per_million));
+        (0..times).map(|_| self.delay_ns(chance)).collect()
+    }
+
+    fn delay_ns(&self, chance: &mut Chance) -> u64 {
+        let jitter_ns = match self.jitter_ns {
+            0 => 0,
+            most => chance.below(most + 1),
+        };
+        let is_late = chance.happens(self.late_per_million);
+        let times = if is_late { LATE_TIMES } else { 1 };
+        times * (self.latency_ns + jitter_ns)
     }
 }
 
@@ -229,21 +254,12 @@ impl Switch {
             let name = format!("link {} {}", machines[from].name, machines[to].name);
             Chance::new(seed, &name)
         });
-        if chance.happens(link.lost_per_million) {
+        let delays_ns = link.delays_ns(chance);
+        if delays_ns.is_empty() {
             self.lost += 1;
-            return Vec::new();
         }
-        let times = 1 + usize::from(chance.happens(link.doubled_per_million));
-        let arrival = |chance: &mut Chance| {
-            let jitter_ns = match link.jitter_ns {
-                0 => 0,
-                most => chance.below(most + 1),
-            };
-            let is_late = chance.happens(link.late_per_million);
-            let times = if is_late { LATE_TIMES } else { 1 };
-            (sent_ns + times * (link.latency_ns + jitter_ns), to)
-        };
-        (0..times).map(|_| arrival(chance)).collect()
+        let arrival = |delay_ns: u64| (sent_ns + delay_ns, to);
+        delays_ns.into_iter().map(arrival).collect()
     }
 }
 

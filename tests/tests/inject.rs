@@ -262,6 +262,73 @@ fn a_campaign_is_continued_shown_and_its_runs_are_made_again() {
     assert!(told.contains("there is no run 3: the last is 2"), "{told}");
 }
 
+/// A node that sends back what it gets, and a client that asks the other node again and again, and
+/// says how many milliseconds each answer took.
+const ECHO: &str = r#"
+[[nodes]]
+names = ["a", "b"]
+command = """python3 -c "
+import socket, threading
+listener = socket.create_server(('', 9000))
+def echo(connection):
+    while data := connection.recv(100):
+        connection.sendall(data)
+print('ready', flush=True)
+while True:
+    threading.Thread(target=echo, args=listener.accept()[:1], daemon=True).start()
+" """
+ready = { log = "ready" }
+data = false
+
+[[clients]]
+name = "asks"
+side = "isolated"
+command = """python3 -c "
+import socket, time
+peer = socket.create_connection(('b', 9000))
+peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+end = time.monotonic() + 5
+while time.monotonic() < end:
+    begun = time.monotonic()
+    peer.sendall(b'x')
+    peer.recv(1)
+    print(round((time.monotonic() - begun) * 1000), flush=True)
+    time.sleep(0.01)
+" """
+
+[check]
+command = "echo ok"
+"#;
+
+#[test]
+fn a_link_is_slower_by_what_the_plan_says_while_the_fault_lasts() {
+    let laid = Laid::new(ECHO);
+    let out = laid.path("out");
+    let out = out.to_str().expect("text");
+    let plan = r#"
+[[faults]]
+at = { acknowledged = 20 }
+fault = "link"
+on = "a"
+latency_s = 0.25
+flow = "in"
+until = { after_s = 2.0 }
+"#;
+    let (status, results) = laid.results(plan, &["--out", out]);
+    assert_eq!(status, 0, "{results:?}");
+    assert_eq!(results[0]["faults"][0]["state"], "undone", "{results:?}");
+    let said = fs::read_to_string(format!("{out}/runs/1/acknowledgements")).expect("kept");
+    let took_ms: Vec<u64> = said
+        .lines()
+        .map(|ms| ms.parse().expect("a number"))
+        .collect();
+    // An answer may be late on a busy machine, and is never early.
+    let slow = took_ms.iter().filter(|ms| **ms >= 250).count();
+    assert!((3..=9).contains(&slow), "{took_ms:?}");
+    assert!(took_ms[..20].iter().all(|ms| *ms < 250), "{took_ms:?}");
+    assert!(*took_ms.last().expect("some") < 250, "{took_ms:?}");
+}
+
 #[test]
 #[ignore = "it takes a minute: make test-clusters"]
 fn a_finding_of_two_faults_is_made_smaller() {

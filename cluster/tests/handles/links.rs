@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use cluster::{Member, between};
 use nix::time::{ClockId, clock_gettime};
+use simulation::Link;
 
 use crate::Test;
 use crate::lab::{Ends, Lab, await_that, tests};
@@ -22,6 +23,8 @@ pub(crate) const TESTS: &[Test] = &[
         partitions,
     ),
     ("open_connections_stall_and_go_on", connections),
+    ("links_lose_double_and_delay_in_one_direction", worse),
+    ("much_passes_a_link_that_is_worse_and_is_whole", bulk),
 ];
 
 /// Partition and heal take effect within that.
@@ -270,4 +273,138 @@ fn connections() {
         whole.all(|(index, number)| index.to_string() == **number),
         "nothing is missing"
     );
+}
+
+/// A link on which a message takes that long, and nothing else happens.
+fn slow(latency: Duration) -> Link {
+    Link {
+        latency_ns: latency.as_nanos() as u64,
+        jitter_ns: 0,
+        ..Link::USUAL
+    }
+}
+
+fn worse() {
+    let mut talkers = Talkers::new();
+    let (there, back) = ((A, B), (B, A));
+    let set = |talkers: &Talkers, link: Option<Link>| {
+        let links = talkers.lab.cluster.links();
+        links.set([there], link, 1).expect("set");
+        links.verify().expect("as it should be");
+    };
+    // What was sent and has arrived since a time, in the order in which it arrived.
+    let heard_since = |talkers: &Talkers, pair, since_ns: u64| -> Vec<u64> {
+        let heard = talkers.heard(pair).into_iter();
+        heard.filter(|sent_ns| *sent_ns > since_ns).collect()
+    };
+    let all_lost = Link {
+        lost_per_million: 1_000_000,
+        ..Link::USUAL
+    };
+    set(&talkers, Some(all_lost));
+    talkers.assert_cut(&[there]);
+
+    let delay = Duration::from_millis(400);
+    set(&talkers, Some(slow(delay)));
+    let since_ns = now_ns();
+    std::thread::sleep(delay / 2);
+    assert!(!talkers.hears(there, since_ns), "nothing can have arrived");
+    assert!(
+        talkers.hears(back, since_ns),
+        "the other direction is as ever"
+    );
+    await_that("it arrives later", || talkers.hears(there, since_ns));
+    assert!(now_ns() - since_ns >= delay.as_nanos() as u64);
+    // A link that is cut as well loses all of it.
+    talkers.lab.cluster.links().link(A, B).cut().expect("cut");
+    talkers.assert_cut(&[there]);
+    talkers
+        .lab
+        .cluster
+        .links()
+        .link(A, B)
+        .heal()
+        .expect("healed");
+    talkers.lab.cluster.links().verify().expect("healed");
+    // It is as slow when one of its ends has got a new cable.
+    let node = talkers.lab.cluster.node(1);
+    node.power_off().expect("off");
+    node.restart(&mut cluster::Spawn).expect("started");
+    node.wait_until_ready(&|| false).expect("ready");
+    let since_ns = now_ns();
+    await_that("it arrives again", || talkers.hears(there, since_ns));
+    assert!(now_ns() - since_ns >= delay.as_nanos() as u64);
+
+    let twice = Link {
+        doubled_per_million: 1_000_000,
+        ..Link::USUAL
+    };
+    set(&talkers, Some(twice));
+    let since_ns = now_ns() + LONG.as_nanos() as u64;
+    await_that("some arrives", || {
+        heard_since(&talkers, there, since_ns).len() > 40
+    });
+    let mut heard = heard_since(&talkers, there, since_ns);
+    let all = heard.len();
+    heard.sort_unstable();
+    heard.dedup();
+    assert!(
+        all.abs_diff(heard.len() * 2) <= 2,
+        "{all} of {} sent",
+        heard.len()
+    );
+
+    let disordered = Link {
+        late_per_million: 300_000,
+        lost_per_million: 300_000,
+        ..slow(Duration::from_millis(10))
+    };
+    set(&talkers, Some(disordered));
+    let since_ns = now_ns() + LONG.as_nanos() as u64;
+    await_that("some arrives", || {
+        heard_since(&talkers, there, since_ns).len() > 60
+    });
+    let (heard, usual) = (
+        heard_since(&talkers, there, since_ns),
+        heard_since(&talkers, (A, C), since_ns),
+    );
+    assert!(!heard.is_sorted(), "some is late");
+    assert!(
+        heard.len() < usual.len() * 9 / 10,
+        "{} of {}",
+        heard.len(),
+        usual.len()
+    );
+
+    set(&talkers, None);
+    talkers.assert_cut(&[]);
+}
+
+/// Senders leave it to their network cards to cut what is long, and to put checksums into it.
+fn bulk() {
+    const SENDS: &str = "\
+import os, socket, sys, threading
+sent = os.urandom(8 << 20)
+peer = socket.create_connection(('b', 9000))
+threading.Thread(target=lambda: (peer.sendall(sent), peer.shutdown(socket.SHUT_WR))).start()
+got = b''.join(iter(lambda: peer.recv(1 << 16), b''))
+print('whole' if got == sent else f'{len(got)} of {len(sent)}')
+";
+    let lab = Lab::started(NODES);
+    let links = lab.cluster.links();
+    let link = Link {
+        doubled_per_million: 10_000,
+        ..slow(Duration::from_millis(2))
+    };
+    links.set([(X, B), (B, X)], Some(link), 1).expect("set");
+    let words = ["python3", "-c", SENDS].map(str::to_owned);
+    let output = lab.cluster.client(0).command(&words).output().expect("ran");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        said.trim_end(),
+        "whole",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    links.verify().expect("it still passes");
 }

@@ -28,8 +28,9 @@ def answer(listener):
 
 def echo(connection):
     try:
-        for line in connection.makefile("rb"):
-            connection.sendall(line)
+        with connection, connection.makefile("rb") as lines:
+            for line in lines:
+                connection.sendall(line)
     except OSError:
         pass
 

@@ -120,7 +120,7 @@ fn in_namespaces(
         log_times: workspace.temporary(LOG_TIMES),
     };
     let cancelled = || interrupt.requested();
-    let mut ground = Namespaces::new(&mut cluster, &workspace.directories, &cancelled);
+    let mut ground = Namespaces::new(&mut cluster, &workspace.directories, plan.seed, &cancelled);
     let ran = run(&mut ground, plan, &place, &cancelled);
     if let Some(kept) = kept {
         keep(&workspace.logs, &place, kept)?;

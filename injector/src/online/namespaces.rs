@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use cluster::{
     Background, Cluster, ClusterFile, Ending, Error, Member, NodeEnd, Result, Settings, Verdict,
 };
+use simulation::Link;
 
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
@@ -15,6 +16,13 @@ use super::worse::Worse;
 
 /// How often it is looked what has happened.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// What a link is like that is made worse: those of simulated machines, but for the jitter, so that
+/// what is late is late here, too.
+const CABLE: Link = Link {
+    jitter_ns: 0,
+    ..Link::USUAL
+};
 
 /// A cluster in namespaces.
 pub struct Namespaces<'a> {
@@ -25,14 +33,18 @@ pub struct Namespaces<'a> {
     ends: Option<Receiver<NodeEnd>>,
     programs: Vec<Option<Background>>,
     calls: Rc<Calls>,
+    /// What is drawn of links comes from.
+    seed: u64,
     cancelled: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Namespaces<'a> {
-    /// A cluster of which no node is started, and the directory of data of each node.
+    /// A cluster of which no node is started, the directory of data of each node, and what is drawn of
+    /// links comes from.
     pub fn new(
         cluster: &'a mut Cluster,
         directories: &'a [PathBuf],
+        seed: u64,
         cancelled: &'a dyn Fn() -> bool,
     ) -> Self {
         Self {
@@ -42,6 +54,7 @@ impl<'a> Namespaces<'a> {
             ends: None,
             programs: Vec::new(),
             calls: Rc::default(),
+            seed,
             cancelled,
         }
     }
@@ -218,11 +231,11 @@ impl Ground for Namespaces<'_> {
         links.verify()
     }
 
-    fn set_links(&mut self, _: &[(Member, Member)], _: Option<Worse>) -> Result<()> {
-        Err(Error::Command {
-            whose: "links".into(),
-            what: "in namespaces can be cut only".into(),
-        })
+    fn set_links(&mut self, directions: &[(Member, Member)], worse: Option<Worse>) -> Result<()> {
+        let links = self.cluster.links();
+        let link = worse.map(|worse| worse.than(CABLE));
+        links.set(directions.iter().copied(), link, self.seed)?;
+        links.verify()
     }
 
     fn run(

@@ -297,7 +297,7 @@ impl FaultPlan {
     /// In words, with the number of the fault.
     pub fn refuse_on(&self, is_simulated: bool) -> Result<(), String> {
         type Refused = (bool, fn(&PlannedFault) -> bool, &'static str);
-        const REFUSED: [Refused; 4] = [
+        const REFUSED: [Refused; 3] = [
             (
                 true,
                 PlannedFault::needs_calls,
@@ -309,11 +309,6 @@ impl FaultPlan {
                 |fault| fault.what == What::Freeze,
                 "freezes a machine, and only simulated ones can be frozen: give --simulate, or have \
                  it `pause`",
-            ),
-            (
-                false,
-                |fault| matches!(fault.what, What::Link { .. }),
-                "makes links worse, which takes simulated machines: give --simulate",
             ),
             (
                 false,

@@ -111,21 +111,22 @@ pub(crate) struct AppArgs {
 pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let visit = &arguments.sweep;
     let scratch = scratch()?;
-    if let Some(directory) = &visit.resume {
-        return resume(visit, directory, scratch.path(), interrupt);
+    match &visit.resume {
+        Some(directory) => resume(visit, directory, scratch.path(), interrupt),
+        None => begin(arguments, scratch.path(), interrupt),
     }
+}
+
+fn begin(arguments: &AppArgs, scratch: &Path, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let visit = &arguments.sweep;
     visit.refuse()?;
     arguments.refuse_again()?;
-    let judge = arguments.judge();
-    let request = visit.request(Rule::BruteForce, judge.clone())?;
-    let Some(mut trace) = arguments.traced(&request, scratch.path(), interrupt)? else {
+    let request = visit.request(Rule::BruteForce, arguments.judge())?;
+    let Some(mut trace) = arguments.traced(&request, scratch, interrupt)? else {
         return Ok(Outcome::Incomplete);
     };
-    let Judge::Program { check, limit_s, .. } = &judge else {
-        unreachable!("a program is judged by its check")
-    };
-    let place = Place::of(&trace, PROGRAM, scratch.path())?;
-    let check = check_of(check, *limit_s, None, interrupt)?;
+    let place = Place::of(&trace, PROGRAM, scratch)?;
+    let check = check_of(&request.judge, None, interrupt)?;
     if let Some(warning) = late_acks(&trace.run) {
         campaign::say(&warning);
     }
@@ -136,7 +137,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
             request: &request,
             place: &place,
             check: &check,
-            directory: &scratch.path().join("recoveries"),
+            directory: &scratch.join("recoveries"),
             interrupt,
         };
         if !recovering.add_all(&mut trace)? {
@@ -150,7 +151,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         explore,
         shard: visit.shard,
     };
-    let mut subjects = subjects(scratch.path(), &place, &check);
+    let mut subjects = subjects(scratch, &place, &check);
     let control = visit.control(visit.jobs(1), interrupt);
     visit.begin(&what, &mut subjects, &control)
 }
@@ -167,11 +168,8 @@ fn resume(
         Err(outcome) => return Ok(outcome),
     };
     let request = &results.manifest().request;
-    let Judge::Program { check, limit_s, .. } = &request.judge else {
-        unreachable!("others are refused");
-    };
     let begun_in = &results.manifest().working_directory;
-    let check = check_of(check, *limit_s, Some(begun_in), interrupt)?;
+    let check = check_of(&request.judge, Some(begun_in), interrupt)?;
     let place = Place::of(&trace, PROGRAM, scratch)?;
     let explore = request.explore(None, &trace.run)?;
     let mut subjects = subjects(scratch, &place, &check);
@@ -188,28 +186,28 @@ fn name_of(trace: &Trace) -> String {
         .join(" ")
 }
 
-/// A check as a manifest has it.
+/// The check of a program, by which its states are judged.
 ///
 /// # Errors
 /// If it is to be started in a directory that is not there.
 pub(crate) fn check_of(
-    command: &CheckCommand,
-    limit_s: u32,
+    judge: &Judge,
     working_directory: Option<&str>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Check> {
+    let Judge::Program { check, limit_s, .. } = judge else {
+        unreachable!("a program is judged by its check")
+    };
     if let Some(directory) = working_directory.filter(|directory| !Path::new(directory).is_dir()) {
         bail!(
             "the sweep was begun in {directory}, which is not there: its check may lead from there"
         );
     }
-    let (command, limit) = (command.clone(), Duration::from_secs(limit_s.into()));
-    let working_directory = working_directory.map(PathBuf::from);
     Ok(Check {
-        command,
-        limit,
+        command: check.clone(),
+        limit: Duration::from_secs((*limit_s).into()),
         environment: Vec::new(),
-        working_directory,
+        working_directory: working_directory.map(PathBuf::from),
         interrupt: interrupt.clone(),
     })
 }

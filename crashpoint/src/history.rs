@@ -13,8 +13,8 @@ use campaign::{Outcome, OutputFormat};
 use clap::{Args, Subcommand, ValueEnum};
 use glob::Pattern;
 use history::{
-    Consistency, Contract, Failure, Format, History, Model, Refused, Report, Rule, Settings,
-    Verdict,
+    Anomaly, Consistency, Contract, Failure, Format, History, Model, Object, Refused, Report, Rule,
+    Settings, Verdict,
 };
 use serde_json::json;
 
@@ -368,36 +368,11 @@ fn verdict(report: &Report) -> &'static str {
 }
 
 fn as_json(history: &History, report: &Report) -> String {
-    let index = |event: usize| history.events()[event].index;
-    let mut lines = String::new();
-    for anomaly in &report.anomalies {
-        let events: Vec<_> = anomaly
-            .operations
-            .iter()
-            .map(|&place| index(history.operations()[place].call))
-            .collect();
-        let line = json!({
-            "type": "anomaly",
-            "kind": anomaly.kind.name(),
-            "key": anomaly.key.as_ref().map(history::Value::to_json),
-            "what": anomaly.what,
-            "events": events,
-        });
-        lines += &format!("{line}\n");
-    }
-    for undecided in &report.undecided {
-        lines += &format!("{}\n", json!({ "type": "undecided", "what": undecided }));
-    }
-    for object in &report.objects {
-        let line = json!({
-            "type": "object",
-            "key": object.key.as_ref().map(history::Value::to_json),
-            "model": object.model.map(|model| model.row().name),
-            "guessed": object.is_guessed,
-            "operations": object.operations.len(),
-        });
-        lines += &format!("{line}\n");
-    }
+    let anomalies = report.anomalies.iter();
+    let anomalies = anomalies.map(|anomaly| anomaly_as_json(history, anomaly));
+    let undecided = report.undecided.iter();
+    let undecided = undecided.map(|what| json!({ "type": "undecided", "what": what }));
+    let objects = report.objects.iter().map(object_as_json);
     let summary = json!({
         "type": "history-summary",
         "operations": history.operations().len(),
@@ -405,5 +380,29 @@ fn as_json(history: &History, report: &Report) -> String {
         "anomalies": report.anomalies.len(),
         "verdict": verdict(report),
     });
-    lines + &format!("{summary}\n")
+    let lines = anomalies.chain(undecided).chain(objects).chain([summary]);
+    lines.fold(String::new(), |text, line| text + &format!("{line}\n"))
+}
+
+fn anomaly_as_json(history: &History, anomaly: &Anomaly) -> serde_json::Value {
+    let calls = anomaly.operations.iter();
+    let calls = calls.map(|&place| history.operations()[place].call);
+    let events: Vec<_> = calls.map(|call| history.events()[call].index).collect();
+    json!({
+        "type": "anomaly",
+        "kind": anomaly.kind.name(),
+        "key": anomaly.key.as_ref().map(history::Value::to_json),
+        "what": anomaly.what,
+        "events": events,
+    })
+}
+
+fn object_as_json(object: &Object) -> serde_json::Value {
+    json!({
+        "type": "object",
+        "key": object.key.as_ref().map(history::Value::to_json),
+        "model": object.model.map(|model| model.row().name),
+        "guessed": object.is_guessed,
+        "operations": object.operations.len(),
+    })
 }

@@ -121,15 +121,7 @@ impl Bench<'_> {
         enter_mount_namespace()?;
         let scratch = Scratch::new()?;
         // One belongs to the thread that it is used in first.
-        let clusters = |what: &str| {
-            let one = |number| {
-                let directory = scratch.directory(&format!("{what}-{number}"))?;
-                Nodes::new(file, &trace.run, directory, interrupt)
-            };
-            (0..self.jobs)
-                .map(one)
-                .collect::<node_sweep::Result<Vec<_>>>()
-        };
+        let clusters = |what| clusters(file, &trace.run, self.jobs, (&scratch, what), interrupt);
         let slice = self.time / (2 * ROUNDS as u32);
         let floor = floor(clusters("floor")?, &last(&trace, space)?, slice)?;
         let drawn = space.sample((*states).min(space.len()), seed);
@@ -142,6 +134,22 @@ impl Bench<'_> {
             sweep,
         })
     }
+}
+
+/// So many clusters, which have directories of this name for themselves.
+fn clusters(
+    file: &ClusterFile,
+    run: &Run,
+    jobs: usize,
+    (scratch, what): (&Scratch, &str),
+    interrupt: &Interrupt,
+) -> node_sweep::Result<Vec<Nodes>> {
+    let numbers = 0..jobs;
+    let clusters = numbers.map(|number| {
+        let directory = scratch.directory(&format!("{what}-{number}"))?;
+        Nodes::new(file, run, directory, interrupt)
+    });
+    clusters.collect()
 }
 
 /// How many different states a second these clusters look at.

@@ -114,6 +114,25 @@ impl LiveArgs {
         }
     }
 
+    /// The manifest of a live sweep of a cluster file that begins.
+    fn manifest(
+        &self,
+        path: &Path,
+        again: AgainArgs,
+        visit: &VisitArgs,
+    ) -> anyhow::Result<LiveManifest> {
+        let Seeds(first, last) = self.seeds.unwrap_or(Seeds(visit.seed, visit.seed));
+        let laboratory = laboratory(path, self.kernel.as_deref(), first, &self.surroundings())?;
+        if let Some(out) = visit.out() {
+            LiveDirectory::refuse(out)?;
+        }
+        let can_fork = !self.no_fork && can_fork(&laboratory);
+        let asked = self.asked((first, last), can_fork, again, visit, laboratory.file())?;
+        let shard = visit.shard.map(|shard| shard.to_string());
+        let path = path.canonicalize()?;
+        LiveManifest::new(&laboratory, &path, asked, shard).context("read the kernel")
+    }
+
     /// What the manifest says of a sweep of these seeds.
     fn asked(
         &self,
@@ -146,20 +165,8 @@ pub(crate) fn begin(
     visit: &VisitArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
-    let Seeds(first, last) = arguments.seeds.unwrap_or(Seeds(visit.seed, visit.seed));
-    let kernel = arguments.kernel.as_deref();
-    let laboratory = laboratory(path, kernel, first, &arguments.surroundings())?;
-    if let Some(out) = visit.out() {
-        LiveDirectory::refuse(out)?;
-    }
-    let can_fork = !arguments.no_fork && can_fork(&laboratory);
-    let asked = arguments.asked((first, last), can_fork, again, visit, laboratory.file())?;
-    let shard = visit.shard.map(|shard| shard.to_string());
-    let path = path.canonicalize()?;
-    let manifest =
-        LiveManifest::new(&laboratory, &path, asked, shard).context("read the kernel")?;
     let mut live = Live {
-        manifest,
+        manifest: arguments.manifest(path, again, visit)?,
         plans: Vec::new(),
         directory: None,
         visit,

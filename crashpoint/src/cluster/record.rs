@@ -61,14 +61,7 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     if file.client.is_none() {
         bail!("there is no [client] in the cluster file to record");
     }
-    let recorded = if arguments.simulate.machines.simulate {
-        let simulated = simulated::recorded(&file, &arguments.simulate, interrupt);
-        simulated.map(|(trace, frames)| (trace, Some(frames)))
-    } else {
-        let workspace = &mut Workspace::new(&file, None)?;
-        recorded(&file, workspace, None, interrupt).map(|trace| (trace, None))
-    };
-    let (trace, frames) = match recorded {
+    let (trace, frames) = match recorded_on(&arguments.simulate, &file, interrupt) {
         Err(error) if is_interrupted(&error) => {
             say("interrupted: everything is stopped, and no trace was written");
             return Ok(Outcome::Incomplete);
@@ -86,6 +79,20 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     } else {
         Outcome::Incomplete
     })
+}
+
+/// Records a cluster on the ground that is asked for; with the frames if that is simulated.
+fn recorded_on(
+    simulate: &SimulateArgs,
+    file: &ClusterFile,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Trace, Option<Vec<u8>>)> {
+    if simulate.machines.simulate {
+        let (trace, frames) = simulated::recorded(file, simulate, interrupt)?;
+        return Ok((trace, Some(frames)));
+    }
+    let workspace = &mut Workspace::new(file, None)?;
+    Ok((recorded(file, workspace, None, interrupt)?, None))
 }
 
 /// Records a cluster once more, whose client is told how many operations to do; nothing if somebody
@@ -237,7 +244,6 @@ fn run_client(
         Ok(File::create(workspace.temporary("acknowledgements"))?)
     })?;
     command.stderr(File::create(&log)?);
-    let begun = Instant::now();
     let traced = start(
         NodeOptions {
             name: CLIENT.into(),
@@ -248,15 +254,7 @@ fn run_client(
         },
         command,
     )?;
-    while !has_ended(traced.pid()) {
-        if cancelled() {
-            bail!(cluster::Error::Interrupted);
-        }
-        if begun.elapsed() > client.within {
-            bail!("the client did not end within {:?}", client.within);
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
+    wait_for_client(traced.pid(), client.within, cancelled)?;
     // What it left in the background would keep us waiting.
     traced.kill();
     let ended = traced.wait()?;
@@ -266,6 +264,20 @@ fn run_client(
         bail!("the client failed ({}): {said}", ended.status);
     }
     Ok(ended)
+}
+
+fn wait_for_client(pid: u32, within: Duration, cancelled: &dyn Fn() -> bool) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while !has_ended(pid) {
+        if cancelled() {
+            bail!(cluster::Error::Interrupted);
+        }
+        if begun.elapsed() > within {
+            bail!("the client did not end within {within:?}");
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 /// Has every node recorded from its first call on.

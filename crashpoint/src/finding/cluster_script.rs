@@ -188,29 +188,29 @@ fn steps(file: &ClusterFile, turns: Option<&Turns>) -> Vec<Step> {
     let all = 0..file.nodes.len();
     let none = Vec::new();
     let (first, later) = turns.map_or((&none, &none), |turns| (&turns.first, &turns.later));
-    let (late, early): (Vec<_>, Vec<_>) = all.partition(|node| later.contains(node));
-    let (mut steps, mut ready) = (Vec::new(), vec![false; file.nodes.len()]);
+    let (late, early): (Vec<_>, Vec<_>) = all.clone().partition(|node| later.contains(node));
+    let mut steps = Vec::new();
     for group in [early, late] {
-        if group.is_empty() {
-            continue;
-        }
-        if !steps.is_empty() {
+        if !group.is_empty() && !steps.is_empty() {
             steps.extend(first.iter().map(|node| Step::Alone(*node)));
         }
         for next in in_order(file, group) {
             for other in next.iter().flat_map(|node| &file.nodes[*node].after) {
-                // One that the state has come later is not waited for.
-                let is_started = steps.contains(&Step::Start(*other));
-                if is_started && !std::mem::replace(&mut ready[*other], true) {
-                    steps.push(Step::Ready(*other));
-                }
+                wait_for(*other, &mut steps);
             }
             steps.extend(next.into_iter().map(Step::Start));
         }
     }
-    let unknown = ready.iter().enumerate().filter(|(_, ready)| !**ready);
-    steps.extend(unknown.map(|(node, _)| Step::Ready(node)));
+    all.for_each(|node| wait_for(node, &mut steps));
     steps
+}
+
+/// Waits for a node, once. One that the state has come later is not waited for before that.
+fn wait_for(node: usize, steps: &mut Vec<Step>) {
+    let ready = Step::Ready(node);
+    if steps.contains(&Step::Start(node)) && !steps.contains(&ready) {
+        steps.push(ready);
+    }
 }
 
 /// Some nodes in the order in which they start: those that wait for none of the others first.

@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use brief::counted;
 use campaign::{Interrupt, Outcome, say};
 use injector::{
-    LiveResult, Minimized, OPERATIONS, SeedPlan, finding, finding_in_full, findings, manifest,
-    plans, results,
+    Laboratory, LiveResult, Minimized, OPERATIONS, SeedPlan, finding, finding_in_full, findings,
+    manifest, plans, results,
 };
 
 use super::look::{self, LookArgs};
@@ -76,24 +76,31 @@ pub(super) fn minimize(
         say(&format!("finding {number} did not come again"));
         return Ok(Outcome::Incomplete);
     };
-    let Minimized {
-        result: left,
-        operations,
-        interrupted,
-        ..
-    } = &minimized;
-    let text = smaller_words(result, &minimized) + &finding_in_full(number, left, alike, &manifest);
+    let text = smaller_words(result, &minimized)
+        + &finding_in_full(number, &minimized.result, alike, &manifest);
     io::stdout().lock().write_all(text.as_bytes())?;
     if let Some(keep) = keep {
-        let laboratory = operations.map_or(laboratory.clone(), |most| laboratory.shorter(most));
-        laboratory.run(&left.failure(), Some(keep), &cancelled)?;
-        say(&kept_words(keep));
+        run_kept(&laboratory, &minimized, keep, &cancelled)?;
     }
-    if *interrupted {
+    if minimized.interrupted {
         say("interrupted: there may be something smaller");
         return Ok(Outcome::Incomplete);
     }
     Ok(Outcome::Findings)
+}
+
+/// Runs what a finding was made once more, and keeps what the machines say.
+fn run_kept(
+    laboratory: &Laboratory,
+    minimized: &Minimized,
+    keep: &Path,
+    cancelled: &dyn Fn() -> bool,
+) -> anyhow::Result<()> {
+    let shorter = minimized.operations.map(|most| laboratory.shorter(most));
+    let laboratory = shorter.as_ref().unwrap_or(laboratory);
+    laboratory.run(&minimized.result.failure(), Some(keep), cancelled)?;
+    say(&kept_words(keep));
+    Ok(())
 }
 
 fn plan_of(seed: u64, directory: &Path) -> anyhow::Result<SeedPlan> {
@@ -166,8 +173,8 @@ pub(super) fn replay(
     }
     let wanted = look.wanted(command, &laboratory)?;
     keep.map_or(Ok(()), make_empty)?;
-    let failure = result.failure();
     if let Some(until_ns) = look.until {
+        let failure = result.failure();
         return match look::look(&laboratory, &failure, until_ns, &wanted, keep, interrupt) {
             Err(_) if interrupt.requested() => Ok(Some(interrupted())),
             other => other.map(Some),
@@ -175,23 +182,31 @@ pub(super) fn replay(
     }
     let text = finding(number, result, alike, &manifest);
     io::stdout().lock().write_all(text.as_bytes())?;
-    let ran = laboratory.run(&failure, keep, &|| interrupt.requested());
+    run_again(&laboratory, result, keep, interrupt).map(Some)
+}
+
+/// Has the failure of a run happen again, and says whether it comes to the same.
+fn run_again(
+    laboratory: &Laboratory,
+    before: &LiveResult,
+    keep: Option<&Path>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let ran = laboratory.run(&before.failure(), keep, &|| interrupt.requested());
     let run = match ran {
-        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
-            return Ok(Some(interrupted()));
-        }
+        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => return Ok(interrupted()),
         other => other?,
     };
     let mut out = io::stdout().lock();
-    if run.history != result.history || run.judged != result.judged {
+    if run.history != before.history || run.judged != before.judged {
         writeln!(out, "it came to something else: history {}", run.history)?;
-        return Ok(Some(Outcome::Incomplete));
+        return Ok(Outcome::Incomplete);
     }
     writeln!(out, "it came to the same again, to the byte")?;
     if let Some(keep) = keep {
         writeln!(out, "{}", kept_words(keep))?;
     }
-    Ok(Some(Outcome::Findings))
+    Ok(Outcome::Findings)
 }
 
 fn interrupted() -> Outcome {

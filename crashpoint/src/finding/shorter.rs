@@ -93,10 +93,50 @@ enum Attempt {
     Interrupted,
 }
 
+/// The shortest run that shows the finding.
+struct Shortest {
+    finding: Box<Finding>,
+    /// How many the client was told to do.
+    operations: u64,
+    lines: usize,
+    /// How many runs were recorded in all.
+    tried: usize,
+}
+
 impl Search<'_> {
     fn run(&self) -> anyhow::Result<Outcome> {
         refuse(&self.attempt)?;
         let whole = lines(self.trace);
+        let Some(shortest) = self.shortest(whole)? else {
+            return Ok(Outcome::Incomplete);
+        };
+        let Shortest {
+            finding,
+            operations,
+            lines,
+            tried,
+        } = &shortest;
+        write!(
+            io::stdout(),
+            "FINDING {}  {}  {}: {} down to {lines}, with {OPERATIONS}={operations} ({})\n{}",
+            finding.number,
+            finding.model,
+            finding.relaxation,
+            counted(whole, "acknowledgement"),
+            counted(*tried, "recording"),
+            finding.text()
+        )?;
+        say(&self.where_it_is(finding));
+        if self.interrupt.requested() {
+            say("interrupted: there may be a shorter run");
+            return Ok(Outcome::Incomplete);
+        }
+        Ok(Outcome::Findings)
+    }
+
+    /// Tries runs that are shorter than the whole one, and keeps the results of the shortest that
+    /// shows the finding; nothing if none does, which is said.
+    fn shortest(&self, whole: usize) -> anyhow::Result<Option<Shortest>> {
         // With as many operations as there are lines, a client does what it did.
         let (mut too_few, mut enough) = (0, whole.max(1) as u64);
         let (mut operations, mut tried, mut best) = (1, 0, None);
@@ -109,7 +149,7 @@ impl Search<'_> {
                         "the client printed {whole} lines with {OPERATIONS}=1 as well: it does not \
                          look at it, so no shorter run can be recorded"
                     ));
-                    return Ok(Outcome::Incomplete);
+                    return Ok(None);
                 }
                 Attempt::NotShorter => enough = operations,
                 Attempt::NotFound => too_few = operations,
@@ -121,28 +161,15 @@ impl Search<'_> {
             }
             operations = too_few.midpoint(enough).max(1);
         }
-        let Some((finding, operations, lines)) = best else {
-            if !self.interrupt.requested() {
-                say(&self.in_vain(tried));
-            }
-            return Ok(Outcome::Incomplete);
-        };
-        write!(
-            io::stdout(),
-            "FINDING {}  {}  {}: {} down to {lines}, with {OPERATIONS}={operations} ({})\n{}",
-            finding.number,
-            finding.model,
-            finding.relaxation,
-            counted(whole, "acknowledgement"),
-            counted(tried, "recording"),
-            finding.text()
-        )?;
-        say(&self.where_it_is(&finding));
-        if self.interrupt.requested() {
-            say("interrupted: there may be a shorter run");
-            return Ok(Outcome::Incomplete);
+        if best.is_none() && !self.interrupt.requested() {
+            say(&self.in_vain(tried));
         }
-        Ok(Outcome::Findings)
+        Ok(best.map(|(finding, operations, lines)| Shortest {
+            finding,
+            operations,
+            lines,
+            tried,
+        }))
     }
 
     fn in_vain(&self, tried: usize) -> String {
@@ -283,13 +310,13 @@ impl Search<'_> {
         };
         let begun = what.begin(&self.attempt, manifest.jobs);
         let mut results = begun.context("begin the results")?;
-        let Judge::Program { check, limit_s, .. } = &request.judge else {
+        if request.judge == Judge::Cluster {
             let ground = Ground::new(trace, &self.attempt, self.interrupt)?;
             return Ok(what.run(Some(&mut results), &mut ground.subjects(), &control)?);
-        };
+        }
         let scratch = scratch()?;
         let place = Place::of(trace, PROGRAM, scratch.path())?;
-        let check = check_of(check, *limit_s, None, self.interrupt)?;
+        let check = check_of(&request.judge, None, self.interrupt)?;
         let mut subjects = subjects(scratch.path(), &place, &check);
         Ok(what.run(Some(&mut results), &mut subjects, &control)?)
     }

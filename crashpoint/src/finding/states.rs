@@ -90,17 +90,10 @@ impl State<'_> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<(Place, Program)> {
         let manifest = &self.recorded.manifest;
-        let Judge::Program { check, limit_s, .. } = &manifest.request.judge else {
-            unreachable!("it is of a program")
-        };
         let place = Place::of(trace, PROGRAM, scratch)?;
         let seen_at = place.seen_at().map(Path::to_owned);
-        let check = check_of(
-            check,
-            *limit_s,
-            Some(&manifest.working_directory),
-            interrupt,
-        )?;
+        let begun_in = Some(&*manifest.working_directory);
+        let check = check_of(&manifest.request.judge, begun_in, interrupt)?;
         let program = Program::new(scratch.to_owned(), seen_at, &check);
         Ok((place, program))
     }

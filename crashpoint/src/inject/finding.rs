@@ -8,8 +8,8 @@ use anyhow::{Context, bail};
 use brief::counted;
 use campaign::{Interrupt, Outcome, own_call, quoted, say};
 use injector::online::{
-    FaultPlan, InjectManifest, InjectResult, Summary, alike, findings, headline, manifest, results,
-    summary, table, timeline,
+    FaultPlan, InjectManifest, InjectResult, Minimized, Summary, alike, findings, headline,
+    manifest, results, summary, table, timeline,
 };
 
 use super::{file_of, lanes_of, outcome, run_once, story};
@@ -58,27 +58,47 @@ pub(crate) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
     let Some((manifest, results)) = read(directory)? else {
         return Ok(None);
     };
+    let shown = match number {
+        Some(number) => tell(directory, manifest, numbered(&results, number)?),
+        None => list(directory, &manifest, results),
+    };
+    shown.map(Some)
+}
+
+/// Tells of one run.
+fn tell(
+    directory: &Path,
+    manifest: InjectManifest,
+    result: &InjectResult,
+) -> anyhow::Result<Outcome> {
     let mut out = io::stdout().lock();
-    if let Some(number) = number {
-        let result = numbered(&results, number)?;
-        let (lanes, why) = lanes_of(directory, &manifest, result);
-        writeln!(out, "{}{}", story(result, &manifest), lanes.picture())?;
-        if let Some(why) = why {
-            writeln!(out, "{why}\n")?;
-        }
-        write!(out, "{}", result.plan)?;
-        let one = Summary {
-            results: vec![result.clone()],
-            ..Summary::default()
-        };
-        return Ok(Some(outcome(
-            &one,
-            &InjectManifest {
-                strategy: None,
-                ..manifest
-            },
-        )));
+    let (lanes, why) = lanes_of(directory, &manifest, result);
+    writeln!(out, "{}{}", story(result, &manifest), lanes.picture())?;
+    if let Some(why) = why {
+        writeln!(out, "{why}\n")?;
     }
+    write!(out, "{}", result.plan)?;
+    let one = Summary {
+        results: vec![result.clone()],
+        ..Summary::default()
+    };
+    let strategy = None;
+    Ok(outcome(
+        &one,
+        &InjectManifest {
+            strategy,
+            ..manifest
+        },
+    ))
+}
+
+/// Lists what was broken.
+fn list(
+    directory: &Path,
+    manifest: &InjectManifest,
+    results: Vec<InjectResult>,
+) -> anyhow::Result<Outcome> {
+    let mut out = io::stdout().lock();
     let name = quoted(&directory.to_string_lossy()).into_owned();
     for (result, numbers) in findings(&results) {
         let all: Vec<_> = numbers.iter().map(ToString::to_string).collect();
@@ -97,7 +117,7 @@ pub(crate) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
         )?;
     }
     let all = summary_of(directory, results);
-    write!(out, "{}", table(&all, &manifest))?;
+    write!(out, "{}", table(&all, manifest))?;
     if all.is_cut_off {
         writeln!(
             out,
@@ -105,7 +125,7 @@ pub(crate) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
             own_call()
         )?;
     }
-    Ok(Some(outcome(&all, &manifest)))
+    Ok(outcome(&all, manifest))
 }
 
 /// Has the plan of a run happen again, and compares.
@@ -126,9 +146,7 @@ pub(crate) fn replay(
     let result = numbered(&results, number)?;
     let file = file_of(&manifest, directory)?;
     let plan = FaultPlan::parse(&result.plan, Path::new("the plan of the run"), &file)?;
-    if let Some(keep) = keep {
-        make_empty(keep)?;
-    }
+    keep.map_or(Ok(()), make_empty)?;
     let again = InjectResult {
         ran: match run_once((&file, &manifest), (result.index, &plan), keep, interrupt) {
             Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
@@ -141,40 +159,36 @@ pub(crate) fn replay(
     };
     let mut out = io::stdout().lock();
     write!(out, "{}", story(&again, &manifest))?;
-    if manifest.simulated.is_some() {
-        let is_same = again.ran == result.ran;
-        let what = if is_same {
-            "the same again, to the byte"
-        } else {
-            "something else"
+    let (what, outcome) = compared(&again, result, manifest.simulated.is_some());
+    writeln!(out, "{what}")?;
+    Ok(Some(outcome))
+}
+
+/// Whether a run came to what it did before, which on simulated machines is the same to the byte.
+fn compared(
+    again: &InjectResult,
+    before: &InjectResult,
+    is_simulated: bool,
+) -> (&'static str, Outcome) {
+    let is_broken = again.ran.broken().is_some();
+    let other = ("it came to something else", Outcome::Incomplete);
+    if is_simulated {
+        let same = "it came to the same again, to the byte";
+        return match (again.ran == before.ran, is_broken) {
+            (true, true) => (same, Outcome::Findings),
+            (true, false) => (same, Outcome::Incomplete),
+            (false, _) => other,
         };
-        writeln!(out, "it came to {what}")?;
-        let is_broken = again.ran.broken().is_some();
-        return Ok(Some(if is_same && is_broken {
-            Outcome::Findings
-        } else {
-            Outcome::Incomplete
-        }));
     }
-    if alike(&again, result) {
-        writeln!(out, "it broke the same again")?;
-        return Ok(Some(Outcome::Findings));
+    if alike(again, before) {
+        ("it broke the same again", Outcome::Findings)
+    } else if is_broken {
+        ("it broke something else", Outcome::Findings)
+    } else if again.ran.judged == before.ran.judged {
+        ("it came to the same again", Outcome::Incomplete)
+    } else {
+        other
     }
-    if again.ran.broken().is_some() {
-        writeln!(out, "it broke something else")?;
-        return Ok(Some(Outcome::Findings));
-    }
-    let is_same = again.ran.judged == result.ran.judged;
-    writeln!(
-        out,
-        "it came to {}",
-        if is_same {
-            "the same again"
-        } else {
-            "something else"
-        }
-    )?;
-    Ok(Some(Outcome::Incomplete))
 }
 
 /// Looks for fewer faults and fewer operations that break the same.
@@ -191,9 +205,7 @@ pub(crate) fn minimize(
     if result.ran.broken().is_none() {
         bail!("run {number} broke nothing: there is nothing to make smaller");
     }
-    if let Some(keep) = keep {
-        make_empty(keep)?;
-    }
+    keep.map_or(Ok(()), make_empty)?;
     let file = file_of(&manifest, directory)?;
     let mut run = |plan: &FaultPlan| {
         say(&format!("trying {}", counted(plan.faults.len(), "fault")));
@@ -210,19 +222,27 @@ pub(crate) fn minimize(
         say(&format!("run {number} did not break the same twice again"));
         return Ok(Some(Outcome::Incomplete));
     };
-    let text = format!(
+    io::stdout()
+        .lock()
+        .write_all(smaller_words(result, &found, &manifest).as_bytes())?;
+    keep.map_or(Ok(()), |keep| write_plan(&found.plan, keep))?;
+    Ok(Some(Outcome::Findings))
+}
+
+fn write_plan(plan: &FaultPlan, directory: &Path) -> anyhow::Result<()> {
+    let path = directory.join("plan.toml");
+    let written = fs::write(&path, plan.to_string());
+    written.with_context(|| format!("write {}", path.display()))
+}
+
+/// How much smaller a run has become, and what it is now.
+fn smaller_words(before: &InjectResult, found: &Minimized, manifest: &InjectManifest) -> String {
+    format!(
         "{} down to {} ({})\n{}{}",
-        counted(result.ran.faults.len(), "fault"),
+        counted(before.ran.faults.len(), "fault"),
         counted(found.plan.faults.len(), "fault"),
         counted(found.runs, "run"),
-        story(&found.result, &manifest),
+        story(&found.result, manifest),
         found.plan
-    );
-    io::stdout().lock().write_all(text.as_bytes())?;
-    if let Some(keep) = keep {
-        let path = keep.join("plan.toml");
-        let written = fs::write(&path, found.plan.to_string());
-        written.with_context(|| format!("write {}", path.display()))?;
-    }
-    Ok(Some(Outcome::Findings))
+    )
 }

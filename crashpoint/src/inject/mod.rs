@@ -5,6 +5,7 @@ mod ground;
 mod lanes;
 mod specs;
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -141,14 +142,35 @@ fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Res
     } else {
         refuse_idle(&file, path)?;
     }
+    let manifest = InjectManifest {
+        specifications,
+        ..manifest_of(arguments, path, &file)?
+    };
+    let directory = arguments.out.as_deref();
+    let directory = directory.map(|out| InjectDirectory::create(out, manifest.clone()));
+    Ok(Campaign {
+        file,
+        manifest,
+        directory: directory.transpose()?,
+        arguments,
+        interrupt,
+    })
+}
+
+/// The manifest of a campaign that begins, without its specifications.
+fn manifest_of(
+    arguments: &InjectArgs,
+    path: &Path,
+    file: &ClusterFile,
+) -> anyhow::Result<InjectManifest> {
+    let simulate = arguments.machines.simulate;
     let seed = arguments.seed.unwrap_or_default();
-    let mut manifest = InjectManifest::new(&file, &path.canonicalize()?);
-    manifest.simulated = on_machines(&arguments.machines, &file, seed)?;
-    manifest.specifications = specifications;
+    let mut manifest = InjectManifest::new(file, &path.canonicalize()?);
+    manifest.simulated = on_machines(&arguments.machines, file, seed)?;
     manifest.shard = arguments.shard.map(|shard| shard.to_string());
     if let Some(path) = &arguments.plan {
         let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-        let plan = FaultPlan::parse(&text, path, &file)?;
+        let plan = FaultPlan::parse(&text, path, file)?;
         let refused = plan.refuse_on(simulate);
         refused.map_err(|what| anyhow!("{}: {what}", path.display()))?;
         manifest.seed = plan.seed;
@@ -159,15 +181,7 @@ fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Res
         manifest.seed = seed;
         manifest.first = arguments.sample;
     }
-    let directory = arguments.out.as_deref();
-    let directory = directory.map(|out| InjectDirectory::create(out, manifest.clone()));
-    Ok(Campaign {
-        file,
-        manifest,
-        directory: directory.transpose()?,
-        arguments,
-        interrupt,
-    })
+    Ok(manifest)
 }
 
 fn resumed<'a>(
@@ -251,37 +265,14 @@ impl Campaign<'_> {
 
     fn go_on(mut self) -> anyhow::Result<Outcome> {
         let mut strategy = self.strategy()?;
-        let arguments = self.arguments;
-        let selection = Selection {
-            first: self.manifest.first,
-            shard: Shard::of_manifest(self.manifest.shard.as_deref())?,
-            deadline: arguments.budget.map(|budget| Instant::now() + budget),
-            stop_after: arguments.stop_after,
-        };
+        let selection = self.selection()?;
         let known = self
             .directory
             .as_mut()
             .map(|directory| std::mem::take(&mut directory.known));
         let known = known.unwrap_or_default();
         let had_none = known.is_empty();
-        let (file, interrupt) = ((&self.file, &self.manifest), self.interrupt);
-        let directory = std::cell::RefCell::new(self.directory.as_mut());
-        let mut run = |index: u64, plan: &FaultPlan| {
-            let kept = directory.borrow();
-            let kept = kept
-                .as_ref()
-                .map(|directory| directory.run_directory(index));
-            run_once(file, (index, plan), kept.transpose()?.as_deref(), interrupt)
-        };
-        let mut keep = |result: &InjectResult| {
-            if let Some(directory) = directory.borrow_mut().as_mut() {
-                directory.append(result)?;
-            }
-            told(result, &self.manifest, arguments.format, interrupt);
-            Ok(())
-        };
-        let came = campaign(strategy.as_mut(), &selection, known, &mut run, &mut keep);
-        let summary = match came {
+        let summary = match self.make_runs(strategy.as_mut(), &selection, known) {
             Err(error) => {
                 // A campaign of which nothing could be run leaves nothing.
                 if let Some(directory) = self.directory.as_ref().filter(|_| had_none) {
@@ -295,6 +286,44 @@ impl Campaign<'_> {
             directory.finish(&summary)?;
         }
         self.conclude(&summary)
+    }
+
+    /// Which runs are made, from now on.
+    fn selection(&self) -> anyhow::Result<Selection> {
+        let budget = self.arguments.budget;
+        Ok(Selection {
+            first: self.manifest.first,
+            shard: Shard::of_manifest(self.manifest.shard.as_deref())?,
+            deadline: budget.map(|budget| Instant::now() + budget),
+            stop_after: self.arguments.stop_after,
+        })
+    }
+
+    /// Makes the runs that are not known yet; keeps and tells what comes of each.
+    fn make_runs(
+        &mut self,
+        strategy: &mut dyn Strategy,
+        selection: &Selection,
+        known: Vec<InjectResult>,
+    ) -> injector::Result<Summary> {
+        let (file, interrupt) = ((&self.file, &self.manifest), self.interrupt);
+        let format = self.arguments.format;
+        let directory = RefCell::new(self.directory.as_mut());
+        let mut run = |index: u64, plan: &FaultPlan| {
+            let kept = directory.borrow();
+            let kept = kept
+                .as_ref()
+                .map(|directory| directory.run_directory(index));
+            run_once(file, (index, plan), kept.transpose()?.as_deref(), interrupt)
+        };
+        let mut keep = |result: &InjectResult| {
+            if let Some(directory) = directory.borrow_mut().as_mut() {
+                directory.append(result)?;
+            }
+            told(result, &self.manifest, format, interrupt);
+            Ok(())
+        };
+        campaign(strategy, selection, known, &mut run, &mut keep)
     }
 
     fn conclude(&self, summary: &Summary) -> anyhow::Result<Outcome> {

@@ -81,6 +81,24 @@ struct Read {
 }
 
 impl Read {
+    /// The directories, with what was swept, and how many findings there are.
+    fn named(&self) -> impl Iterator<Item = (&Path, String, usize)> {
+        let sweeps = self.sweeps.iter().map(|sweep| {
+            let swept = sweep.overview.file_systems.iter();
+            let swept = swept.map(|swept| swept.variant.to_string()).join(", ");
+            (&*sweep.directory, swept, sweep.findings.all.len())
+        });
+        let states = self.states.iter().map(|(directory, recorded)| {
+            let name = printable(&recorded.manifest.name).into_owned();
+            (&**directory, name, recorded.findings.len())
+        });
+        let live = self.live.iter();
+        let live = live.map(|sweep| (&*sweep.directory, sweep.name(), sweep.findings().len()));
+        let injected = self.injected.iter();
+        let injected = injected.map(|all| (&*all.directory, all.name(), all.findings().len()));
+        sweeps.chain(states).chain(live).chain(injected)
+    }
+
     fn page(&self) -> anyhow::Result<String> {
         let Self {
             sweeps,
@@ -132,28 +150,9 @@ fn read(directories: &[PathBuf], fs: &clap::Command) -> anyhow::Result<Vec<Sweep
 
 /// What would be written if somebody said where.
 fn would_write(read: &Read) -> String {
-    let row = |directory: &Path, swept: String, findings: usize| {
-        vec![directory.display().to_string(), swept, findings.to_string()]
-    };
     let mut rows = vec![["results", "swept", "findings"].map(str::to_owned).to_vec()];
-    rows.extend(read.sweeps.iter().map(|sweep| {
-        let swept = sweep.overview.file_systems.iter();
-        let swept = swept.map(|swept| swept.variant.to_string()).join(", ");
-        row(&sweep.directory, swept, sweep.findings.all.len())
-    }));
-    rows.extend(read.states.iter().map(|(directory, recorded)| {
-        let name = printable(&recorded.manifest.name).into_owned();
-        row(directory, name, recorded.findings.len())
-    }));
-    let live = read.live.iter();
-    rows.extend(live.map(|sweep| row(&sweep.directory, sweep.name(), sweep.findings().len())));
-    let injected = read.injected.iter();
-    rows.extend(injected.map(|campaign| {
-        row(
-            &campaign.directory,
-            campaign.name(),
-            campaign.findings().len(),
-        )
+    rows.extend(read.named().map(|(directory, swept, findings)| {
+        vec![directory.display().to_string(), swept, findings.to_string()]
     }));
     columns(&rows)
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use askama::Template;
+use checker::Finding;
 use itertools::Itertools;
 use replayer::{Death, Found, FoundWhat, LostBytes, Open, RunLog, again_sentence, state_words};
 use serde::Serialize;
@@ -317,7 +318,24 @@ impl<'a> Builder<'a> {
             }));
             prevented = evidence.ways_out(state, &found.workload);
         }
-        let broken = state.findings.iter().map(|finding| Broken {
+        Detail {
+            setup,
+            done: Some(state.operations_done as usize),
+            under_way: state.under_way,
+            disk: state_words(state) + &again_sentence(state),
+            more: state.more,
+            lost,
+            broken: self.broken(sweep, found, &state.findings),
+            prevented,
+            log: found.log.as_ref().map(|log| LogView::of(log, requests)),
+            death: None,
+            replay,
+        }
+    }
+
+    /// The promises that a state breaks.
+    fn broken(&mut self, sweep: &Sweep, found: &Found, findings: &'a [Finding]) -> Vec<Broken<'a>> {
+        let broken = findings.iter().map(|finding| Broken {
             promise: self.promise(finding.promise.name(), found),
             path: &finding.path,
             what: &finding.what,
@@ -326,19 +344,7 @@ impl<'a> Builder<'a> {
                 .source(found, finding)
                 .map(|source| place_in(&mut self.source_places, source, &mut self.index.sources)),
         });
-        Detail {
-            setup,
-            done: Some(state.operations_done as usize),
-            under_way: state.under_way,
-            disk: state_words(state) + &again_sentence(state),
-            more: state.more,
-            lost,
-            broken: broken.collect(),
-            prevented,
-            log: found.log.as_ref().map(|log| LogView::of(log, requests)),
-            death: None,
-            replay,
-        }
+        broken.collect()
     }
 
     /// The place of a promise that a finding breaks.

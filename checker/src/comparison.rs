@@ -192,6 +192,12 @@ impl<'a> Comparison<'a> {
         }
     }
 
+    fn report_all(&mut self, findings: Vec<Finding>) {
+        for finding in findings {
+            self.report(finding);
+        }
+    }
+
     fn bound_of<T>(&self, history: &History<T>) -> Bound {
         history.bound().max(self.model.prefix)
     }
@@ -237,6 +243,10 @@ impl<'a> Comparison<'a> {
         self.whole() && !ordered && oldest.is_some_and(unpromised)
     }
 
+    fn noun(&self, id: InodeId) -> &'static str {
+        self.model.inodes[id].kind.noun()
+    }
+
     fn entry(
         &mut self,
         directory: InodeId,
@@ -261,11 +271,24 @@ impl<'a> Comparison<'a> {
         let Some(number) = seen else {
             self.entries.insert(place, None);
             if !self.may_be_missing(allowed) {
-                let noun = self.model.inodes[candidates[0]].kind.noun();
+                let noun = self.noun(candidates[0]);
                 self.finding(bound, path, format!("the {noun} is missing"));
             }
             return;
         };
+        self.standing(place, &candidates, history, number, path);
+    }
+
+    /// What stands at a name is one of the inodes that may stand there.
+    fn standing(
+        &mut self,
+        place: (InodeId, String),
+        candidates: &[InodeId],
+        history: &History<Option<InodeId>>,
+        number: u64,
+        path: &str,
+    ) {
+        let bound = self.bound_of(history);
         if candidates.is_empty() {
             let what = not_allowed_words(history, &bound);
             return self.finding(bound, path, what.to_owned());
@@ -274,12 +297,12 @@ impl<'a> Comparison<'a> {
         let Some(inode) = self.tree.inode(number) else {
             return;
         };
-        let chosen = self.choose(&candidates, history, number, inode);
+        let chosen = self.choose(candidates, history, number, inode);
         self.entries.insert(place, chosen);
         if let Some(chosen) = chosen {
             return self.take(chosen, number, path, bound);
         }
-        let noun = self.model.inodes[candidates[0]].kind.noun();
+        let noun = self.noun(candidates[0]);
         let what = format!("it is a {} and should be a {noun}", inode.kind.noun());
         self.finding(bound, path, what);
     }
@@ -333,10 +356,7 @@ impl<'a> Comparison<'a> {
                 );
             }
             (None, Some((_, other))) => {
-                let what = format!(
-                    "it should be the same {} as '{other}'",
-                    self.model.inodes[id].kind.noun()
-                );
+                let what = format!("it should be the same {} as '{other}'", self.noun(id));
                 self.finding(bound, path, what);
             }
             (Some(_), _) => {}

@@ -521,6 +521,29 @@ const NO_RECOVERY: [&str; 7] = [
     "nolog",
 ];
 
+/// Why nothing is promised of a crash of a file system that is made and mounted with options, if so.
+fn refusal(variant: &local_fs::Variant) -> Option<NoContract> {
+    let name = variant.file_system.name;
+    let mounted = |option: &str| given(&variant.mount_options, option);
+    if let Some(option) = NO_RECOVERY.into_iter().find(|option| mounted(option)) {
+        return Some(NoContract::NoRecovery { name, option });
+    }
+    if mounted("ro") {
+        return Some(NoContract::ReadOnly(name));
+    }
+    let disables = |option: &String| option.trim().starts_with("checkpoint=disable");
+    match name {
+        "ext4" | "ext3" => has_no_journal(variant).then_some(NoContract::NoJournal(name)),
+        // Documentation/filesystems/f2fs.rst: after a crash all is "as they did when the filesystem
+        // was mounted with that option".
+        "f2fs" => {
+            let mut options = variant.mount_options.iter();
+            options.any(disables).then_some(NoContract::NoCheckpoints)
+        }
+        _ => None,
+    }
+}
+
 impl Contract {
     /// The contract of a file system.
     pub fn of(file_system: &str) -> Option<&'static Contract> {
@@ -539,39 +562,20 @@ impl Contract {
         let mut contract = *Self::of(name).ok_or(NoContract::Unknown(name))?;
         contract.lacks = variant.file_system.lacks;
         contract.found_names = variant.file_system.found_names;
+        if let Some(why) = refusal(variant) {
+            return Err(why);
+        }
         let mounted = |option: &str| given(&variant.mount_options, option);
-        if let Some(option) = NO_RECOVERY.into_iter().find(|option| mounted(option)) {
-            return Err(NoContract::NoRecovery { name, option });
-        }
-        if mounted("ro") {
-            return Err(NoContract::ReadOnly(name));
-        }
         let mut dropped = Vec::new();
-        match name {
-            "ext4" | "ext3" => {
-                if has_no_journal(variant) {
-                    return Err(NoContract::NoJournal(name));
-                }
-                if name == "ext4" {
-                    dropped.extend(unordered(&mounted));
-                }
-                if is_made_with(variant, "fast_commit") {
-                    // Documentation/filesystems/ext4/journal.rst: a log of its own of what changed.
-                    dropped.push(Promise::OrderedMetadata);
-                }
-            }
-            "f2fs" => {
-                let disabled = |option: &String| option.trim().starts_with("checkpoint=disable");
-                if variant.mount_options.iter().any(disabled) {
-                    // Documentation/filesystems/f2fs.rst: after a crash all is "as they did when
-                    // the filesystem was mounted with that option".
-                    return Err(NoContract::NoCheckpoints);
-                }
-                if mounted("fsync_mode=strict") {
-                    contract.own = F2FS_STRICT;
-                }
-            }
-            _ => {}
+        if name == "ext4" {
+            dropped.extend(unordered(&mounted));
+        }
+        if matches!(name, "ext4" | "ext3") && is_made_with(variant, "fast_commit") {
+            // Documentation/filesystems/ext4/journal.rst: a log of its own of what changed.
+            dropped.push(Promise::OrderedMetadata);
+        }
+        if name == "f2fs" && mounted("fsync_mode=strict") {
+            contract.own = F2FS_STRICT;
         }
         if matches!(name, "ext4" | "ext3" | "reiserfs") && mounted("data=writeback") {
             // Documentation/admin-guide/ext4.rst: "may also expose stale data".

@@ -245,41 +245,47 @@ impl Model {
     /// The names of an inode are durable: those it has, those it lost, the new directories on
     /// the way to it, and the new names of what its names belonged to.
     fn names_durable(&mut self, inode: InodeId, bound: Bound) {
-        let follow_conflicts = self.contract.promises(Promise::NameConflict);
         let mut pending = vec![(inode, bound)];
         let mut done = HashSet::new();
         while let Some((inode, bound)) = pending.pop() {
-            if !done.insert(inode) {
-                continue;
-            }
-            let (mut has_name, committed) = (false, self.committed);
-            let touched = self.inodes[inode].touched;
-            let losses = self.losses_with(inode, bound);
-            for (directory, node) in self.inodes.iter_mut().enumerate() {
-                let is_new = node.created > committed;
-                for (name, entry) in &mut node.entries {
-                    if *entry.at(bound.time) != Some(inode) {
-                        // It is gone from here; what took its place since is not promised.
-                        if let Some(left) = losses.get(&(directory, name.clone())) {
-                            entry.raise(bound.at(*left));
-                        }
-                        continue;
-                    }
-                    has_name = true;
-                    let previous = *entry.at(committed);
-                    entry.raise(bound);
-                    // A directory that was renamed after the file was touched may be back.
-                    let back = bound.at(touched.min(bound.time));
-                    pending.extend(is_new.then_some((directory, back)));
-                    let other = previous.filter(|other| follow_conflicts && *other != inode);
-                    let promise = Promise::NameConflict;
-                    pending.extend(other.map(|other| (other, Bound { promise, ..bound })));
-                }
-            }
-            if has_name {
-                self.stays(inode, bound);
+            if done.insert(inode) {
+                pending.extend(self.own_names_durable(inode, bound));
             }
         }
+    }
+
+    /// The names of one inode are durable. Says whose names are then so as well.
+    fn own_names_durable(&mut self, inode: InodeId, bound: Bound) -> Vec<(InodeId, Bound)> {
+        let follow_conflicts = self.contract.promises(Promise::NameConflict);
+        let (mut others, mut has_name) = (Vec::new(), false);
+        let committed = self.committed;
+        let touched = self.inodes[inode].touched;
+        let losses = self.losses_with(inode, bound);
+        for (directory, node) in self.inodes.iter_mut().enumerate() {
+            let is_new = node.created > committed;
+            for (name, entry) in &mut node.entries {
+                if *entry.at(bound.time) != Some(inode) {
+                    // It is gone from here; what took its place since is not promised.
+                    if let Some(left) = losses.get(&(directory, name.clone())) {
+                        entry.raise(bound.at(*left));
+                    }
+                    continue;
+                }
+                has_name = true;
+                let previous = *entry.at(committed);
+                entry.raise(bound);
+                // A directory that was renamed after the file was touched may be back.
+                let back = bound.at(touched.min(bound.time));
+                others.extend(is_new.then_some((directory, back)));
+                let other = previous.filter(|other| follow_conflicts && *other != inode);
+                let promise = Promise::NameConflict;
+                others.extend(other.map(|other| (other, Bound { promise, ..bound })));
+            }
+        }
+        if has_name {
+            self.stays(inode, bound);
+        }
+        others
     }
 
     /// The names that an inode has lost for good if its names are durable. Of what lost a durable

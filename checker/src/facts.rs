@@ -182,14 +182,6 @@ impl Facts<'_> {
         let model = self.model;
         let history = |place: &(InodeId, String)| &model.inodes[place.0].entries[&place.1];
         let (source, dest) = (history(&rename.source), history(&rename.dest));
-        let path = |(directory, name): &(InodeId, String)| {
-            let parent = model.current_path(*directory)?;
-            Some(
-                format!("{parent}/{name}")
-                    .trim_start_matches('/')
-                    .to_owned(),
-            )
-        };
         let new = dest.spans().all(|(start, _, value)| {
             start == rename.time || start < rename.time && value.is_none()
         });
@@ -204,9 +196,16 @@ impl Facts<'_> {
         if !(new && left && promised && open) {
             return;
         }
-        if let (Some(from), Some(to)) = (path(&rename.source), path(&rename.dest)) {
+        if let (Some(from), Some(to)) = (self.path(&rename.source), self.path(&rename.dest)) {
             self.add(&to, FactKind::OrAt(from));
         }
+    }
+
+    /// The path of a name in a directory, where that is now.
+    fn path(&self, (directory, name): &(InodeId, String)) -> Option<String> {
+        let parent = self.model.current_path(*directory)?;
+        let path = format!("{parent}/{name}");
+        Some(path.trim_start_matches('/').to_owned())
     }
 }
 

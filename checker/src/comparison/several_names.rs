@@ -43,9 +43,7 @@ impl Comparison<'_> {
                 findings.push(self.broken(exists, name, what));
             }
         }
-        for finding in findings {
-            self.report(finding);
-        }
+        self.report_all(findings);
     }
 
     /// The path of an entry that was compared.
@@ -120,9 +118,7 @@ impl Comparison<'_> {
             };
             findings.extend(aspects.content_findings(Promise::ReplaceByRename));
         }
-        for finding in findings {
-            self.report(finding);
-        }
+        self.report_all(findings);
     }
 
     /// Whether what was renamed may be gone because something else was made durable at its old
@@ -155,40 +151,37 @@ impl Comparison<'_> {
 
     /// Inodes that may not vanish, and inodes under more names than they ever had at once.
     pub(super) fn existence(&mut self) {
-        let ordered = self.model.contract.promises(Promise::OrderedMetadata);
         let names = self.names_found();
+        let model = self.model;
         // Few workloads need to know.
         let counts = OnceCell::new();
-        let counts = || counts.get_or_init(|| self.model.name_counts());
-        let model = self.model;
+        let counts = |id: InodeId| counts.get_or_init(|| model.name_counts()).get(&id);
         let mut findings = Vec::new();
         for (id, inode) in model.inodes.iter().enumerate() {
-            // Without an order a link and an unlink are two operations, not a rename: both names
-            // may be there, and neither.
-            let linked_and_unlinked = |since: Time| !ordered && inode.unlinked > since;
             let names = names.get(&id).map_or(&[][..], Vec::as_slice);
-            if names.len() > 1 && !linked_and_unlinked(model.committed) {
-                let most = counts().get(&id).map_or(0, NameCounts::most);
-                if names.len() > most && !self.has_half_rename(&findings) {
-                    findings.push(self.too_many_names(names, &inode.kind));
-                }
+            let is_at_too_many = names.len() > 1
+                && !self.is_linked_and_unlinked(inode, model.committed)
+                && names.len() > counts(id).map_or(0, NameCounts::most);
+            if is_at_too_many && !self.has_half_rename(&findings) {
+                findings.push(self.too_many_names(names, &inode.kind));
             }
             let Some(exists) = inode.exists else { continue };
             let is_said = !self.findings.is_empty() || !findings.is_empty();
             if id == ROOT || !names.is_empty() || is_said || self.may_be_moved_away(id) {
                 continue;
             }
-            let always_named = || {
-                let counts = counts().get(&id);
-                counts.is_some_and(|counts| counts.always_since(exists.time))
-            };
-            if !linked_and_unlinked(exists.time) && always_named() {
+            let always_named = || counts(id).is_some_and(|counts| counts.always_since(exists.time));
+            if !self.is_linked_and_unlinked(inode, exists.time) && always_named() {
                 findings.push(self.nameless(id, exists));
             }
         }
-        for finding in findings {
-            self.report(finding);
-        }
+        self.report_all(findings);
+    }
+
+    /// Without an order a link and an unlink are two operations, not a rename: both names may be
+    /// there, and neither.
+    fn is_linked_and_unlinked(&self, inode: &ModelInode, since: Time) -> bool {
+        !self.model.contract.promises(Promise::OrderedMetadata) && inode.unlinked > since
     }
 
     /// Whether a rename of a file may have been taken back with what was there before.
@@ -199,7 +192,7 @@ impl Comparison<'_> {
 
     fn nameless(&self, id: InodeId, exists: Bound) -> Finding {
         let name = self.model.current_path(id).unwrap_or_default();
-        let noun = self.model.inodes[id].kind.noun();
+        let noun = self.noun(id);
         let what = format!("the {noun} has no name any more: it is lost");
         self.broken(exists, name, what)
     }

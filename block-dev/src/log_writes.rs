@@ -318,10 +318,22 @@ impl Reading {
         if flags & MARK != 0 {
             return self.mark(input, start, [sector, sectors, flags, data_bytes]);
         }
-        let (offset, length) = match self.range([sector, sectors], sector_bytes) {
+        let range = match self.range([sector, sectors], sector_bytes) {
             Ok(range) => range,
             Err(what) => return input.damaged(start, what),
         };
+        self.request(input, start, flags, range, data_bytes)
+    }
+
+    /// An entry that is a request to the disk, for these bytes of it.
+    fn request<R: Read>(
+        &mut self,
+        input: &mut Input<R>,
+        start: u64,
+        flags: u64,
+        (offset, length): (u64, u64),
+        data_bytes: u64,
+    ) -> Result<()> {
         if data_bytes > length {
             return input.damaged(
                 start + 24,

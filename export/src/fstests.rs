@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use checker::Finding;
 use pace_rules::disk::Relaxation;
+use workloads::Op;
 
 use crate::checks::Checks;
 use crate::commands::{Commands, Dialect, Need};
@@ -74,15 +75,7 @@ pub fn fstests(crash: &Crash<'_>, number: &str) -> Result<Case, NotExpressible> 
     let way = Way::of(crash);
     let mut commands = Commands::new(FSTESTS);
     let (setup, run) = crash.operations();
-    for (place, op) in setup.iter().enumerate() {
-        commands.op(place, op)?;
-    }
-    if !setup.is_empty() {
-        commands.raw("");
-        commands.raw("# All of this is durable.");
-        commands.raw(FSTESTS.sync);
-        commands.raw("");
-    }
+    set_up(&mut commands, &setup)?;
     let checks = Checks::of(crash, FSTESTS, "$GETFATTR_PROG")?;
     for (place, op) in run.iter().enumerate() {
         if crash.under_way && place + 1 == run.len() {
@@ -104,6 +97,20 @@ pub fn fstests(crash: &Crash<'_>, number: &str) -> Result<Case, NotExpressible> 
         test,
         out: format!("QA output created by {number}\n{SILENCE}\n"),
     })
+}
+
+/// Does what is durable before anything can be lost.
+fn set_up(commands: &mut Commands, setup: &[&Op]) -> Result<(), NotExpressible> {
+    for (place, op) in setup.iter().enumerate() {
+        commands.op(place, op)?;
+    }
+    if !setup.is_empty() {
+        commands.raw("");
+        commands.raw("# All of this is durable.");
+        commands.raw(FSTESTS.sync);
+        commands.raw("");
+    }
+    Ok(())
 }
 
 /// Notes the state, and where that is in the log.
@@ -267,21 +274,11 @@ fn body(crash: &Crash<'_>, way: Way, commands: &Commands, checks: &Checks) -> St
     };
     if !checks.same.is_empty() {
         text += "\n# What must be the same before and after the power failure.\n_state()\n{\n";
-        text += &checks
-            .same
-            .iter()
-            .map(|line| format!("\t{line}\n"))
-            .collect::<Vec<_>>()
-            .concat();
+        text += &indented("\t", &checks.same);
         text += "}\n";
     }
     text += "\n";
-    text += &commands
-        .lines
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect::<Vec<_>>()
-        .concat();
+    text += &indented("", &commands.lines);
     if way == Way::Flakey && !checks.same.is_empty() {
         text += "\n_state | _filter_scratch >$tmp.before\n";
     }
@@ -309,6 +306,11 @@ fn body(crash: &Crash<'_>, way: Way, commands: &Commands, checks: &Checks) -> St
         }
     };
     text + &format!("\necho \"{SILENCE}\"\n_exit 0\n")
+}
+
+fn indented(indent: &str, lines: &[String]) -> String {
+    let lines = lines.iter().map(|line| format!("{indent}{line}\n"));
+    lines.collect::<Vec<_>>().concat()
 }
 
 /// A thin pool, of which what is not written reads as zeros when the log is replayed.

@@ -120,16 +120,20 @@ fn text(crash: &Crash<'_>, commands: &Commands, checks: &Checks) -> String {
             "find \"$mnt\" -mindepth 1 -xdev -delete || found 'not everything can be removed'\n";
     }
     text += "umount \"$mnt\"\n";
-    if let Some(fsck) = crash.variant.file_system.fsck {
-        let words = [&[fsck.program.name], fsck.program.arguments]
-            .concat()
-            .join(" ");
-        text += &format!(
-            "{words} \"$work/crashed\" >\"$work/fsck\" 2>&1 || {{ cat \"$work/fsck\"; found '{} is not satisfied'; }}\n",
-            fsck.program.name
-        );
-    }
+    text += &fsck(crash);
     text + "finish\n"
+}
+
+/// Has the file system's checker look, if it has one.
+fn fsck(crash: &Crash<'_>) -> String {
+    let Some(fsck) = crash.variant.file_system.fsck else {
+        return String::new();
+    };
+    let name = fsck.program.name;
+    let words = [&[name], fsck.program.arguments].concat().join(" ");
+    format!(
+        "{words} \"$work/crashed\" >\"$work/fsck\" 2>&1 || {{ cat \"$work/fsck\"; found '{name} is not satisfied'; }}\n"
+    )
 }
 
 fn header(crash: &Crash<'_>, commands: &Commands) -> String {

@@ -55,47 +55,61 @@ fn ext_names(
     if layout.block_bytes == 0 {
         return Ok(vec![None; places.len()]);
     }
-    let blocks = |(offset, length): (u64, u64)| {
-        let (first, last) = (
-            offset / layout.block_bytes,
-            (offset + length.max(1) - 1) / layout.block_bytes,
-        );
-        first..=last.min(first + BLOCKS_MAX - 1)
-    };
-    let all: BTreeSet<u64> = places.iter().flat_map(|place| blocks(*place)).collect();
-    let unknown = all
+    let all: BTreeSet<u64> = places
         .iter()
-        .copied()
-        .filter(|block| layout.name(*block).is_none());
-    let owners = read_icheck(&run(debugger, image, &lines("icheck", unknown))?);
-    let in_tables = all
-        .iter()
-        .filter_map(|block| layout.inodes(*block))
-        .flatten();
-    let inodes: BTreeSet<u64> = owners.values().copied().chain(in_tables).collect();
-    let owning: BTreeSet<u64> = owners.values().copied().collect();
-    let stats = owning.iter().map(|inode| format!("stat <{inode}>\n"));
-    let questions = lines("ncheck", inodes.into_iter()) + "\n" + &stats.collect::<String>();
-    let said = run(debugger, image, &questions)?;
-    let (paths, files) = (read_ncheck(&said), read_stats(&said));
-    let name = |block: u64| {
-        if let Some(inodes) = layout.inodes(block) {
-            return Some(table_block(inodes, &paths));
-        }
-        layout.name(block).map(str::to_owned).or_else(|| {
-            let inode = owners.get(&block)?;
-            Some(file_block(
-                *inode,
-                block,
-                paths.get(inode),
-                files.get(inode),
-            ))
-        })
-    };
+        .flat_map(|place| layout.blocks(*place))
+        .collect();
+    let files = ExtFiles::ask(debugger, image, &layout, &all)?;
+    let name = |block| files.name(&layout, block);
     Ok(places
         .iter()
-        .map(|place| joined(blocks(*place).map(name)))
+        .map(|place| joined(layout.blocks(*place).map(name)))
         .collect())
+}
+
+/// The files that have blocks, as debugfs tells them.
+struct ExtFiles {
+    /// Which inode has a block.
+    owners: BTreeMap<u64, u64>,
+    paths: BTreeMap<u64, String>,
+    files: BTreeMap<u64, ExtFile>,
+}
+
+impl ExtFiles {
+    /// Asks who has these blocks, or is in them.
+    fn ask(
+        debugger: Program,
+        image: &Path,
+        layout: &ExtLayout,
+        blocks: &BTreeSet<u64>,
+    ) -> Result<Self> {
+        let blocks = blocks.iter().copied();
+        let unknown = blocks.clone().filter(|block| layout.name(*block).is_none());
+        let owners = read_icheck(&run(debugger, image, &lines("icheck", unknown))?);
+        let in_tables = blocks.filter_map(|block| layout.inodes(block)).flatten();
+        let inodes: BTreeSet<u64> = owners.values().copied().chain(in_tables).collect();
+        let owning: BTreeSet<u64> = owners.values().copied().collect();
+        let stats = owning.iter().map(|inode| format!("stat <{inode}>\n"));
+        let questions = lines("ncheck", inodes.into_iter()) + "\n" + &stats.collect::<String>();
+        let said = run(debugger, image, &questions)?;
+        Ok(Self {
+            owners,
+            paths: read_ncheck(&said),
+            files: read_stats(&said),
+        })
+    }
+
+    /// What a block holds.
+    fn name(&self, layout: &ExtLayout, block: u64) -> Option<String> {
+        if let Some(inodes) = layout.inodes(block) {
+            return Some(table_block(inodes, &self.paths));
+        }
+        layout.name(block).map(str::to_owned).or_else(|| {
+            let inode = self.owners.get(&block)?;
+            let (path, file) = (self.paths.get(inode), self.files.get(inode));
+            Some(file_block(*inode, block, path, file))
+        })
+    }
 }
 
 /// What a block of the inode table has.
@@ -196,6 +210,13 @@ impl ExtLayout {
             _ => return,
         };
         self.fixed.push((blocks, name));
+    }
+
+    /// The first blocks of a place, an offset and a length in bytes.
+    fn blocks(&self, (offset, length): (u64, u64)) -> RangeInclusive<u64> {
+        let first = offset / self.block_bytes;
+        let last = (offset + length.max(1) - 1) / self.block_bytes;
+        first..=last.min(first + BLOCKS_MAX - 1)
     }
 
     fn name(&self, block: u64) -> Option<&'static str> {

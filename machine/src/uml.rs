@@ -296,7 +296,8 @@ impl Uml {
     }
 
     fn start(&self, task: Task, input: &[u8]) -> Result<Running> {
-        let memory = memory_room(self.memory_in_effect_mib()).0;
+        let memory_mib = self.memory_in_effect_mib();
+        let memory = memory_room(memory_mib).0;
         let directory = self.directory(&memory, task, input)?;
         let (console, console_end) =
             std::io::pipe().doing(|| "make a pipe for the guest's console".into())?;
@@ -317,7 +318,7 @@ impl Uml {
             console,
             directory,
             given: Given {
-                memory_mib: self.memory_in_effect_mib(),
+                memory_mib,
                 directory: memory,
             },
         };

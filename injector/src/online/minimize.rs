@@ -5,7 +5,7 @@ use std::path::Path;
 use cluster::ClusterFile;
 
 use super::directory::InjectResult;
-use super::plan::FaultPlan;
+use super::plan::{FaultPlan, PlannedFault};
 use super::ran::Ran;
 use super::text::alike;
 use crate::error::Result;
@@ -36,34 +36,16 @@ pub fn minimize(
     run: &mut dyn FnMut(&FaultPlan) -> Result<Ran>,
 ) -> Result<Option<Minimized>> {
     let plan = FaultPlan::parse(&result.plan, Path::new("the plan of the run"), file)?;
-    let (mut runs, mut last) = (0, None);
-    // On simulated machines the second run would be the first one again.
-    let times = if result.ran.simulated.is_some() {
-        1
-    } else {
-        RUNS
+    let mut trials = Trials {
+        wanted: result,
+        run,
+        runs: 0,
+        last: None,
     };
-    let mut breaks = |plan: &FaultPlan| -> Result<bool> {
-        let mut broke = None;
-        for _ in 0..times {
-            runs += 1;
-            let again = InjectResult {
-                index: result.index,
-                plan: plan.to_string(),
-                ran: run(plan)?,
-            };
-            if !alike(&again, result) {
-                return Ok(false);
-            }
-            broke = Some(again);
-        }
-        last = broke;
-        Ok(true)
-    };
-    if !breaks(&plan)? {
+    if !trials.breaks(&plan)? {
         return Ok(None);
     }
-    let with = |faults: &[super::PlannedFault]| FaultPlan {
+    let with = |faults: &[PlannedFault]| FaultPlan {
         faults: faults.to_vec(),
         ..plan.clone()
     };
@@ -71,27 +53,65 @@ pub fn minimize(
         // The first of a plan has no fault before it, and a fault is needed.
         let plan = with(faults);
         let is_plan = FaultPlan::parse(&plan.to_string(), Path::new("plan"), file).is_ok();
-        Ok::<_, crate::Error>(!faults.is_empty() && is_plan && breaks(&plan)?)
+        Ok::<_, crate::Error>(!faults.is_empty() && is_plan && trials.breaks(&plan)?)
     })?;
-    let mut smallest = with(&faults);
-    let mut operations = result.ran.acknowledged / 2;
-    while operations > 0 {
-        let fewer = FaultPlan {
-            operations: Some(operations),
-            ..smallest.clone()
-        };
-        if !breaks(&fewer)? {
-            break;
-        }
-        smallest = fewer;
-        operations /= 2;
-    }
-    let result = last.expect("it broke the same");
+    let smallest = trials.with_fewer_operations(with(&faults))?;
     Ok(Some(Minimized {
         plan: smallest,
-        result,
-        runs,
+        result: trials.last.expect("it broke the same"),
+        runs: trials.runs,
     }))
+}
+
+/// Runs of plans, which are compared with what was found.
+struct Trials<'a> {
+    wanted: &'a InjectResult,
+    run: &'a mut dyn FnMut(&FaultPlan) -> Result<Ran>,
+    /// How many were made.
+    runs: usize,
+    /// The last that broke the same.
+    last: Option<InjectResult>,
+}
+
+impl Trials<'_> {
+    /// Whether a plan breaks the same, each time that it is run.
+    fn breaks(&mut self, plan: &FaultPlan) -> Result<bool> {
+        // On simulated machines the second run would be the first one again.
+        let is_simulated = self.wanted.ran.simulated.is_some();
+        let times = if is_simulated { 1 } else { RUNS };
+        let mut broke = None;
+        for _ in 0..times {
+            self.runs += 1;
+            let again = InjectResult {
+                index: self.wanted.index,
+                plan: plan.to_string(),
+                ran: (self.run)(plan)?,
+            };
+            if !alike(&again, self.wanted) {
+                return Ok(false);
+            }
+            broke = Some(again);
+        }
+        self.last = broke;
+        Ok(true)
+    }
+
+    /// The plan with the fewest operations, by halves, that breaks the same.
+    fn with_fewer_operations(&mut self, mut smallest: FaultPlan) -> Result<FaultPlan> {
+        let mut operations = self.wanted.ran.acknowledged / 2;
+        while operations > 0 {
+            let fewer = FaultPlan {
+                operations: Some(operations),
+                ..smallest.clone()
+            };
+            if !self.breaks(&fewer)? {
+                break;
+            }
+            smallest = fewer;
+            operations /= 2;
+        }
+        Ok(smallest)
+    }
 }
 
 #[cfg(test)]

@@ -55,19 +55,7 @@ impl Random {
         } else {
             Selector::Node(other)
         };
-        let partition = |from, flow| What::Partition {
-            from: vec![from],
-            flow,
-        };
-        let what = match kind {
-            0 => What::Kill,
-            1 => What::Pause,
-            2 => What::Restart,
-            3 => partition(Selector::Others, Flow::Both),
-            4 => partition(from, Flow::Both),
-            5 => partition(Selector::Others, flow),
-            _ => What::PowerLoss(Keeps::Flushed),
-        };
+        let what = what(kind, from, flow);
         let trigger = |awaited| Trigger {
             awaited,
             delay: Duration::ZERO,
@@ -84,6 +72,23 @@ impl Random {
             what,
             on: vec![Selector::Node(victim)],
         }
+    }
+}
+
+/// What happens to the victim; some partitions are from one other node, or of one direction.
+fn what(kind: u64, from: Selector, flow: Flow) -> What {
+    let partition = |from, flow| What::Partition {
+        from: vec![from],
+        flow,
+    };
+    match kind {
+        0 => What::Kill,
+        1 => What::Pause,
+        2 => What::Restart,
+        3 => partition(Selector::Others, Flow::Both),
+        4 => partition(from, Flow::Both),
+        5 => partition(Selector::Others, flow),
+        _ => What::PowerLoss(Keeps::Flushed),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use block_dev::{FrontEnd, Image, ImageHash, Kind as Request, MemfdDisk};
+use block_dev::{Entry as LogEntry, FrontEnd, Image, ImageHash, Kind as Request, MemfdDisk};
 use brief::counted;
 use crash_images::{rebuild, requests};
 use local_fs::{Mounted, Variant, block_names};
@@ -247,6 +247,19 @@ pub(crate) struct Group {
     pub(crate) plain: Vec<String>,
 }
 
+impl Group {
+    /// Counts a broken state that is alike.
+    fn add(&mut self, own: Size, broken: &Broken) {
+        let (states, mut models) = (self.broken.states + broken.states, self.broken.models);
+        models.add(broken.models);
+        if (own, broken.smallest) < (self.size, self.broken.smallest) {
+            (self.size, self.broken) = (own, broken.clone());
+        }
+        (self.broken.states, self.broken.models) = (states, models);
+        self.different += 1;
+    }
+}
+
 /// What was found on disks.
 pub struct BlockFindings<'a> {
     /// What was recorded.
@@ -265,66 +278,47 @@ impl BlockFindings<'_> {
     /// says the same of them, but for numbers, and the disks did the same; or if it says that as
     /// well of the state of the same moment in which nothing was lost.
     pub(crate) fn groups(&self, swept: &Swept) -> Vec<Group> {
-        let mut groups: HashMap<(Vec<String>, Kind), (Size, Broken, u64)> = HashMap::new();
-        let names: Vec<_> = self
-            .trace
-            .run
-            .nodes
-            .iter()
-            .map(|node| &*node.name)
-            .collect();
-        let likeness = Findings::without_space(self.trace).likeness;
-        let all: Vec<_> = swept
-            .broken
-            .values()
-            .map(|broken| (self.space.state(broken.smallest), broken))
-            .collect();
-        let words = |broken: &Broken| plain(&broken.complaint.words, &names, &likeness);
+        let all = self.broken(swept);
         // Where nothing was lost and the same is broken, it is not for what was lost.
-        let in_order = all.iter().filter(|(state, _)| state.kind == Kind::Prefix);
+        let in_order = all.iter().filter(|(state, ..)| state.kind == Kind::Prefix);
         let in_order: HashSet<_> = in_order
-            .map(|(state, broken)| (moment(state), words(broken)))
+            .map(|(state, words, _)| (moment(state), words.clone()))
             .collect();
-        for (state, broken) in all {
+        let mut groups: HashMap<(Vec<String>, Kind), Group> = HashMap::new();
+        for (state, plain, broken) in all {
             let own = size(self.space, &state);
-            let words = words(broken);
-            let needs_no_loss = in_order.contains(&(moment(&state), words.clone()));
-            let group = groups.entry((
-                words,
-                if needs_no_loss {
-                    Kind::Prefix
-                } else {
-                    state.kind
-                },
-            ));
-            let (smallest, group, different) = group.or_insert_with(|| {
-                (
-                    own,
-                    Broken {
-                        states: 0,
-                        ..broken.clone()
-                    },
-                    0,
-                )
-            });
-            let (states, mut models) = (group.states + broken.states, group.models);
-            models.add(broken.models);
-            if (own, broken.smallest) < (*smallest, group.smallest) {
-                (*smallest, *group) = (own, broken.clone());
-            }
-            (group.states, group.models) = (states, models);
-            *different += 1;
+            let needs_no_loss = in_order.contains(&(moment(&state), plain.clone()));
+            let kind = if needs_no_loss {
+                Kind::Prefix
+            } else {
+                state.kind
+            };
+            let group = groups.entry((plain.clone(), kind));
+            group
+                .and_modify(|group| group.add(own, broken))
+                .or_insert_with(|| Group {
+                    size: own,
+                    broken: broken.clone(),
+                    different: 1,
+                    kind,
+                    plain,
+                });
         }
-        let group = |((plain, kind), (size, broken, different))| Group {
-            size,
-            broken,
-            different,
-            kind,
-            plain,
-        };
-        let mut groups: Vec<_> = groups.into_iter().map(group).collect();
+        let mut groups: Vec<_> = groups.into_values().collect();
         groups.sort_by_key(|group: &Group| (group.size, group.broken.smallest));
         groups
+    }
+
+    /// The broken states, each with what the check said, but for what differs.
+    fn broken<'s>(&self, swept: &'s Swept) -> Vec<(BlockState, Vec<String>, &'s Broken)> {
+        let nodes = self.trace.run.nodes.iter();
+        let names: Vec<_> = nodes.map(|node| &*node.name).collect();
+        let likeness = Findings::without_space(self.trace).likeness;
+        let all = swept.broken.values().map(|broken| {
+            let words = plain(&broken.complaint.words, &names, &likeness);
+            (self.space.state(broken.smallest), words, broken)
+        });
+        all.collect()
     }
 
     /// The finding that a state shows.
@@ -349,24 +343,16 @@ impl BlockFindings<'_> {
         finding
             .relaxations
             .insert(finding.relaxation.clone(), broken.states);
-        let disks: Vec<_> = blocks
-            .disks
-            .iter()
-            .map(|(node, _)| *node)
-            .zip(&crash_state.disks)
-            .collect();
-        for (node, disk) in disks {
-            let of_node = state.disks[node].as_ref().expect("it has a disk");
-            let mut story = self.disk(node, of_node);
-            let files = if self.mounts {
-                self.differs(node, state.cut[node], disk)?
-            } else {
-                Vec::new()
-            };
-            story.differs = files.iter().map(Damage::line).collect();
-            story.held_until = self.held_until(node, broken.smallest);
-            finding.nodes[node].files = files;
-            finding.nodes[node].disk = Some(story);
+        for ((node, _), disk) in blocks.disks.iter().zip(&crash_state.disks) {
+            let files = self.differs(*node, state.cut[*node], disk)?;
+            let of_node = state.disks[*node].as_ref().expect("it has a disk");
+            let told = &mut finding.nodes[*node];
+            told.disk = Some(DiskStory {
+                differs: files.iter().map(Damage::line).collect(),
+                held_until: self.held_until(*node, broken.smallest),
+                ..self.disk(*node, of_node)
+            });
+            told.files = files;
         }
         Ok(finding)
     }
@@ -384,75 +370,73 @@ impl BlockFindings<'_> {
         names.join(", ") + ON_DISK
     }
 
+    fn recorded(&self, node: usize) -> &Disk {
+        &self.trace.disks[&self.trace.run.nodes[node].name]
+    }
+
+    /// What was recorded of a disk, as the rules read it.
+    fn log(&self, node: usize) -> &disk::Log {
+        &self.space.disk(node).expect("it has a disk").log
+    }
+
     fn disk(&self, node: usize, state: &disk::State) -> DiskStory {
-        let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
-        let rules = &self.space.disk(node).expect("it has a disk").log;
-        let places = rules.lost(state);
-        let torn = if let Relaxation::Torn { place, .. } = state.relaxation {
-            Some(place)
-        } else {
-            None
-        };
-        let names = self.names(
-            node,
-            state.position,
-            places.iter().copied().chain(torn).take(LOST_LISTED_MAX),
-        );
-        let words = |place: &usize| {
-            let name = names
-                .get(place)
-                .map_or(String::new(), |name| format!(", {name}"));
-            match recorded.log.entries()[*place].kind {
-                Request::Write { offset, length, .. } => {
-                    let bytes = counted(length, "byte");
-                    format!("write {place}: {bytes} at {offset}{name}")
-                }
-                Request::Discard { offset, length } => {
-                    let bytes = counted(length, "byte");
-                    format!("discard {place}: {bytes} at {offset}{name}")
-                }
-                _ => format!("request {place}"),
-            }
-        };
-        let mut lost: Vec<_> = places.iter().take(LOST_LISTED_MAX).map(words).collect();
-        if let Relaxation::Torn {
-            place, from, to, ..
-        } = &state.relaxation
-        {
-            lost.push(format!(
-                "{}, of which bytes {from} to {to} are lost",
-                words(place)
-            ));
-        }
-        if places.len() > LOST_LISTED_MAX {
-            lost.push(format!("and {} more", places.len() - LOST_LISTED_MAX));
-        }
         DiskStory {
-            file_system: recorded.file_system.clone(),
+            file_system: self.recorded(node).file_system.clone(),
             state: state.to_string(),
-            lost,
-            pending: rules.pending(state.position).len(),
+            lost: self.lost_words(node, state),
+            pending: self.log(node).pending(state.position).len(),
             differs: Vec::new(),
             held_until: None,
         }
+    }
+
+    /// The requests that a disk lost, and the one that is torn.
+    fn lost_words(&self, node: usize, state: &disk::State) -> Vec<String> {
+        let entries = self.recorded(node).log.entries();
+        let places = self.log(node).lost(state);
+        let torn = match state.relaxation {
+            Relaxation::Torn {
+                place, from, to, ..
+            } => Some((place, from, to)),
+            _ => None,
+        };
+        let listed = places.iter().copied().chain(torn.map(|(place, ..)| place));
+        let names = self.names(node, state.position, listed.take(LOST_LISTED_MAX));
+        let words = |place| request_words(place, &entries[place].kind, names.get(&place));
+        let shown = places.iter().take(LOST_LISTED_MAX);
+        let mut lost: Vec<_> = shown.map(|place| words(*place)).collect();
+        lost.extend(torn.map(|(place, from, to)| {
+            let words = words(place);
+            format!("{words}, of which bytes {from} to {to} are lost")
+        }));
+        if places.len() > LOST_LISTED_MAX {
+            lost.push(format!("and {} more", places.len() - LOST_LISTED_MAX));
+        }
+        lost
     }
 
     /// What was going on when the disk of a program, which lost nothing, got what broke a promise: a
     /// crash at the moment before does not. None where that is not so, or not known: something was
     /// promised between the two, or not all states were visited.
     fn held_until(&self, node: usize, index: u64) -> Option<String> {
-        let run = &self.trace.run;
-        let is_known = run.nodes.len() == 1 && self.is_whole;
+        let is_known = self.trace.run.nodes.len() == 1 && self.is_whole;
         let before = self.space.in_order_before(index).filter(|_| is_known)?;
         let (before, state) = (self.space.state(before), self.space.state(index));
-        let events = &run.nodes[node].events;
+        let events = &self.trace.run.nodes[node].events;
         let mut between = events.get(before.cut[node]..state.cut[node])?.iter();
         if between.any(|event| matches!(event.action, Action::Mark { .. })) {
             return None;
         }
         let positions = before.disks[node].as_ref()?.position..state.disks[node].as_ref()?.position;
         let times_ns = self.space.disk(node)?.times_ns.get(positions)?;
-        let (first, last) = (*times_ns.first()?, *times_ns.last()?);
+        self.going_on(node, (*times_ns.first()?, *times_ns.last()?))
+    }
+
+    /// What a program was doing while its disk got something: the call that took all that time, a
+    /// sync before others, or the last before that.
+    fn going_on(&self, node: usize, (first, last): (u64, u64)) -> Option<String> {
+        let run = &self.trace.run;
+        let events = &run.nodes[node].events;
         let has_all = |event: &&Event| event.start_ns <= first && last <= event.end_ns;
         let is_file = |event: &&Event| matches!(event.action, Action::File(_));
         let is_sync = |event: &&Event| event.action.is_sync();
@@ -479,20 +463,10 @@ impl BlockFindings<'_> {
         position: usize,
         places: impl Iterator<Item = usize>,
     ) -> HashMap<usize, String> {
-        let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
-        let entries = recorded.log.entries();
-        let later = entries.iter().enumerate().skip(position);
-        let flushes =
-            later.filter(|(_, entry)| matches!(entry.kind, Request::Flush | Request::FuaFlush));
-        let flushes = flushes
-            .map(|(place, _)| place + 1)
-            .take(NAMED_BEHIND_FLUSHES);
+        let entries = self.recorded(node).log.entries();
         let mut unnamed: Vec<_> = places.collect();
         let mut names = HashMap::new();
-        for position in std::iter::once(position)
-            .chain(flushes)
-            .chain(Some(entries.len()))
-        {
+        for position in named_at(position, entries) {
             if unnamed.is_empty() {
                 break;
             }
@@ -520,17 +494,16 @@ impl BlockFindings<'_> {
         position: usize,
         places: &[(u64, u64)],
     ) -> Result<Vec<Option<String>>> {
-        let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
+        let recorded = self.recorded(node);
         let variant = Variant::for_programs(&recorded.file_system)?;
         if variant.file_system.debugger.is_none() || !self.mounts {
             return Ok(Vec::new());
         }
-        let rules = &self.space.disk(node).expect("it has a disk").log;
         let mut image = Image::new(Arc::clone(&recorded.base));
         rebuild(
             &mut image,
             &recorded.log,
-            rules,
+            self.log(node),
             &disk::State {
                 position,
                 relaxation: Relaxation::Prefix,
@@ -544,8 +517,11 @@ impl BlockFindings<'_> {
     }
 
     /// Where what a disk shows, once its file system has recovered, is not what the node's
-    /// processes saw before the crash.
+    /// processes saw before the crash; nothing if it is not mounted.
     fn differs(&self, node: usize, cut: usize, disk: &DiskState) -> Result<Vec<Damage>> {
+        if !self.mounts {
+            return Ok(Vec::new());
+        }
         let of_node = &self.trace.run.nodes[node];
         let model = Model::named("posix").expect("there is one");
         let mut micros = micros(of_node, model);
@@ -558,15 +534,35 @@ impl BlockFindings<'_> {
             Ok(data) => seen
                 .differences(&data)
                 .doing(|| format!("look at {}", data.display())),
-            Err(why) => Ok(vec![Damage {
-                path: "the disk".into(),
-                words: why,
-                dump: Vec::new(),
-            }]),
+            Err(why) => Ok(vec![Damage::of("the disk", why)]),
         };
         slot.put_away();
         told
     }
+}
+
+/// A request to a disk, with what its blocks hold if that is known.
+fn request_words(place: usize, request: &Request, name: Option<&String>) -> String {
+    let (what, offset, length) = match request {
+        Request::Write { offset, length, .. } => ("write", *offset, u64::from(*length)),
+        Request::Discard { offset, length } => ("discard", *offset, *length),
+        _ => return format!("request {place}"),
+    };
+    let bytes = counted(length, "byte");
+    let name = name.map_or_else(String::new, |name| format!(", {name}"));
+    format!("{what} {place}: {bytes} at {offset}{name}")
+}
+
+/// Where in the log of a disk names are looked for: at a position, after the next flushes, and at the
+/// end.
+fn named_at(position: usize, entries: &[LogEntry]) -> impl Iterator<Item = usize> {
+    let later = entries.iter().enumerate().skip(position);
+    let flushes =
+        later.filter(|(_, entry)| matches!(entry.kind, Request::Flush | Request::FuaFlush));
+    let flushes = flushes.map(|(place, _)| place + 1);
+    std::iter::once(position)
+        .chain(flushes.take(NAMED_BEHIND_FLUSHES))
+        .chain(Some(entries.len()))
 }
 
 /// What the disks did, in words.
@@ -625,6 +621,16 @@ impl Findings<'_> {
     }
 }
 
+/// In which recordings findings were seen, by what the check said.
+fn seen_under(findings: &[Finding]) -> HashMap<Vec<String>, Vec<String>> {
+    let mut found: HashMap<_, Vec<_>> = HashMap::new();
+    for finding in findings {
+        let seen = found.entry(finding.plain.clone()).or_default();
+        seen.extend(finding.seen_under.iter().cloned());
+    }
+    found
+}
+
 /// Notes with the findings of a model whether the recorded disks were broken in the same way, and
 /// in which recordings, and with those of disks whether the model was. That it was not is noted only
 /// where every state was looked at and judged, and not some that were `drawn`.
@@ -634,15 +640,7 @@ pub(crate) fn compare_levels(
     drawn: bool,
 ) {
     let ((calls, on_model), (disks, on_disk)) = (calls, disks);
-    let words = |findings: &[Finding]| {
-        let mut found: HashMap<Vec<String>, Vec<String>> = HashMap::new();
-        for finding in findings {
-            let seen = found.entry(finding.plain.clone()).or_default();
-            seen.extend(finding.seen_under.iter().cloned());
-        }
-        found
-    };
-    let (by_calls, by_disks) = (words(calls), words(disks));
+    let (by_calls, by_disks) = (seen_under(calls), seen_under(disks));
     let note = |findings: &mut [Finding], found: &HashMap<_, _>, other: &Summary| {
         for finding in findings {
             let is_found = found.contains_key(&finding.plain);

@@ -11,7 +11,7 @@ use rustix::fs::lgetxattr;
 use trace::{FileId, Name};
 
 use crate::content::{CHUNK, Content};
-use crate::tree::{Holds, Tree};
+use crate::tree::{File as Recorded, Holds, Tree};
 
 impl Tree {
     /// Where a directory is not this, in words; none if it is.
@@ -28,20 +28,8 @@ impl Tree {
         let Some(file) = self.file(id) else {
             return differs("is not in the recording");
         };
-        if !data.is_symlink() && file.mode & 0o7777 != data.permissions().mode() & 0o7777 {
-            return differs(&format!(
-                "its mode is {:o}, and {:o} was recorded",
-                data.permissions().mode() & 0o7777,
-                file.mode
-            ));
-        }
-        for (attribute, value) in &file.xattrs {
-            let mut there = vec![0; value.len() + 1];
-            let found = lgetxattr(path, OsStr::from_bytes(attribute), &mut there[..]);
-            if found.map(|len| &there[..len]) != Ok(&**value) {
-                let attribute = String::from_utf8_lossy(attribute);
-                return differs(&format!("another attribute {attribute} was recorded"));
-            }
+        if let Some(what) = other_attributes(file, path, &data) {
+            return differs(&what);
         }
         match &file.holds {
             Holds::Bytes(content) if data.is_file() => {
@@ -95,6 +83,25 @@ impl Tree {
         }
         Ok(None)
     }
+}
+
+/// Where the mode and the extended attributes are not those that were recorded of a file, in words.
+fn other_attributes(file: &Recorded, path: &Path, data: &fs::Metadata) -> Option<String> {
+    let mode = data.permissions().mode() & 0o7777;
+    if !data.is_symlink() && file.mode & 0o7777 != mode {
+        return Some(format!(
+            "its mode is {mode:o}, and {:o} was recorded",
+            file.mode
+        ));
+    }
+    let mut attributes = file.xattrs.iter();
+    let (attribute, _) = attributes.find(|(attribute, value)| {
+        let mut there = vec![0; value.len() + 1];
+        let found = lgetxattr(path, OsStr::from_bytes(attribute), &mut there[..]);
+        found.map(|len| &there[..len]) != Ok(&***value)
+    })?;
+    let attribute = String::from_utf8_lossy(attribute);
+    Some(format!("another attribute {attribute} was recorded"))
 }
 
 fn is_device(data: &fs::Metadata) -> bool {

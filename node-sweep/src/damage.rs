@@ -51,7 +51,7 @@ enum Instead {
 }
 
 impl Damage {
-    fn of(path: &str, words: impl Into<String>) -> Self {
+    pub(crate) fn of(path: &str, words: impl Into<String>) -> Self {
         Self {
             path: path.into(),
             words: words.into(),
@@ -91,31 +91,32 @@ pub(crate) fn damages(held: &Tree, wanted: &Tree) -> Vec<Damage> {
         let (Some(own), Some(file)) = (held.file(*own), wanted.file(*file)) else {
             continue;
         };
-        match (&own.holds, &file.holds) {
-            (Holds::Bytes(own), Holds::Bytes(content)) => all.extend(damage(path, own, content)),
-            (Holds::Entries(_), Holds::Entries(_))
-            | (Holds::Nothing, Holds::Nothing)
-            | (Holds::Pipe, Holds::Pipe) => {}
-            (Holds::Target(own), Holds::Target(target)) if own == target => {}
-            _ => all.push(Damage::of(path, "is another file")),
-        }
-        all.extend(other_xattrs(path, own, file));
-        if own.mode != file.mode {
-            all.push(Damage::of(
-                path,
-                format!(
-                    "has mode {:o}, not {:o}",
-                    own.mode & 0o7777,
-                    file.mode & 0o7777
-                ),
-            ));
-        }
+        all.extend(damages_of_file(path, own, file));
     }
     let more = held_paths
         .keys()
         .filter(|path| !wanted_paths.contains_key(*path));
     all.extend(more.map(|path| Damage::of(path, "is there, although that name was removed")));
     first_of(all)
+}
+
+/// Where a file is not what it was to be.
+fn damages_of_file(path: &str, held: &File, wanted: &File) -> Vec<Damage> {
+    let mut all = Vec::new();
+    match (&held.holds, &wanted.holds) {
+        (Holds::Bytes(own), Holds::Bytes(content)) => all.extend(damage(path, own, content)),
+        (Holds::Entries(_), Holds::Entries(_))
+        | (Holds::Nothing, Holds::Nothing)
+        | (Holds::Pipe, Holds::Pipe) => {}
+        (Holds::Target(own), Holds::Target(target)) if own == target => {}
+        _ => all.push(Damage::of(path, "is another file")),
+    }
+    all.extend(other_xattrs(path, held, wanted));
+    if held.mode != wanted.mode {
+        let (own, mode) = (held.mode & 0o7777, wanted.mode & 0o7777);
+        all.push(Damage::of(path, format!("has mode {own:o}, not {mode:o}")));
+    }
+    all
 }
 
 /// The extended attributes that are not what they were to be.
@@ -159,7 +160,7 @@ fn paths(tree: &Tree) -> BTreeMap<String, FileId> {
     all
 }
 
-/// Where a file is not what it was to be.
+/// Where the bytes of a file are not what they were to be.
 pub(crate) fn damage(path: &str, held: &Content, wanted: &Content) -> Option<Damage> {
     let ranges = ranges(held, wanted);
     let (first, _) = ranges.first()?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use brief::counted;
 use campaign::{Interrupt, Shard};
 use local_fs::enter_mount_namespace;
-use pace_rules::nodes::{Explore, Relaxation, Spaces};
+use pace_rules::nodes::{self, Explore, Relaxation, Spaces};
 use trace_store::Trace;
 
 use crate::acks::untested;
@@ -26,7 +26,7 @@ use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::results::Results;
 use crate::summary::{Summary, count_words, crash_states_words, together};
-use crate::sweep::{EXPLAINED_FOR, Plan, Subject, sweep, sweep_source};
+use crate::sweep::{EXPLAINED_FOR, Plan, Source, Subject, Swept, Trees, sweep_source};
 use crate::undamaged::{Asked, Undamaged};
 use crate::watcher::Watcher;
 
@@ -83,6 +83,29 @@ struct Visit<'a> {
     control: &'a Control<'a>,
 }
 
+/// How long all levels may take together.
+#[derive(Clone, Copy)]
+struct Time {
+    budget: Duration,
+    end: Instant,
+}
+
+impl Time {
+    fn from_now(budget: Duration) -> Self {
+        let end = Instant::now() + budget;
+        Self { budget, end }
+    }
+
+    /// Until when the next of so many levels is visited, where so many are left.
+    fn deadline(self, levels: usize, left: usize) -> Instant {
+        let now = Instant::now();
+        // One that was late, since something broken had to be made sure of, takes nothing from the
+        // others.
+        let own = now + self.budget / u32::try_from(levels).expect("they are few");
+        part_of_time(now, self.end, left).max(own)
+    }
+}
+
 impl<'a> Requested<'a> {
     /// A sweep that was begun. `explore` is what its explore rule comes to.
     ///
@@ -137,56 +160,84 @@ impl<'a> Requested<'a> {
         control: &Control<'_>,
     ) -> Result<Concluded> {
         let levels = self.request.levels(self.trace);
-        let has_disks = levels.contains(&Level::Block);
-        let of_disks = |level| self.request.disks_at(level, self.explore, self.trace);
-        let disks = has_disks.then(|| of_disks(Level::Block)).transpose()?;
-        let end = control.budget.map(|budget| Instant::now() + budget);
-        // Where everything is known nobody is there to look at anything.
-        let undamaged = Arc::new(Undamaged::of(self.trace, &self.request.model)?);
-        // The disks have what was not recorded.
-        let is_shown = |level: Level| !level.is_of_disks() || !undamaged.is_partial();
-        if let Some(subject) = subjects(1)?.pop()
-            && levels.iter().copied().any(is_shown)
-        {
-            ask(&undamaged, subject, control.interrupt)?;
-        }
-        if has_disks {
-            self.ask_of_others(subjects, control.interrupt)?;
-        }
-        let mut visited: Vec<Visited> = Vec::new();
+        let disks = levels.contains(&Level::Block);
+        let disks = disks.then(|| self.disks_at(Level::Block)).transpose()?;
+        let time = control.budget.map(Time::from_now);
+        let undamaged = self.undamaged(&levels, subjects, control.interrupt)?;
+        let mut visited = Vec::new();
         let mut failure = None;
         for (place, level) in levels.iter().enumerate() {
-            let deadline = control.budget.zip(end).map(|(budget, end)| {
-                let now = Instant::now();
-                // One that was late, since something broken had to be made sure of, takes nothing
-                // from the others.
-                let own = now + budget / u32::try_from(levels.len()).expect("they are few");
-                part_of_time(now, end, levels.len() - place).max(own)
-            });
+            let left = levels.len() - place;
+            let deadline = time.map(|time| time.deadline(levels.len(), left));
             let known = results.as_deref_mut().map(|results| results.begin(*level));
             let visit = Visit {
-                undamaged: is_shown(*level).then(|| undamaged.clone()),
+                undamaged: is_shown(&undamaged, *level).then(|| undamaged.clone()),
                 known: known.unwrap_or_default(),
                 results: results.as_deref_mut(),
                 level: *level,
                 deadline,
                 control,
             };
-            let one = match (level, &disks) {
-                (Level::Block, Some(disks)) => self.visit_disks(disks, subjects, visit),
-                (Level::DiskRecovery, _) => {
-                    of_disks(*level).and_then(|disks| self.visit_disks(&disks, subjects, visit))
-                }
-                (Level::Recovery, _) => self.visit_recoveries(subjects, visit),
-                _ => self.visit_calls(subjects, visit),
-            };
-            match one {
+            match self.visit(disks.as_ref(), subjects, visit) {
                 Ok(one) => visited.push(one),
                 // What the other level found is told all the same.
                 Err(error) if !visited.is_empty() => failure = Some(error),
                 Err(error) => return Err(error),
             }
         }
+        self.conclude(visited, failure, results)
+    }
+
+    /// The recorded disks of a level.
+    fn disks_at(&self, level: Level) -> Result<Recordings<'a>> {
+        self.request.disks_at(level, self.explore, self.trace)
+    }
+
+    /// What the run left, of which the check was asked. Where everything is known nobody is there to
+    /// look at anything.
+    fn undamaged(
+        &self,
+        levels: &[Level],
+        subjects: MakeSubjects<'_, '_>,
+        interrupt: &Interrupt,
+    ) -> Result<Arc<Undamaged>> {
+        let undamaged = Arc::new(Undamaged::of(self.trace, &self.request.model)?);
+        if let Some(subject) = subjects(1)?.pop()
+            && levels.iter().any(|level| is_shown(&undamaged, *level))
+        {
+            ask(&undamaged, subject, interrupt)?;
+        }
+        if levels.contains(&Level::Block) {
+            self.ask_of_others(subjects, interrupt)?;
+        }
+        Ok(undamaged)
+    }
+
+    /// Visits the states of a level.
+    fn visit(
+        &self,
+        disks: Option<&Recordings<'_>>,
+        subjects: MakeSubjects<'_, '_>,
+        visit: Visit<'_>,
+    ) -> Result<Visited> {
+        match (visit.level, disks) {
+            (Level::Block, Some(disks)) => self.visit_disks(disks, subjects, visit),
+            (Level::DiskRecovery, _) => {
+                let disks = self.disks_at(visit.level)?;
+                self.visit_disks(&disks, subjects, visit)
+            }
+            (Level::Recovery, _) => self.visit_recoveries(subjects, visit),
+            _ => self.visit_calls(subjects, visit),
+        }
+    }
+
+    /// Puts together what the levels came to, and writes it to the results.
+    fn conclude(
+        &self,
+        visited: Vec<Visited>,
+        failure: Option<Error>,
+        results: Option<&mut Results>,
+    ) -> Result<Concluded> {
         let (mut findings, mut summary) =
             together(visited, &self.request, self.request.is_part(self.shard));
         summary.interrupted |= failure.is_some();
@@ -232,34 +283,20 @@ impl<'a> Requested<'a> {
     fn visit_calls(&self, subjects: MakeSubjects<'_, '_>, visit: Visit<'_>) -> Result<Visited> {
         let requests = self.request.of_calls(self.explore)?;
         let spaces = self.request.spaces(self.explore, self.trace)?;
-        let (sample, seed) = (self.request.sample, self.request.seed);
+        let sample = self.request.sample;
         let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
-        let indices = Indices::of(kinds, sample, seed)?;
+        let indices = Indices::of(kinds, sample, self.request.seed)?;
         self.announce(&spaces);
-        let (name, interrupt) = (&*self.request.model, visit.control.interrupt);
-        let patience = visit.patience();
+        let (name, count) = (&*self.request.model, indices.count);
+        let (interrupt, patience) = (visit.control.interrupt, visit.patience());
         let subjects = subjects(visit.control.jobs)?;
-        let (plan, mut watcher) = visit.begin(self, name, indices.count);
-        let (trace, all) = (self.trace, indices.all);
-        let swept = sweep(
-            trace,
-            &spaces,
-            all,
-            subjects,
-            &plan,
-            interrupt,
-            &mut watcher,
-        )?;
-        let judged = Findings::new(trace, &spaces, name).in_time(patience);
-        let findings = judged.of(&swept);
-        let findings = if interrupt.requested() {
-            findings.into_iter().map(|(finding, _)| finding).collect()
-        } else {
-            let is_whole = sample.is_none() && !swept.interrupted && !swept.is_over;
-            judged.explain(findings, &requests, is_whole)
-        };
-        let (count, seconds) = (indices.count, watcher.finish()?);
-        let summary = Summary::new(trace, name, &swept, count, findings.len(), seconds);
+        let trees = Trees::new(self.trace, &spaces);
+        let (swept, watcher) = self.sweep(trees, name, indices, subjects, visit)?;
+        let judged = Findings::new(self.trace, &spaces, name).in_time(patience);
+        let explains = (!interrupt.requested()).then(|| is_whole(sample, &swept));
+        let findings = findings_of(&judged, &swept, &requests, explains);
+        let seconds = watcher.finish()?;
+        let summary = Summary::new(self.trace, name, &swept, count, findings.len(), seconds);
         Ok((findings, summary))
     }
 
@@ -270,24 +307,16 @@ impl<'a> Requested<'a> {
         visit: Visit<'_>,
     ) -> Result<Visited> {
         let recoveries = Recoveries::new(self.trace, &self.request)?;
-        let (sample, seed) = (self.request.sample, self.request.seed);
+        let sample = self.request.sample;
         let kinds = recoveries.counts().into_iter().map(|count| count.states);
-        let indices = Indices::of(kinds, sample, seed)?;
-        campaign::say(&format!(
-            "{} of {} on {}{}",
-            crash_states_words(recoveries.len()),
-            counted(self.trace.recoveries(false).count(), "recovery"),
-            self.request.model,
-            self.drawn_words(sample, recoveries.len())
-        ));
+        let indices = Indices::of(kinds, sample, self.request.seed)?;
+        self.announce_recoveries(recoveries.len());
         let (interrupt, patience) = (visit.control.interrupt, visit.patience());
         let subjects = subjects(visit.control.jobs)?;
         let (name, count) = (recoveries.name(), indices.count);
-        let (plan, mut watcher) = visit.begin(self, &name, count);
-        let (source, all) = (recoveries.source(), indices.all);
-        let swept = sweep_source(source, all, subjects, &plan, interrupt, &mut watcher)?;
-        let is_whole = sample.is_none() && !swept.interrupted && !swept.is_over;
-        let explains = (!interrupt.requested()).then_some((is_whole, patience));
+        let source = recoveries.source();
+        let (swept, watcher) = self.sweep(source, &name, indices, subjects, visit)?;
+        let explains = (!interrupt.requested()).then(|| (is_whole(sample, &swept), patience));
         let findings = recoveries.findings(&swept, explains)?;
         let seconds = watcher.finish()?;
         let summary = Summary::new(self.trace, &name, &swept, count, findings.len(), seconds);
@@ -315,6 +344,16 @@ impl<'a> Requested<'a> {
         ));
     }
 
+    fn announce_recoveries(&self, count: u64) {
+        campaign::say(&format!(
+            "{} of {} on {}{}",
+            crash_states_words(count),
+            counted(self.trace.recoveries(false).count(), "recovery"),
+            self.request.model,
+            self.drawn_words(self.request.sample, count)
+        ));
+    }
+
     /// That only a sample is visited, if that is so.
     fn drawn_words(&self, sample: Option<u64>, of: u64) -> String {
         let drawn = sample.filter(|count| *count < of);
@@ -332,10 +371,7 @@ impl<'a> Requested<'a> {
     ) -> Result<Visited> {
         // What is mounted to tell of findings is nobody else's, and goes with us.
         enter_mount_namespace()?;
-        let trace = self.trace;
         let blocks = recordings.source()?;
-        let (jobs, interrupt) = (visit.control.jobs, visit.control.interrupt);
-        let jobs = if blocks.one_at_a_time() { 1 } else { jobs };
         let model = recordings.file_systems();
         let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
         let kinds = recordings.counts().into_iter().map(|count| count.states);
@@ -348,15 +384,64 @@ impl<'a> Requested<'a> {
             self.request.states,
             self.drawn_words(sample, count)
         ));
-        let subjects = subjects(jobs)?;
-        let (plan, mut watcher) = visit.begin(self, &model, indices.count);
-        let all = indices.all;
-        let swept = sweep_source(blocks, all, subjects, &plan, interrupt, &mut watcher)?;
+        let is_one_at_a_time = blocks.one_at_a_time();
+        let jobs = if is_one_at_a_time {
+            1
+        } else {
+            visit.control.jobs
+        };
+        let (subjects, count) = (subjects(jobs)?, indices.count);
+        let (swept, watcher) = self.sweep(blocks, &model, indices, subjects, visit)?;
         let findings = recordings.findings(&swept, true)?;
-        let (count, seconds) = (indices.count, watcher.finish()?);
-        let summary = Summary::new(trace, &model, &swept, count, findings.len(), seconds);
-        Ok((findings, summary.of_disks(trace, recordings)))
+        let seconds = watcher.finish()?;
+        let summary = Summary::new(self.trace, &model, &swept, count, findings.len(), seconds);
+        Ok((findings, summary.of_disks(self.trace, recordings)))
     }
+
+    /// Has states looked at, which are called by what may be on the disks.
+    fn sweep<'v>(
+        &self,
+        source: impl Source,
+        name: &str,
+        indices: Indices,
+        subjects: Vec<Box<dyn Subject + '_>>,
+        visit: Visit<'v>,
+    ) -> Result<(Swept, Watcher<'v>)>
+    where
+        'a: 'v,
+    {
+        let interrupt = visit.control.interrupt;
+        let (plan, mut watcher) = visit.begin(self, name, indices.count);
+        let all = indices.all;
+        let swept = sweep_source(source, all, subjects, &plan, interrupt, &mut watcher)?;
+        Ok((swept, watcher))
+    }
+}
+
+/// Whether the check is asked of what the run left before it accuses at a level. The disks have what
+/// was not recorded.
+fn is_shown(undamaged: &Undamaged, level: Level) -> bool {
+    !level.is_of_disks() || !undamaged.is_partial()
+}
+
+/// What was found; with `explains`, which says whether all states were visited, also what would have
+/// prevented each.
+fn findings_of(
+    judged: &Findings<'_>,
+    swept: &Swept,
+    requests: &[nodes::Request],
+    explains: Option<bool>,
+) -> Vec<Finding> {
+    let findings = judged.of(swept);
+    match explains {
+        Some(is_whole) => judged.explain(findings, requests, is_whole),
+        None => findings.into_iter().map(|(finding, _)| finding).collect(),
+    }
+}
+
+/// Whether all states were visited.
+fn is_whole(sample: Option<u64>, swept: &Swept) -> bool {
+    sample.is_none() && !swept.interrupted && !swept.is_over
 }
 
 /// Asks the check of what the run left, before the sweep. A cluster is started for that.

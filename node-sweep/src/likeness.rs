@@ -119,23 +119,26 @@ impl Likeness {
             };
             for (path, name) in members {
                 let own = token(name);
-                if is_plain_word(&own[before..own.len() - after]) {
-                    continue;
-                }
-                let (head, tail) = (&own[..before], &own[own.len() - after..]);
-                let part = &own[before..own.len() - after];
-                let like = [&without_numbers(head), RANDOM, &without_numbers(tail)].concat();
-                let pattern = with_token(name, place, &like).join(".");
-                let (directory, _) = split(path);
-                let whole = join(&self.pattern(directory), &pattern);
-                self.paths.entry(path.to_owned()).or_insert(whole);
-                self.words.entry(name.to_owned()).or_insert(pattern);
-                if part.len() >= TOKEN_LEN_MIN {
-                    self.words
-                        .entry(part.to_owned())
-                        .or_insert(RANDOM.to_owned());
+                let (head, rest) = own.split_at(before);
+                let (part, tail) = rest.split_at(rest.len() - after);
+                if !is_plain_word(part) {
+                    let like = [&without_numbers(head), RANDOM, &without_numbers(tail)].concat();
+                    let pattern = with_token(name, place, &like).join(".");
+                    self.add_random(path, pattern, part);
                 }
             }
+        }
+    }
+
+    /// A file whose name is this pattern, since a part of it is random.
+    fn add_random(&mut self, path: &str, pattern: String, part: &str) {
+        let (directory, name) = split(path);
+        let whole = join(&self.pattern(directory), &pattern);
+        self.paths.entry(path.to_owned()).or_insert(whole);
+        self.words.entry(name.to_owned()).or_insert(pattern);
+        if part.len() >= TOKEN_LEN_MIN {
+            let random = RANDOM.to_owned();
+            self.words.entry(part.to_owned()).or_insert(random);
         }
     }
 

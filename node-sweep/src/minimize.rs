@@ -185,15 +185,8 @@ fn run<L: Lessen>(
         return Err(Error::NotShown(of.finding.state));
     };
     let before = shape(&level, &state);
-    // One that was not broken each time needs more than one chance.
-    let mut tries = of.finding.complaint.tries.unwrap_or(1).max(1);
-    let complaint = loop {
-        tries -= 1;
-        match judge.look(&crash_state)? {
-            Some(complaint) => break complaint,
-            None if tries == 0 || of.interrupt.requested() => return Ok(None),
-            None => {}
-        }
+    let Some(complaint) = judge.look_again(&crash_state, of)? else {
+        return Ok(None);
     };
     let turns = crash_state.turns.clone();
     let best = Best {
@@ -256,6 +249,22 @@ struct Judge<'a> {
 impl Judge<'_> {
     fn is_alike(&self, verdict: &Verdict) -> bool {
         matches!(verdict, Verdict::Broken(complaint) if self.kinds.of(complaint) == self.words)
+    }
+
+    /// What the check says of the state of the finding.
+    fn look_again(
+        &mut self,
+        crash_state: &CrashState,
+        of: &Minimization<'_>,
+    ) -> Result<Option<Complaint>> {
+        // One that was not broken each time needs more than one chance.
+        for _ in 0..of.finding.complaint.tries.unwrap_or(1).max(1) {
+            let complaint = self.look(crash_state)?;
+            if complaint.is_some() || of.interrupt.requested() {
+                return Ok(complaint);
+            }
+        }
+        Ok(None)
     }
 
     /// What the check says of a state that is broken twice, in the words of the finding.

@@ -134,18 +134,24 @@ impl Nodes {
         let acks = self.directory.join("acknowledgements");
         let ask = |lines: &Arc<[u8]>| {
             fs::write(&acks, lines).doing(|| format!("write {}", acks.display()))?;
-            let verdict = self.cluster.run_check(&acks, &cancelled)?;
-            Ok(match (verdict, self.cluster.refuse_end()) {
-                (broken @ cluster::Verdict::Broken(_), _) => broken.into(),
-                // One that seemed ready may have been about to look at what it has.
-                (_, Err(cluster::Error::NotReady { node, what, tail })) => Verdict::Broken(
-                    of_node(format!("node {node} does not stay up: it {what}"), &tail),
-                ),
-                (_, Err(error)) => return Err(error.into()),
-                (verdict, Ok(())) => verdict.into(),
-            })
+            self.ask(&acks, &cancelled)
         };
         acknowledged.iter().map(ask).collect()
+    }
+
+    /// What the check says of the cluster that runs.
+    fn ask(&mut self, acks: &Path, cancelled: &dyn Fn() -> bool) -> Result<Verdict> {
+        let verdict = self.cluster.run_check(acks, cancelled)?;
+        Ok(match (verdict, self.cluster.refuse_end()) {
+            (broken @ cluster::Verdict::Broken(_), _) => broken.into(),
+            // One that seemed ready may have been about to look at what it has.
+            (_, Err(cluster::Error::NotReady { node, what, tail })) => Verdict::Broken(of_node(
+                format!("node {node} does not stay up: it {what}"),
+                &tail,
+            )),
+            (_, Err(error)) => return Err(error.into()),
+            (verdict, Ok(())) => verdict.into(),
+        })
     }
 
     /// Puts what the disks hold in directories at `place`, one for each node. Says why if one of

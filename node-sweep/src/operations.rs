@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use brief::counted;
-use trace::{Action, ChangeOfName, FileId, FileKind, FileOp, Name, Node, SyncScope};
+use trace::{Action, ChangeOfName, Event, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
 /// What a node did to its files, in words.
 #[derive(Debug)]
@@ -33,6 +33,74 @@ pub(crate) struct Operation {
     pub(crate) syncs: Vec<(FileId, String)>,
 }
 
+impl Operation {
+    /// What an event did, which changes names.
+    fn of(event: &Event, op: &FileOp, names: &mut Names) -> Self {
+        let before = names.path(op.subject());
+        let parents_before = names.parents(op.subject());
+        names.apply(op);
+        let path = if before.is_empty() {
+            names.path(op.subject())
+        } else {
+            before
+        };
+        let syncs = syncs(op, parents_before);
+        let syncs = syncs
+            .into_iter()
+            .map(|file| (file, names.path_or_root(file)));
+        Self {
+            call: event.call.clone(),
+            stack: event.stack,
+            file: op.subject(),
+            names: given_name(op, names),
+            words: words(op, &path, names),
+            syncs: syncs.collect(),
+            path,
+        }
+    }
+}
+
+/// The path that an operation gives a file, if it gives it one.
+fn given_name(op: &FileOp, names: &Names) -> Option<String> {
+    match op {
+        FileOp::Create { parent, name, .. } | FileOp::Link { parent, name, .. } => {
+            Some(names.entry(*parent, name))
+        }
+        FileOp::Rename {
+            names: ChangeOfName { to, .. },
+            ..
+        } => Some(names.entry(to.0, &to.1)),
+        _ => None,
+    }
+}
+
+/// What a sync could make an operation durable of, each once; `parents` are the directories that had
+/// names of its file before.
+fn syncs(op: &FileOp, parents: Vec<FileId>) -> Vec<FileId> {
+    let mut syncs: Vec<FileId> = match op {
+        FileOp::Write { .. }
+        | FileOp::Resize { .. }
+        | FileOp::Zero { .. }
+        | FileOp::SetMode { .. }
+        | FileOp::SetXattr { .. } => Vec::new(),
+        // Of a name that is gone only its directory knows.
+        FileOp::Unlink { parent, .. }
+        | FileOp::Create { parent, .. }
+        | FileOp::Link { parent, .. } => vec![*parent],
+        FileOp::Rename { names, .. } => vec![names.to.0, names.from.0],
+        _ => parents,
+    };
+    if !matches!(
+        op,
+        FileOp::Unlink { .. } | FileOp::Rename { .. } | FileOp::SyncAll
+    ) {
+        syncs.insert(0, op.subject());
+    }
+    let mut seen = BTreeSet::new();
+    syncs.retain(|file| seen.insert(*file));
+    syncs
+}
+
 impl Operations {
     pub(crate) fn of(node: &Node) -> Self {
         let mut names = Names::default();
@@ -49,62 +117,9 @@ impl Operations {
             let Action::File(op) = &event.action else {
                 return None;
             };
-            let before = names.path(op.subject());
-            let parents_before = names.parents(op.subject());
-            names.apply(op);
-            let path = if before.is_empty() {
-                names.path(op.subject())
-            } else {
-                before
-            };
-            let words = words(op, &path, &names);
-            let named = match op {
-                FileOp::Create { parent, name, .. } | FileOp::Link { parent, name, .. } => {
-                    Some(names.entry(*parent, name))
-                }
-                FileOp::Rename {
-                    names: ChangeOfName { to, .. },
-                    ..
-                } => Some(names.entry(to.0, &to.1)),
-                _ => None,
-            };
-            last_paths.extend(named.clone().map(|path| (op.subject(), path)));
-            let mut syncs: Vec<FileId> = match op {
-                FileOp::Write { .. }
-                | FileOp::Resize { .. }
-                | FileOp::Zero { .. }
-                | FileOp::SetMode { .. }
-                | FileOp::SetXattr { .. } => Vec::new(),
-                // Of a name that is gone only its directory knows.
-                FileOp::Unlink { parent, .. }
-                | FileOp::Create { parent, .. }
-                | FileOp::Link { parent, .. } => {
-                    vec![*parent]
-                }
-                FileOp::Rename { names, .. } => vec![names.to.0, names.from.0],
-                _ => parents_before.into_iter().collect(),
-            };
-            if !matches!(
-                op,
-                FileOp::Unlink { .. } | FileOp::Rename { .. } | FileOp::SyncAll
-            ) {
-                syncs.insert(0, op.subject());
-            }
-            let mut seen = BTreeSet::new();
-            syncs.retain(|file| seen.insert(*file));
-            let syncs = syncs
-                .into_iter()
-                .map(|file| (file, names.path_or_root(file)))
-                .collect();
-            Some(Operation {
-                call: event.call.clone(),
-                stack: event.stack,
-                file: op.subject(),
-                path,
-                names: named,
-                words,
-                syncs,
-            })
+            let operation = Operation::of(event, op, &mut names);
+            last_paths.extend(operation.names.clone().map(|path| (operation.file, path)));
+            Some(operation)
         });
         Self {
             of: of.collect(),

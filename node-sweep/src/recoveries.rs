@@ -126,29 +126,10 @@ impl<'a> Recoveries<'a> {
         let mut places: HashMap<Likeness, usize> = HashMap::new();
         let mut all: Vec<Finding> = Vec::new();
         for member in &self.members {
-            let judged = Findings::new(member.trace, &member.spaces, &self.request.model);
-            let judged = judged.in_time(explains.map(|(_, patience)| patience).unwrap_or_default());
-            let found = judged.of(&member.own(swept));
-            let found = match explains {
-                Some((is_whole, _)) if !found.is_empty() => {
-                    let explore = self.request.explore_of(member.trace)?;
-                    judged.explain(found, &self.request.of_calls(explore)?, is_whole)
-                }
-                _ => found.into_iter().map(|(finding, _)| finding).collect(),
-            };
-            for finding in found {
+            for finding in self.findings_of(member, swept, explains)? {
                 let likeness = Likeness::of(&finding);
                 if let Some(place) = places.get(&likeness) {
-                    let shown = &mut all[*place];
-                    shown.states += finding.states;
-                    shown.different += finding.different;
-                    shown.recoveries += 1;
-                    for (name, is_possible) in finding.models {
-                        *shown.models.entry(name).or_default() |= is_possible;
-                    }
-                    for (relaxation, states) in finding.relaxations {
-                        *shown.relaxations.entry(relaxation).or_default() += states;
-                    }
+                    add_alike(&mut all[*place], finding);
                     continue;
                 }
                 places.insert(likeness, all.len());
@@ -160,6 +141,38 @@ impl<'a> Recoveries<'a> {
             }
         }
         Ok(all)
+    }
+
+    /// The findings of one recovery.
+    fn findings_of(
+        &self,
+        member: &Recovery<'_>,
+        swept: &Swept,
+        explains: Option<(bool, Patience<'_>)>,
+    ) -> Result<Vec<Finding>> {
+        let judged = Findings::new(member.trace, &member.spaces, &self.request.model);
+        let judged = judged.in_time(explains.map(|(_, patience)| patience).unwrap_or_default());
+        let found = judged.of(&member.own(swept));
+        Ok(match explains {
+            Some((is_whole, _)) if !found.is_empty() => {
+                let explore = self.request.explore_of(member.trace)?;
+                judged.explain(found, &self.request.of_calls(explore)?, is_whole)
+            }
+            _ => found.into_iter().map(|(finding, _)| finding).collect(),
+        })
+    }
+}
+
+/// Counts a finding of another recovery with the one that is shown.
+fn add_alike(shown: &mut Finding, alike: Finding) {
+    shown.states += alike.states;
+    shown.different += alike.different;
+    shown.recoveries += 1;
+    for (name, is_possible) in alike.models {
+        *shown.models.entry(name).or_default() |= is_possible;
+    }
+    for (relaxation, states) in alike.relaxations {
+        *shown.relaxations.entry(relaxation).or_default() += states;
     }
 }
 

@@ -42,6 +42,12 @@ pub enum Impossible {
     DirectoryWithTwoNames,
 }
 
+/// Where they end is told by how many they are.
+fn hash_bytes(bytes: &[u8], hasher: &mut blake3::Hasher) {
+    let len = bytes.len() as u64;
+    hasher.update(&len.to_le_bytes()).update(bytes);
+}
+
 impl Tree {
     /// What was there at the beginning.
     pub fn initial(files: &[InitialFile], trace: &Trace) -> Self {
@@ -164,13 +170,19 @@ impl Tree {
         met.insert(id, met.len() as u64);
         hasher.update(&file.mode.to_le_bytes());
         for (name, value) in &file.xattrs {
-            for bytes in [&**name, &**value] {
-                hasher
-                    .update(&(bytes.len() as u64).to_le_bytes())
-                    .update(bytes);
-            }
+            hash_bytes(name, hasher);
+            hash_bytes(value, hasher);
         }
-        match &file.holds {
+        self.hash_holds(&file.holds, hasher, met)
+    }
+
+    fn hash_holds(
+        &self,
+        holds: &Holds,
+        hasher: &mut blake3::Hasher,
+        met: &mut HashMap<FileId, u64>,
+    ) -> Result<(), Impossible> {
+        match holds {
             Holds::Bytes(content) => {
                 hasher
                     .update(b"bytes")
@@ -184,17 +196,12 @@ impl Tree {
                     .update(b"directory")
                     .update(&(entries.len() as u64).to_le_bytes());
                 for (name, file) in entries {
-                    hasher
-                        .update(&(name.len() as u64).to_le_bytes())
-                        .update(name);
+                    hash_bytes(name, hasher);
                     self.hash(*file, hasher, met)?;
                 }
             }
             Holds::Target(target) => {
-                hasher
-                    .update(b"link")
-                    .update(&(target.len() as u64).to_le_bytes())
-                    .update(target);
+                hash_bytes(target, hasher.update(b"link"));
             }
             Holds::Pipe => {
                 hasher.update(b"pipe");

@@ -324,20 +324,22 @@ impl Undamaged {
         }
         match said.first() {
             None => Ok(*tries >= wanted()),
-            Some(first) if self.is_partial => {
-                self.complaint.get_or_init(|| first.clone());
-                Ok(true)
-            }
-            Some(first) => {
-                let words = format!(
-                    "the check must say `ok` of what the run left without a crash; {} of {tries} times it did not: \
-                     {first}",
-                    said.len()
-                );
-                // Nor does it accuse for anybody who waited meanwhile.
-                Err(Error::NotOk(self.refused.get_or_init(|| words).clone()))
-            }
+            Some(first) => self.remember(first, said.len(), *tries),
         }
+    }
+
+    /// Remembers what the check said of what the run left, in so many of all tries. Says whether it
+    /// is known then.
+    fn remember(&self, first: &str, times: usize, tries: u32) -> Result<bool> {
+        if self.is_partial {
+            self.complaint.get_or_init(|| first.to_owned());
+            return Ok(true);
+        }
+        let words = format!(
+            "the check must say `ok` of what the run left without a crash; {times} of {tries} times it did not: {first}"
+        );
+        // Nor does it accuse for anybody who waited meanwhile.
+        Err(Error::NotOk(self.refused.get_or_init(|| words).clone()))
     }
 }
 

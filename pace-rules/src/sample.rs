@@ -28,14 +28,7 @@ pub fn sample_of_kinds(kinds: &[u64], size: u64, seed: u64) -> Vec<Vec<u64>> {
         Some(own)
     };
     let kinds: Vec<_> = kinds.iter().scan(0, within).collect();
-    let mut by_size: Vec<_> = (0..kinds.len()).collect();
-    by_size.sort_by_key(|kind| kinds[*kind]);
-    let mut parts = vec![0; kinds.len()];
-    let mut left = size.min(u32::MAX.into());
-    for (place, kind) in by_size.into_iter().enumerate() {
-        parts[kind] = kinds[kind].min(left / (kinds.len() - place) as u64);
-        left -= parts[kind];
-    }
+    let parts = parts(&kinds, size.min(u32::MAX.into()));
     let mut first = 0_u64;
     let mut drawn_of = |(kind, (states, part)): (usize, (&u64, u64))| {
         let end = first + *states;
@@ -50,6 +43,19 @@ pub fn sample_of_kinds(kinds: &[u64], size: u64, seed: u64) -> Vec<Vec<u64>> {
     };
     let kinds = kinds.iter().zip(parts).enumerate();
     kinds.map(&mut drawn_of).collect()
+}
+
+/// How many are drawn of each kind.
+fn parts(kinds: &[u64], size: u64) -> Vec<u64> {
+    let mut by_size: Vec<_> = (0..kinds.len()).collect();
+    by_size.sort_by_key(|kind| kinds[*kind]);
+    let mut parts = vec![0; kinds.len()];
+    let mut left = size;
+    for (place, kind) in by_size.into_iter().enumerate() {
+        parts[kind] = kinds[kind].min(left / (kinds.len() - place) as u64);
+        left -= parts[kind];
+    }
+    parts
 }
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Our own, because a seed that is printed with

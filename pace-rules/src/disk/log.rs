@@ -111,6 +111,54 @@ pub enum NoSuchState {
     },
 }
 
+/// The writes of a log that a disk does not lose at once: when each is durable, and in which order
+/// they are lost.
+fn known_writes(
+    requests: &[Request],
+    durable: usize,
+    disk: Disk,
+    flushes: &[usize],
+) -> Vec<KnownWrite> {
+    let mut writes = Vec::new();
+    let mut order = Vec::new();
+    let (mut run_writes, mut settled_from) = (0, 0);
+    for (place, request) in requests.iter().enumerate() {
+        let Request::Write(write) = *request else {
+            continue;
+        };
+        assert!(
+            write.completed > place,
+            "the write at {place} was completed before it was submitted"
+        );
+        run_writes += u32::from(place >= durable);
+        if place >= durable && disk == Disk::LoseWrite(run_writes) {
+            continue;
+        }
+        let durable_from = if place < durable {
+            place + 1
+        } else {
+            durable_from(write.fua, write.completed, flushes, disk)
+        };
+        settled_from = settled_from.max(durable_from);
+        let epoch = flushes.partition_point(|flush| *flush < place);
+        order.push((Reverse(epoch), Reverse(write.priority), writes.len()));
+        let Write { offset, length, .. } = write;
+        writes.push(KnownWrite {
+            place,
+            offset,
+            length,
+            durable_from,
+            settled_from,
+            rank: 0,
+        });
+    }
+    order.sort_unstable();
+    for (rank, (_, _, write)) in order.into_iter().enumerate() {
+        writes[write].rank = rank;
+    }
+    writes
+}
+
 impl Log {
     /// Reads a log, in the order of submission, as `disk` keeps it. The first `durable` requests
     /// belong to the setup, which every disk kept.
@@ -120,43 +168,7 @@ impl Log {
     pub fn new(requests: &[Request], durable: usize, disk: Disk) -> Self {
         let is_flush = |place: &usize| requests[*place] == Request::Flush;
         let flushes: Vec<_> = (0..requests.len()).filter(is_flush).collect();
-        let mut writes = Vec::new();
-        let mut order = Vec::new();
-        let (mut run_writes, mut settled_from) = (0, 0);
-        for (place, request) in requests.iter().enumerate() {
-            let Request::Write(write) = *request else {
-                continue;
-            };
-            assert!(
-                write.completed > place,
-                "the write at {place} was completed before it was submitted"
-            );
-            run_writes += u32::from(place >= durable);
-            if place >= durable && disk == Disk::LoseWrite(run_writes) {
-                continue;
-            }
-            let durable_from = if place < durable {
-                place + 1
-            } else {
-                durable_from(write.fua, write.completed, &flushes, disk)
-            };
-            settled_from = settled_from.max(durable_from);
-            let epoch = flushes.partition_point(|flush| *flush < place);
-            order.push((Reverse(epoch), Reverse(write.priority), writes.len()));
-            let Write { offset, length, .. } = write;
-            writes.push(KnownWrite {
-                place,
-                offset,
-                length,
-                durable_from,
-                settled_from,
-                rank: 0,
-            });
-        }
-        order.sort_unstable();
-        for (rank, (_, _, write)) in order.into_iter().enumerate() {
-            writes[write].rank = rank;
-        }
+        let writes = known_writes(requests, durable, disk, &flushes);
         let mut durable_from: Vec<_> = writes.iter().map(|write| write.durable_from).collect();
         durable_from.sort_unstable();
         let flushed = flushes.iter().map(|place| place + 1).collect();

@@ -148,12 +148,17 @@ impl<'a> Space<'a> {
             .into_iter()
             .filter(|point| point.origin != Origin::Flush)
             .collect();
+        self.add_relaxed(&inside, states);
+    }
+
+    /// Adds what lost or tore writes at these points: where less is lost first.
+    fn add_relaxed(&mut self, inside: &[&Point], states: &States) {
         let tears = if states.torn_unit_bytes.is_some() {
-            tear_points(self.log, &inside, states)
+            tear_points(self.log, inside, states)
         } else {
             Vec::new()
         };
-        self.add_lost(&inside, 1, states);
+        self.add_lost(inside, 1, states);
         self.add_torn(&tears, 0);
         let in_flight = tears.iter().filter(|point| point.of == Tears::InFlight);
         let most = inside
@@ -168,7 +173,7 @@ impl<'a> Space<'a> {
             if self.spanned() == u128::MAX {
                 break;
             }
-            self.add_lost(&inside, count + 1, states);
+            self.add_lost(inside, count + 1, states);
             if states.mixed {
                 self.add_torn(&tears, count);
             }
@@ -451,22 +456,31 @@ fn points(log: &Log, crash_points: &[usize], states: &States) -> Vec<Point> {
         promised.last().is_none_or(|last| *last <= log.len()),
         "a crash point lies past the end of the log"
     );
-    let pending = |position| log.submitted(position) - log.durable_writes(position);
-    let mut points = Vec::new();
-    for position in &promised {
-        let pending = pending(*position);
-        let flushed_is_new = pending > 0 || !states.prefix;
-        points.push(Point {
+    let of_promise = |position: &usize| {
+        let pending = pending(log, *position);
+        Point {
             position: *position,
             origin: Origin::Promise,
             pending,
-            flushed_is_new,
-        });
+            flushed_is_new: pending > 0 || !states.prefix,
+        }
+    };
+    let mut points: Vec<_> = promised.iter().map(of_promise).collect();
+    if states.every_write {
+        points.extend(points_between(log, &promised));
+        points.sort_unstable_by_key(|point| point.position);
+        mark_new_flushed(log, &mut points, states);
     }
-    if !states.every_write {
-        return points;
-    }
+    points
+}
 
+/// How many writes that were submitted before a position a crash there may lose.
+fn pending(log: &Log, position: usize) -> usize {
+    log.submitted(position) - log.durable_writes(position)
+}
+
+/// The end of the setup, and the positions after each write and each flush of the run.
+fn positions(log: &Log) -> impl Iterator<Item = (usize, Origin)> {
     let setup = (log.durable.min(log.len()), Origin::Write(None));
     let run = log.writes.iter().filter(|write| write.place >= log.durable);
     let writes = run.map(|write| (write.place + 1, Origin::Write(Some(write.place))));
@@ -475,33 +489,34 @@ fn points(log: &Log, crash_points: &[usize], states: &States) -> Vec<Point> {
         .iter()
         .filter(|position| **position > log.durable);
     let flushes = flushes.map(|position| (*position, Origin::Flush));
+    [setup].into_iter().chain(writes).chain(flushes)
+}
+
+/// Where `every-write` has the power fail besides, where something happened that is no promise's.
+fn points_between(log: &Log, promised: &[usize]) -> Vec<Point> {
     // Nothing happened between two positions if as many writes are submitted and durable there.
     let happened = |position: usize| (log.submitted(position), log.durable_writes(position));
     let before: Vec<_> = promised
         .iter()
         .map(|position| happened(*position))
         .collect();
-    for (position, origin) in [setup].into_iter().chain(writes).chain(flushes) {
-        if before.binary_search(&happened(position)).is_ok() {
-            continue;
-        }
-        let kept = match origin {
+    let new =
+        positions(log).filter(|(position, _)| before.binary_search(&happened(*position)).is_err());
+    let point = |(position, origin)| {
+        let is_kept = match origin {
             Origin::Write(Some(_)) => {
                 log.writes[log.submitted(position) - 1].durable_from > position
             }
             _ => false,
         };
-        let pending = pending(position) - usize::from(kept);
-        points.push(Point {
+        Point {
             position,
             origin,
-            pending,
+            pending: pending(log, position) - usize::from(is_kept),
             flushed_is_new: false,
-        });
-    }
-    points.sort_unstable_by_key(|point| point.position);
-    mark_new_flushed(log, &mut points, states);
-    points
+        }
+    };
+    new.map(point).collect()
 }
 
 /// Finds the points that `every-write` added at which `flushed` is a state of its own.

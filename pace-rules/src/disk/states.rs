@@ -197,60 +197,12 @@ impl FromStr for States {
     fn from_str(text: &str) -> Result<Self, InvalidStates> {
         let (mut states, mut all) = (Self::NONE, false);
         for word in text.split(',') {
-            let refused = |why| InvalidStates {
-                word: word.into(),
-                why,
-            };
-            match word.split_once(':').unwrap_or((word, "")) {
-                _ if word == "prefix" => states.prefix = true,
-                _ if word == "flushed" => states.flushed = true,
-                _ if word == "every-write" => (states.prefix, states.every_write) = (true, true),
-                _ if word == "mixed" => states.mixed = true,
-                _ if word == "all" => all = true,
-                ("reorder" | "torn" | "sample", _) if states.has(word) => {
-                    return Err(refused("it is given twice"));
-                }
-                ("reorder", most) => {
-                    let number = if most == "all" {
-                        Some(usize::MAX)
-                    } else {
-                        positive(most)
-                    };
-                    states.reorder = number.ok_or_else(|| {
-                        refused("expected reorder:K with K from 1, or reorder:all")
-                    })?;
-                }
-                ("torn", unit) => {
-                    let unit_bytes = positive(unit).filter(|bytes| bytes % SECTOR_BYTES == 0);
-                    let why = "expected torn:U with U bytes, a multiple of 512";
-                    states.torn_unit_bytes = Some(unit_bytes.ok_or_else(|| refused(why))?);
-                }
-                ("sample", size) => {
-                    let size =
-                        positive(size).ok_or_else(|| refused("expected sample:N with N from 1"))?;
-                    states.sample = Some(size);
-                }
-                _ => {
-                    return Err(refused(
-                        "expected prefix, flushed, every-write, reorder:K, torn:U, mixed, sample:N or all, with commas between",
-                    ));
-                }
+            match word {
+                "all" => all = true,
+                word => states.add(word)?,
             }
         }
-        if states.mixed && !all && (states.reorder == 0 || states.torn_unit_bytes.is_none()) {
-            let why = "it takes reorder:K and torn:U, of which it visits both at once";
-            return Err(InvalidStates {
-                word: "mixed".into(),
-                why,
-            });
-        }
-        if all && (states.reorder > 0 || states.torn_unit_bytes.is_some()) {
-            let why = "all has reorder:all and torn:512 already; for others say every-write,flushed,reorder:K,torn:U";
-            return Err(InvalidStates {
-                word: text.into(),
-                why,
-            });
-        }
+        states.refuse(all, text)?;
         let sample = states.sample;
         let alone = states
             == Self {
@@ -269,6 +221,66 @@ impl FromStr for States {
 }
 
 impl States {
+    /// Adds what a word asks for.
+    fn add(&mut self, word: &str) -> Result<(), InvalidStates> {
+        let refused = |why| InvalidStates {
+            word: word.into(),
+            why,
+        };
+        match word.split_once(':').unwrap_or((word, "")) {
+            _ if word == "prefix" => self.prefix = true,
+            _ if word == "flushed" => self.flushed = true,
+            _ if word == "every-write" => (self.prefix, self.every_write) = (true, true),
+            _ if word == "mixed" => self.mixed = true,
+            ("reorder" | "torn" | "sample", _) if self.has(word) => {
+                return Err(refused("it is given twice"));
+            }
+            ("reorder", most) => {
+                let number = if most == "all" {
+                    Some(usize::MAX)
+                } else {
+                    positive(most)
+                };
+                let why = "expected reorder:K with K from 1, or reorder:all";
+                self.reorder = number.ok_or_else(|| refused(why))?;
+            }
+            ("torn", unit) => {
+                let unit_bytes = positive(unit).filter(|bytes| bytes % SECTOR_BYTES == 0);
+                let why = "expected torn:U with U bytes, a multiple of 512";
+                self.torn_unit_bytes = Some(unit_bytes.ok_or_else(|| refused(why))?);
+            }
+            ("sample", size) => {
+                let why = "expected sample:N with N from 1";
+                self.sample = Some(positive(size).ok_or_else(|| refused(why))?);
+            }
+            _ => {
+                return Err(refused(
+                    "expected prefix, flushed, every-write, reorder:K, torn:U, mixed, sample:N or all, with commas between",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses `mixed` without what it mixes, and beside `all` what that has already.
+    fn refuse(&self, all: bool, text: &str) -> Result<(), InvalidStates> {
+        if self.mixed && !all && (self.reorder == 0 || self.torn_unit_bytes.is_none()) {
+            let why = "it takes reorder:K and torn:U, of which it visits both at once";
+            return Err(InvalidStates {
+                word: "mixed".into(),
+                why,
+            });
+        }
+        if all && (self.reorder > 0 || self.torn_unit_bytes.is_some()) {
+            let why = "all has reorder:all and torn:512 already; for others say every-write,flushed,reorder:K,torn:U";
+            return Err(InvalidStates {
+                word: text.into(),
+                why,
+            });
+        }
+        Ok(())
+    }
+
     fn has(&self, word: &str) -> bool {
         match word.split_once(':').map(|(kind, _)| kind) {
             Some("reorder") => self.reorder > 0,

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Explore;
 use super::cuts::{Clocks, Cut, join};
+use super::rules::majority_of;
 use super::starts::StartOrder;
 use crate::disk;
 use trace::{Action, Event, FileOp, Node, Run};
@@ -178,6 +179,11 @@ struct Block {
 /// Of each kind, but for the one that lost nothing, how many, and the number of the first.
 type Options = Arc<BTreeMap<disk::Kind, (u128, u128)>>;
 
+/// How many there are, with the one that lost nothing.
+fn all_of(options: &Options) -> u128 {
+    1 + options.values().map(|(count, _)| count).sum::<u128>()
+}
+
 impl BlockSpace {
     /// The states of a run; `disks` are those of its nodes.
     ///
@@ -194,31 +200,7 @@ impl BlockSpace {
         let Some(&first) = with_disk.first() else {
             return Err(BlockError::NoDisk);
         };
-        let sets = match request.explore {
-            Explore::ReplicatedStateMachine { majority } => {
-                let majority = if majority == 0 {
-                    with_disk.len() / 2 + 1
-                } else {
-                    majority
-                };
-                let set = with_disk
-                    .get(..majority)
-                    .ok_or(BlockError::Majority(majority, with_disk.len()))?;
-                vec![set.to_vec()]
-            }
-            Explore::PrimaryReplicas { primary } => {
-                if !with_disk.contains(&primary) {
-                    return Err(BlockError::Primary(primary));
-                }
-                let replica = with_disk.iter().find(|node| **node != primary);
-                let mut sets = vec![vec![primary]];
-                sets.extend(replica.map(|replica| vec![*replica]));
-                sets.extend(replica.map(|_| with_disk.clone()));
-                sets
-            }
-            Explore::BruteForce => vec![with_disk.clone()],
-            Explore::SameOnAll => subsets(&with_disk),
-        };
+        let sets = sets(request.explore, &with_disk)?;
         debug_assert!(sets.iter().flatten().all(|node| *node >= first));
         let mut space = Self {
             moments: moments(run, &disks, request)?,
@@ -284,10 +266,7 @@ impl BlockSpace {
             .map(|node| self.options(*node, moment))
             .collect();
         if self.is_free {
-            let each = options
-                .iter()
-                .map(|options| 1 + options.values().map(|(count, _)| count).sum::<u128>());
-            let all = each.fold(1_u128, u128::saturating_mul) - 1;
+            let all = options.iter().map(all_of).fold(1, u128::saturating_mul) - 1;
             let kind = options.iter().flat_map(|options| options.keys()).min();
             return kind
                 .map(|kind| (*kind, u64::try_from(all).unwrap_or(u64::MAX)))
@@ -483,14 +462,9 @@ impl BlockSpace {
         let (start, index) = self.start(index);
         let place = self.block_of(index);
         let block = &self.blocks[place];
-        let mut number = u128::from(
-            index
-                - if place == 0 {
-                    0
-                } else {
-                    self.blocks[place - 1].end
-                },
-        );
+        let first = place
+            .checked_sub(1)
+            .map_or(0, |before| self.blocks[before].end);
         let Moment {
             events, positions, ..
         } = &self.moments[block.moment];
@@ -502,26 +476,8 @@ impl BlockSpace {
             })
         };
         let mut disks: Vec<_> = self.disks.iter().enumerate().map(prefix).collect();
-        // The first of them is the one in which no node has lost anything, which is no state of its
-        // own.
-        number += u128::from(self.is_free);
-        for &node in block.set.into_iter().flat_map(|set| &self.sets[set]) {
-            let options = self.options(node, block.moment);
-            let chosen = if self.is_free {
-                let all = 1 + options.values().map(|(count, _)| count).sum::<u128>();
-                let own = number % all;
-                number /= all;
-                // Of one crash point the first state is the one that lost nothing.
-                (own > 0).then_some(own)
-            } else {
-                options
-                    .get(&block.kind)
-                    .filter(|(count, _)| number < *count)
-                    .map(|(_, first)| first + number)
-            };
-            if let Some(chosen) = chosen {
-                disks[node] = self.of_disk(node, block.moment).get(chosen);
-            }
+        for (node, chosen) in self.chosen(block, (index - first).into()) {
+            disks[node] = self.of_disk(node, block.moment).get(chosen);
         }
         let kinds = disks.iter().flatten().map(|disk| disk.relaxation.kind());
         let kind = kinds.max().unwrap_or(block.kind);
@@ -532,6 +488,55 @@ impl BlockSpace {
             start,
         }
     }
+
+    /// The nodes that lose something in a state of a block, each with the number of the state of its
+    /// disk.
+    fn chosen(&self, block: &Block, mut number: u128) -> Vec<(usize, u128)> {
+        // The first of them is the one in which no node has lost anything, which is no state of its
+        // own.
+        number += u128::from(self.is_free);
+        let mut chosen_of = |node: &usize| {
+            let options = self.options(*node, block.moment);
+            let chosen = if self.is_free {
+                let own = number % all_of(&options);
+                number /= all_of(&options);
+                // Of one crash point the first state is the one that lost nothing.
+                (own > 0).then_some(own)
+            } else {
+                options
+                    .get(&block.kind)
+                    .filter(|(count, _)| number < *count)
+                    .map(|(_, first)| first + number)
+            };
+            chosen.map(|chosen| (*node, chosen))
+        };
+        let nodes = block.set.into_iter().flat_map(|set| &self.sets[set]);
+        nodes.filter_map(&mut chosen_of).collect()
+    }
+}
+
+/// The sets of nodes that are relaxed together.
+fn sets(explore: Explore, with_disk: &[usize]) -> Result<Vec<Vec<usize>>, BlockError> {
+    Ok(match explore {
+        Explore::ReplicatedStateMachine { majority } => {
+            let majority = majority_of(with_disk.len(), majority);
+            let set = with_disk.get(..majority);
+            let refused = BlockError::Majority(majority, with_disk.len());
+            vec![set.ok_or(refused)?.to_vec()]
+        }
+        Explore::PrimaryReplicas { primary } => {
+            if !with_disk.contains(&primary) {
+                return Err(BlockError::Primary(primary));
+            }
+            let replica = with_disk.iter().find(|node| **node != primary);
+            let mut sets = vec![vec![primary]];
+            sets.extend(replica.map(|replica| vec![*replica]));
+            sets.extend(replica.map(|_| with_disk.to_vec()));
+            sets
+        }
+        Explore::BruteForce => vec![with_disk.to_vec()],
+        Explore::SameOnAll => subsets(with_disk),
+    })
 }
 
 /// All sets of nodes but the empty one, smaller ones first.
@@ -557,6 +562,29 @@ struct Merged {
     at: Vec<Vec<(usize, usize)>>,
 }
 
+/// The events of a node with the requests to its disk among them; and for each number of these, how
+/// many of its own events, and the position of the disk's log.
+fn merged_events(node: &Node, disk: Option<&RecordedDisk>) -> (Vec<Event>, Vec<(usize, usize)>) {
+    let (durable, times) = disk.map_or((0, &[][..]), |disk| (disk.durable, &disk.times_ns[..]));
+    let mut requests = times.iter().enumerate().skip(durable).peekable();
+    let (mut events, mut at) = (Vec::new(), vec![(0, durable)]);
+    for (place, event) in node.events.iter().enumerate() {
+        while let Some((request, time_ns)) =
+            requests.next_if(|(_, time_ns)| **time_ns <= event.end_ns)
+        {
+            events.push(request_event(*time_ns));
+            at.push((place, request + 1));
+        }
+        events.push(event.clone());
+        at.push((place + 1, at.last().expect("it has the first").1));
+    }
+    for (request, time_ns) in requests {
+        events.push(request_event(*time_ns));
+        at.push((node.events.len(), request + 1));
+    }
+    (events, at)
+}
+
 impl Merged {
     fn of(run: &Run, disks: &[Option<RecordedDisk>]) -> Self {
         let mut merged = Self {
@@ -564,25 +592,7 @@ impl Merged {
             at: Vec::new(),
         };
         for (node, disk) in run.nodes.iter().zip(disks) {
-            let (durable, times) = disk
-                .as_ref()
-                .map_or((0, &[][..]), |disk| (disk.durable, &disk.times_ns[..]));
-            let mut requests = times.iter().enumerate().skip(durable).peekable();
-            let (mut events, mut at) = (Vec::new(), vec![(0, durable)]);
-            for (place, event) in node.events.iter().enumerate() {
-                while let Some((request, time_ns)) =
-                    requests.next_if(|(_, time_ns)| **time_ns <= event.end_ns)
-                {
-                    events.push(request_event(*time_ns));
-                    at.push((place, request + 1));
-                }
-                events.push(event.clone());
-                at.push((place + 1, at.last().expect("it has the first").1));
-            }
-            for (request, time_ns) in requests {
-                events.push(request_event(*time_ns));
-                at.push((node.events.len(), request + 1));
-            }
+            let (events, at) = merged_events(node, disk.as_ref());
             merged.run.nodes.push(Node {
                 name: node.name.clone(),
                 initial: Vec::new(),
@@ -640,84 +650,14 @@ fn moments(
     disks: &[Option<RecordedDisk>],
     request: &BlockRequest,
 ) -> Result<Vec<Moment>, BlockError> {
-    let merged = Merged::of(run, disks);
-    let clocks = Clocks::of(&merged.run);
-    let nodes = &merged.run.nodes;
-    let all: Cut = nodes.iter().map(|node| node.events.len()).collect();
-    // The numbers of merged events after which something matters.
-    let is_flush = |node: usize, events: usize| {
-        let disk = disks[node].as_ref();
-        merged.is_request(node, events)
-            && disk.is_some_and(|disk| disk.log.is_behind_flush(merged.at[node][events].1))
-    };
-    let is_in_flight = |node: usize, events: usize| {
-        request.states.tears() && merged.is_in_flight(disks, node, events)
-    };
-    let matters = |node: usize, events: usize| {
-        // Never is more pending than when a flush arrives.
-        if events < all[node] && is_flush(node, events + 1) || is_in_flight(node, events) {
-            return true;
-        }
-        if merged.is_request(node, events) {
-            return request.states.every_write();
-        }
-        match &nodes[node].events[events - 1].action {
-            Action::Mark { .. } => true,
-            Action::File(op) if op.is_sync() => disks[node].is_some(),
-            _ => false,
-        }
-    };
-    let places: Vec<Vec<usize>> = all
-        .iter()
-        .enumerate()
-        .map(|(node, events)| (1..=*events).filter(|at| matters(node, *at)).collect())
-        .collect();
-    let mut cuts = vec![vec![0; all.len()], clocks.greatest(&all)];
-    for (node, places) in places.iter().enumerate() {
-        for &events in places {
-            cuts.push(clocks.least(node, events).clone());
-            let most = |events| {
-                let mut most = all.clone();
-                most[node] = events;
-                clocks.greatest(&most)
-            };
-            cuts.push(most(events));
-            if matches!(nodes[node].events[events - 1].action, Action::Mark { .. }) {
-                cuts.push(most(events - 1));
-            }
-            let time_ns = nodes[node].events[events - 1].end_ns;
-            let by_then = nodes
-                .iter()
-                .map(|node| node.events.partition_point(|event| event.end_ns <= time_ns));
-            cuts.push(clocks.greatest(&by_then.collect()));
-        }
-    }
-    if request.explore == Explore::BruteForce {
-        cuts.extend(combined(&clocks, &places)?);
-    }
-    let is_told = |event: &Event| matches!(event.action, Action::Mark { .. });
+    let search = Search::new(run, disks, request);
     let mut known: HashMap<_, usize> = HashMap::new();
     let mut moments: Vec<Moment> = Vec::new();
+    let mut cuts = search.cuts()?;
     cuts.sort_by_key(|cut| (cut.iter().sum::<usize>(), cut.clone()));
     for cut in &cuts {
-        let in_flight = cut.iter().enumerate();
-        let in_flight = in_flight.map(|(node, events)| is_in_flight(node, *events));
-        let moment = merged.moment(cut, in_flight.collect());
-        let happened = |(disk, position): (&Option<RecordedDisk>, &usize)| {
-            disk.as_ref().map(|disk| disk.writes(*position))
-        };
-        let told = run.nodes.iter().zip(&moment.events);
-        let told = told.map(|(node, events)| {
-            node.events[..*events]
-                .iter()
-                .filter(|event| is_told(event))
-                .count()
-        });
-        let key: (Vec<_>, Vec<_>) = (
-            disks.iter().zip(&moment.positions).map(happened).collect(),
-            told.collect(),
-        );
-        match known.entry(key) {
+        let moment = search.moment(cut);
+        match known.entry(search.what_tells_apart(&moment)) {
             Entry::Vacant(entry) => {
                 entry.insert(moments.len());
                 moments.push(moment);
@@ -727,6 +667,119 @@ fn moments(
     }
     moments.sort_by_key(Moment::sum);
     Ok(moments)
+}
+
+/// Looks for the moments at which the power fails.
+struct Search<'a> {
+    run: &'a Run,
+    disks: &'a [Option<RecordedDisk>],
+    request: &'a BlockRequest,
+    merged: Merged,
+    clocks: Clocks,
+    /// How many merged events each node has.
+    all: Cut,
+}
+
+impl<'a> Search<'a> {
+    fn new(run: &'a Run, disks: &'a [Option<RecordedDisk>], request: &'a BlockRequest) -> Self {
+        let merged = Merged::of(run, disks);
+        let nodes = merged.run.nodes.iter();
+        Self {
+            run,
+            disks,
+            request,
+            clocks: Clocks::of(&merged.run),
+            all: nodes.map(|node| node.events.len()).collect(),
+            merged,
+        }
+    }
+
+    /// Whether the first so many merged events of a node end with a flush.
+    fn is_flush(&self, node: usize, events: usize) -> bool {
+        let position = self.merged.at[node][events].1;
+        let disk = self.disks[node].as_ref();
+        self.merged.is_request(node, events)
+            && disk.is_some_and(|disk| disk.log.is_behind_flush(position))
+    }
+
+    fn is_in_flight(&self, node: usize, events: usize) -> bool {
+        self.request.states.tears() && self.merged.is_in_flight(self.disks, node, events)
+    }
+
+    /// Whether the power fails after so many merged events of a node.
+    fn matters(&self, node: usize, events: usize) -> bool {
+        // Never is more pending than when a flush arrives.
+        if events < self.all[node] && self.is_flush(node, events + 1)
+            || self.is_in_flight(node, events)
+        {
+            return true;
+        }
+        if self.merged.is_request(node, events) {
+            return self.request.states.every_write();
+        }
+        match &self.merged.run.nodes[node].events[events - 1].action {
+            Action::Mark { .. } => true,
+            Action::File(op) if op.is_sync() => self.disks[node].is_some(),
+            _ => false,
+        }
+    }
+
+    /// The cuts at which the power fails, some of them more than once.
+    fn cuts(&self) -> Result<Vec<Cut>, BlockError> {
+        let all = self.all.iter().enumerate();
+        let places = all.map(|(node, events)| {
+            let places = (1..=*events).filter(|at| self.matters(node, *at));
+            places.collect()
+        });
+        let places: Vec<Vec<usize>> = places.collect();
+        let mut cuts = vec![vec![0; self.all.len()], self.clocks.greatest(&self.all)];
+        for (node, places) in places.iter().enumerate() {
+            for &events in places {
+                cuts.extend(self.cuts_at(node, events));
+            }
+        }
+        if self.request.explore == Explore::BruteForce {
+            cuts.extend(combined(&self.clocks, &places)?);
+        }
+        Ok(cuts)
+    }
+
+    /// What the nodes may have done when one of them has so many merged events: the least, the most,
+    /// and what they had by the same time.
+    fn cuts_at(&self, node: usize, events: usize) -> Vec<Cut> {
+        let most = |events| {
+            let mut most = self.all.clone();
+            most[node] = events;
+            self.clocks.greatest(&most)
+        };
+        let nodes = &self.merged.run.nodes;
+        let last = &nodes[node].events[events - 1];
+        let mut cuts = vec![self.clocks.least(node, events).clone(), most(events)];
+        if matches!(last.action, Action::Mark { .. }) {
+            cuts.push(most(events - 1));
+        }
+        let ended = |event: &Event| event.end_ns <= last.end_ns;
+        let by_then = nodes.iter().map(|node| node.events.partition_point(ended));
+        cuts.push(self.clocks.greatest(&by_then.collect()));
+        cuts
+    }
+
+    fn moment(&self, cut: &Cut) -> Moment {
+        let in_flight = cut.iter().enumerate();
+        let in_flight = in_flight.map(|(node, events)| self.is_in_flight(node, *events));
+        self.merged.moment(cut, in_flight.collect())
+    }
+
+    /// What the disks hold, and how much each node was told.
+    fn what_tells_apart(&self, moment: &Moment) -> (Vec<Option<(usize, usize)>>, Vec<usize>) {
+        let disks = self.disks.iter().zip(&moment.positions);
+        let written = disks.map(|(disk, position)| Some(disk.as_ref()?.writes(*position)));
+        let is_told = |event: &&Event| matches!(event.action, Action::Mark { .. });
+        let nodes = self.run.nodes.iter().zip(&moment.events);
+        let told =
+            nodes.map(|(node, events)| node.events[..*events].iter().filter(is_told).count());
+        (written.collect(), told.collect())
+    }
 }
 
 /// Each node at each place of its own: the least cuts that have all of that.

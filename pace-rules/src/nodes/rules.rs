@@ -34,77 +34,89 @@ pub(super) fn rules(explore: Explore, with_files: &[usize]) -> Result<Vec<Rule>,
     if with_files.is_empty() {
         return Err(Error::NoFiles);
     }
-    let alike = |name: String, nodes: &[usize], relaxed: &[usize], prefix: bool| Rule {
-        name,
-        nodes: nodes.into(),
-        relaxed: relaxed.into(),
-        how: How::Alike,
-        alone: Vec::new(),
-        prefix,
-    };
-    let count = with_files.len();
     Ok(match explore {
-        Explore::ReplicatedStateMachine { majority } => {
-            let majority = if majority == 0 {
-                count / 2 + 1
-            } else {
-                majority
-            };
-            let relaxed = with_files
-                .get(..majority)
-                .ok_or(Error::Majority(majority, count))?;
-            let name = if count == 1 {
-                "the node".into()
-            } else {
-                format!("a majority, {majority} of {count}")
-            };
-            let alone = if majority > 1 { relaxed } else { &[] };
-            vec![Rule {
-                alone: alone.into(),
-                ..alike(name, relaxed, relaxed, true)
-            }]
-        }
-        Explore::PrimaryReplicas { primary } => {
-            if !with_files.contains(&primary) {
-                return Err(Error::Primary(primary));
-            }
-            let replica = with_files.iter().copied().find(|node| *node != primary);
-            let has_no_rule = |node: &usize| *node != primary && Some(*node) != replica;
-            let mut rules = vec![Rule {
-                alone: with_files.iter().copied().filter(has_no_rule).collect(),
-                ..alike("all nodes".into(), with_files, with_files, true)
-            }];
-            if let Some(replica) = replica {
-                rules.push(alike("the primary".into(), &[primary], &[primary], false));
-                rules.push(alike("a replica".into(), &[replica], &[replica], false));
-            }
-            rules
-        }
-        Explore::SameOnAll => {
-            // From all of them down to each alone.
-            let sets = (1..1_usize << count).rev();
-            let of = |set: usize| -> Vec<_> {
-                (0..count)
-                    .filter(|bit| set >> bit & 1 == 1)
-                    .map(|bit| with_files[bit])
-                    .collect()
-            };
-            let rule = |set| {
-                let relaxed = of(set);
-                alike(
-                    format!("{} of {count} nodes: {}", relaxed.len(), words(&relaxed)),
-                    with_files,
-                    &relaxed,
-                    relaxed.len() == count,
-                )
-            };
-            sets.map(rule).collect()
-        }
+        Explore::ReplicatedStateMachine { majority } => vec![of_majority(majority, with_files)?],
+        Explore::PrimaryReplicas { primary } => of_primary(primary, with_files)?,
+        Explore::SameOnAll => of_subsets(with_files),
         Explore::BruteForce => vec![Rule {
             how: How::Each,
-            ..alike("all nodes".into(), with_files, with_files, true)
+            ..Rule::of_all(with_files)
         }],
     })
+}
+
+impl Rule {
+    /// That these nodes are relaxed alike, where the places of those are tried.
+    fn alike(name: String, nodes: &[usize], relaxed: &[usize], prefix: bool) -> Self {
+        Self {
+            name,
+            nodes: nodes.into(),
+            relaxed: relaxed.into(),
+            how: How::Alike,
+            alone: Vec::new(),
+            prefix,
+        }
+    }
+
+    fn of_all(nodes: &[usize]) -> Self {
+        Self::alike("all nodes".into(), nodes, nodes, true)
+    }
+}
+
+/// How many nodes are a majority, where 0 stands for more than half.
+pub(super) fn majority_of(count: usize, wanted: usize) -> usize {
+    if wanted == 0 { count / 2 + 1 } else { wanted }
+}
+
+fn of_majority(majority: usize, with_files: &[usize]) -> Result<Rule, Error> {
+    let count = with_files.len();
+    let majority = majority_of(count, majority);
+    let relaxed = with_files
+        .get(..majority)
+        .ok_or(Error::Majority(majority, count))?;
+    let name = if count == 1 {
+        "the node".into()
+    } else {
+        format!("a majority, {majority} of {count}")
+    };
+    let alone = if majority > 1 { relaxed } else { &[] };
+    Ok(Rule {
+        alone: alone.into(),
+        ..Rule::alike(name, relaxed, relaxed, true)
+    })
+}
+
+/// All nodes, the primary, and one of the replicas.
+fn of_primary(primary: usize, with_files: &[usize]) -> Result<Vec<Rule>, Error> {
+    if !with_files.contains(&primary) {
+        return Err(Error::Primary(primary));
+    }
+    let replica = with_files.iter().copied().find(|node| *node != primary);
+    let has_no_rule = |node: &usize| *node != primary && Some(*node) != replica;
+    let mut rules = vec![Rule {
+        alone: with_files.iter().copied().filter(has_no_rule).collect(),
+        ..Rule::of_all(with_files)
+    }];
+    if let Some(replica) = replica {
+        let alone = |name: &str, node| Rule::alike(name.into(), &[node], &[node], false);
+        rules.push(alone("the primary", primary));
+        rules.push(alone("a replica", replica));
+    }
+    Ok(rules)
+}
+
+/// All sets of nodes, from all of them down to each alone.
+fn of_subsets(with_files: &[usize]) -> Vec<Rule> {
+    let count = with_files.len();
+    let rule = |set: usize| {
+        let relaxed: Vec<_> = (0..count)
+            .filter(|bit| set >> bit & 1 == 1)
+            .map(|bit| with_files[bit])
+            .collect();
+        let name = format!("{} of {count} nodes: {}", relaxed.len(), words(&relaxed));
+        Rule::alike(name, with_files, &relaxed, relaxed.len() == count)
+    };
+    (1..1_usize << count).rev().map(rule).collect()
 }
 
 fn words(nodes: &[usize]) -> String {

@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
-use campaign::{
-    Directory, Lines, MANIFEST, Part, Parts, Record, Records, SUMMARY, Shard, TABLE, check_version,
-    write_whole,
-};
+use campaign::{Directory, Lines, Part, Parts, RESULTS, Records, Shard};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::results::{FORMAT, KIND, LiveManifest, LiveResult, SeedPlan};
 use crate::sweep::Summary;
 use crate::text::table;
@@ -46,10 +44,7 @@ impl LiveDirectory {
     /// # Errors
     /// If there is something in it, or it cannot be written.
     pub fn create(path: &Path, manifest: LiveManifest) -> Result<Self> {
-        let directory = Directory::create(path, KEPT)?;
-        let text = serde_json::to_string_pretty(&manifest).expect("it has only text and numbers");
-        write_whole(&directory.join(MANIFEST), &text)?;
-        Self::opened(directory, manifest)
+        Self::opened(files::begin(path, KEPT, &manifest)?, manifest)
     }
 
     /// Opens one, to go on with it.
@@ -62,17 +57,12 @@ impl LiveDirectory {
     }
 
     fn opened(directory: Directory, manifest: LiveManifest) -> Result<Self> {
-        let (mut known, mut plans) = (Vec::new(), Vec::new());
+        let mut plans = Vec::new();
         let plan_lines = Lines::open(&directory.join(PLANS), |_, plan| {
             plans.push(plan);
             Ok::<_, campaign::Error>(())
         })?;
-        let records = Records::open(&directory, |record: Record<LiveResult, Value>| {
-            if let Record::Result(result) = record {
-                known.push(result);
-            }
-            Ok::<_, campaign::Error>(())
-        })?;
+        let (records, known) = files::open_results(&directory)?;
         Ok(Self {
             directory,
             records,
@@ -93,8 +83,7 @@ impl LiveDirectory {
     /// # Errors
     /// If it cannot be written.
     pub fn append_plan(&mut self, plan: &SeedPlan) -> Result<()> {
-        let line = serde_json::to_string(plan).expect("it has only text and numbers");
-        Ok(self.plan_lines.append(&line)?)
+        Ok(self.plan_lines.append(&files::line(plan))?)
     }
 
     /// Keeps a result: it survives a kill from now on.
@@ -102,8 +91,7 @@ impl LiveDirectory {
     /// # Errors
     /// If it cannot be written.
     pub fn append(&mut self, result: &LiveResult) -> Result<()> {
-        let line = serde_json::to_string(result).expect("it has only text and numbers");
-        Ok(self.records.append(&line)?)
+        Ok(self.records.append(&files::line(result))?)
     }
 
     /// Writes what the sweep came to.
@@ -113,7 +101,6 @@ impl LiveDirectory {
     pub fn finish(&mut self, summary: &Summary) -> Result<()> {
         self.plan_lines.sync()?;
         self.records.sync()?;
-        write_whole(&self.directory.join(TABLE), &table(summary, &self.manifest))?;
         let line = json!({
             "seeds": summary.seeds,
             "all": summary.all,
@@ -123,15 +110,7 @@ impl LiveDirectory {
             "inconclusive": summary.inconclusive(),
             "is_cut_off": summary.is_cut_off,
         });
-        Ok(write_whole(
-            &self.directory.join(SUMMARY),
-            &format!("{line}\n"),
-        )?)
-    }
-
-    /// The summary that was written, if the sweep has come to its end.
-    fn is_finished(&self) -> bool {
-        summary(self.path()).is_some_and(|summary| summary["is_cut_off"] == false)
+        files::conclude(&self.directory, &table(summary, &self.manifest), &line)
     }
 }
 
@@ -145,7 +124,7 @@ impl Part for LiveDirectory {
     }
 
     fn is_finished(&self) -> bool {
-        self.is_finished()
+        files::is_finished(self.path())
     }
 
     fn difference(&self, other: &Self) -> Option<String> {
@@ -189,22 +168,7 @@ pub fn merge(
 /// # Errors
 /// If it is, and of another version.
 pub fn manifest(path: &Path) -> Result<Option<LiveManifest>> {
-    let file = path.join(MANIFEST);
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        return Ok(None);
-    };
-    let Ok(value) = serde_json::from_str::<Value>(&text) else {
-        return Ok(None);
-    };
-    if value["kind"] != KIND {
-        return Ok(None);
-    }
-    check_version(&file, &value, FORMAT)?;
-    let manifest = serde_json::from_value(value);
-    manifest.map(Some).map_err(|error| Error::System {
-        doing: format!("read {}", file.display()),
-        error: error.into(),
-    })
+    files::read_manifest(path, KIND, FORMAT)
 }
 
 /// The results in a directory, whether its sweep has ended or not.
@@ -212,12 +176,7 @@ pub fn manifest(path: &Path) -> Result<Option<LiveManifest>> {
 /// # Errors
 /// If they cannot be read.
 pub fn results(path: &Path) -> Result<Vec<LiveResult>> {
-    let mut results: Vec<LiveResult> = Vec::new();
-    let file = path.join(campaign::RESULTS);
-    campaign::read_lines(&file, |_, line| {
-        results.push(line);
-        Ok::<_, campaign::Error>(())
-    })?;
+    let mut results: Vec<LiveResult> = files::read_lines(&path.join(RESULTS))?;
     results.sort_by(|a, b| a.address.cmp(&b.address));
     Ok(results)
 }
@@ -227,16 +186,10 @@ pub fn results(path: &Path) -> Result<Vec<LiveResult>> {
 /// # Errors
 /// If it cannot be read.
 pub fn plans(path: &Path) -> Result<Vec<SeedPlan>> {
-    let mut plans = Vec::new();
-    campaign::read_lines(&path.join(PLANS), |_, line| {
-        plans.push(line);
-        Ok::<_, campaign::Error>(())
-    })?;
-    Ok(plans)
+    files::read_lines(&path.join(PLANS))
 }
 
 /// The summary in a directory, if the sweep in it has ended or was stopped.
 pub fn summary(path: &Path) -> Option<Value> {
-    let text = std::fs::read_to_string(path.join(SUMMARY)).ok()?;
-    serde_json::from_str(text.lines().next()?).ok()
+    files::read_summary(path)
 }

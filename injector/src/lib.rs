@@ -12,6 +12,7 @@
 mod directory;
 mod disks;
 mod error;
+mod files;
 mod laboratory;
 mod minimize;
 pub mod online;

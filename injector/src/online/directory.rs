@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use campaign::{
-    Directory, MANIFEST, Part, Parts, Record, Records, SUMMARY, Shard, TABLE, check_version,
-    write_whole,
-};
+use campaign::{Directory, Part, Parts, RESULTS, Records, Shard};
 use cluster::ClusterFile;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,6 +13,7 @@ use super::ran::Ran;
 use super::sometimes::conditions;
 use super::text::table;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::surrounded::Surrounded;
 
 /// The version of these files.
@@ -153,10 +151,7 @@ impl InjectDirectory {
     /// # Errors
     /// If there is something in it, or it cannot be written.
     pub fn create(path: &Path, manifest: InjectManifest) -> Result<Self> {
-        let directory = Directory::create(path, KEPT)?;
-        let text = serde_json::to_string_pretty(&manifest).expect("it has only text and numbers");
-        write_whole(&directory.join(MANIFEST), &text)?;
-        Self::opened(directory, manifest)
+        Self::opened(files::begin(path, KEPT, &manifest)?, manifest)
     }
 
     /// Opens one, to continue it.
@@ -169,13 +164,7 @@ impl InjectDirectory {
     }
 
     fn opened(directory: Directory, manifest: InjectManifest) -> Result<Self> {
-        let mut known = Vec::new();
-        let records = Records::open(&directory, |record: Record<InjectResult, Value>| {
-            if let Record::Result(result) = record {
-                known.push(result);
-            }
-            Ok::<_, campaign::Error>(())
-        })?;
+        let (records, known) = files::open_results(&directory)?;
         Ok(Self {
             directory,
             records,
@@ -214,8 +203,7 @@ impl InjectDirectory {
     /// # Errors
     /// If it cannot be written.
     pub fn append(&mut self, result: &InjectResult) -> Result<()> {
-        let line = serde_json::to_string(result).expect("it has only text and numbers");
-        Ok(self.records.append(&line)?)
+        Ok(self.records.append(&files::line(result))?)
     }
 
     /// Writes what the campaign came to.
@@ -224,7 +212,6 @@ impl InjectDirectory {
     /// If it cannot be written.
     pub fn finish(&mut self, summary: &Summary) -> Result<()> {
         self.records.sync()?;
-        write_whole(&self.directory.join(TABLE), &table(summary, &self.manifest))?;
         let line = json!({
             "wanted": summary.wanted,
             "tried": summary.results.len(),
@@ -233,8 +220,7 @@ impl InjectDirectory {
             "left_out": summary.left_out,
             "is_cut_off": summary.is_cut_off,
         });
-        let path = self.directory.join(SUMMARY);
-        Ok(write_whole(&path, &format!("{line}\n"))?)
+        files::conclude(&self.directory, &table(summary, &self.manifest), &line)
     }
 }
 
@@ -248,7 +234,7 @@ impl Part for InjectDirectory {
     }
 
     fn is_finished(&self) -> bool {
-        summary(self.path()).is_some_and(|summary| summary["is_cut_off"] == false)
+        files::is_finished(self.path())
     }
 
     fn difference(&self, other: &Self) -> Option<String> {
@@ -315,20 +301,7 @@ fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
 /// # Errors
 /// If it is, and of another version.
 pub fn manifest(path: &Path) -> Result<Option<InjectManifest>> {
-    let file = path.join(MANIFEST);
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        return Ok(None);
-    };
-    let value = serde_json::from_str(&text).unwrap_or(Value::Null);
-    if value["kind"] != KIND {
-        return Ok(None);
-    }
-    check_version(&file, &value, FORMAT)?;
-    let manifest = serde_json::from_value(value);
-    manifest.map(Some).map_err(|error| Error::System {
-        doing: format!("read {}", file.display()),
-        error: error.into(),
-    })
+    files::read_manifest(path, KIND, FORMAT)
 }
 
 /// The results in a directory by index, whether its campaign has ended or not.
@@ -336,16 +309,12 @@ pub fn manifest(path: &Path) -> Result<Option<InjectManifest>> {
 /// # Errors
 /// If they cannot be read.
 pub fn results(path: &Path) -> Result<Vec<InjectResult>> {
-    let mut results: Vec<InjectResult> = Vec::new();
-    campaign::read_lines(&path.join(campaign::RESULTS), |_, line| {
-        results.push(line);
-        Ok::<_, campaign::Error>(())
-    })?;
+    let mut results: Vec<InjectResult> = files::read_lines(&path.join(RESULTS))?;
     results.sort_by_key(|result| result.index);
     Ok(results)
 }
 
 /// The summary in a directory, if its campaign has ended or was stopped.
 pub fn summary(path: &Path) -> Option<Value> {
-    crate::directory::summary(path)
+    files::read_summary(path)
 }

@@ -105,39 +105,53 @@ fn told(
     manifest: &LiveManifest,
     broken_max: usize,
 ) -> String {
-    let mut text = headline(number, result, alike);
-    let mut row = |name: &str, words: &str| {
-        let _ = write!(text, "\n  {name:12}  {words}");
-    };
-    let broken = result.broken().unwrap_or_default();
-    for (place, line) in broken.iter().take(broken_max).enumerate() {
-        row(if place == 0 { "broken" } else { "" }, line);
-    }
-    if broken.len() > broken_max {
-        row("", &format!("and {} more", broken.len() - broken_max));
-    }
-    for (place, happened) in result.faults.iter().enumerate() {
-        let again = if place == 0 { "" } else { "again " };
-        row("power", &format!("{again}{}", power(happened, manifest)));
-        row("disks", &disks(happened, manifest));
-        let last = acknowledged(happened);
-        row("acknowledged", &last);
-    }
+    let mut rows = broken_rows(result, broken_max);
+    rows.extend(fault_rows(result, manifest));
     let before = result.faults.last();
     let before = before.map_or(0, |happened| happened.acknowledged_before);
     if result.acknowledged > before {
-        row("", &format!("{} after it", result.acknowledged - before));
+        rows.push(("", format!("{} after it", result.acknowledged - before)));
     }
     let options = manifest.asked.surrounded.options();
     if !options.is_empty() {
-        row("machines", &options);
+        rows.push(("machines", options));
     }
     if result.repeated {
         let history = &result.history;
-        row("repeated", &format!("twice the same (history {history})"));
+        rows.push(("repeated", format!("twice the same (history {history})")));
+    }
+    let mut text = headline(number, result, alike);
+    for (name, words) in rows {
+        let _ = write!(text, "\n  {name:12}  {words}");
     }
     text.push('\n');
     text
+}
+
+/// What is broken, so many lines of it.
+fn broken_rows(result: &LiveResult, broken_max: usize) -> Vec<(&'static str, String)> {
+    let broken = result.broken().unwrap_or_default();
+    let names = std::iter::once("broken").chain(std::iter::repeat(""));
+    let shown = broken.iter().take(broken_max).cloned();
+    let mut rows: Vec<_> = names.zip(shown).collect();
+    if broken.len() > broken_max {
+        rows.push(("", format!("and {} more", broken.len() - broken_max)));
+    }
+    rows
+}
+
+/// When the power failed, what the disks lost, and what had been acknowledged by then.
+fn fault_rows(result: &LiveResult, manifest: &LiveManifest) -> Vec<(&'static str, String)> {
+    let faults = result.faults.iter().enumerate();
+    let rows = faults.flat_map(|(place, happened)| {
+        let again = if place == 0 { "" } else { "again " };
+        [
+            ("power", format!("{again}{}", power(happened, manifest))),
+            ("disks", disks(happened, manifest)),
+            ("acknowledged", acknowledged(happened)),
+        ]
+    });
+    rows.collect()
 }
 
 /// What was acknowledged before a fault.

@@ -117,10 +117,17 @@ fn of_file_system(
         jobs: 1,
         ..opened.sweep.sweep_options(&machine)
     };
+    let visit = Visit {
+        opened,
+        options: &options,
+        search: &search,
+        command,
+        interrupt,
+    };
     let looked = if machine.is_guest() {
-        in_guest(opened, &options, &search, command, interrupt)?
+        visit.in_guest()?
     } else {
-        here(opened, &options, &search, command, interrupt)?
+        visit.here()?
     };
     if !looked.seen {
         say(&gone(found.number, &search, looked.why.as_deref()));
@@ -134,19 +141,48 @@ fn of_file_system(
     })
 }
 
-/// Has it looked at in a guest.
-fn in_guest(
-    opened: &Opened,
-    options: &SweepOptions,
-    search: &Search,
-    command: Option<&str>,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Looked> {
-    let look = guest_look(command, &options.machine)?;
-    let found = &opened.found;
-    let mut workers = Workers::start(&found.variant, options)?;
-    let tell = &mut |recovered: Recovered<'_>| tell_guest(recovered, &look);
-    Ok(workers.look(&found.workload, search, &look, interrupt, tell)?)
+/// What is looked for of a file system's finding, and what is done there.
+struct Visit<'a> {
+    opened: &'a Opened,
+    options: &'a SweepOptions,
+    search: &'a Search,
+    command: Option<&'a str>,
+    interrupt: &'a Interrupt,
+}
+
+impl Visit<'_> {
+    /// Has the crash state looked at in a guest.
+    fn in_guest(&self) -> anyhow::Result<Looked> {
+        let look = guest_look(self.command, &self.options.machine)?;
+        let found = &self.opened.found;
+        let mut workers = Workers::start(&found.variant, self.options)?;
+        let tell = &mut |recovered: Recovered<'_>| tell_guest(recovered, &look);
+        Ok(workers.look(&found.workload, self.search, &look, self.interrupt, tell)?)
+    }
+
+    /// Looks at the crash state under this kernel.
+    fn here(&self) -> anyhow::Result<Looked> {
+        let mut looked = Ok(());
+        let mut hook = |recovered: Recovered<'_>| {
+            tell(&recovered);
+            looked = look(&recovered, self.command, self.interrupt);
+            Ok(())
+        };
+        let found = &self.opened.found;
+        let result = replayer::look(
+            &found.variant,
+            self.options,
+            &found.workload,
+            self.search,
+            &mut hook,
+        )?;
+        looked?;
+        let seen = !result.broken.is_empty();
+        Ok(Looked {
+            seen,
+            why: result.inconclusive.filter(|_| !seen),
+        })
+    }
 }
 
 /// That there is no such state any more, and why.
@@ -156,35 +192,6 @@ fn gone(number: usize, search: &Search, why: Option<&str>) -> String {
     let path = path.map(|path| format!(" at {path}")).unwrap_or_default();
     let promise = search.promise.name();
     format!("finding {number} did not come again: no state breaks {promise}{path}{why}")
-}
-
-/// Looks at it under this kernel.
-fn here(
-    opened: &Opened,
-    options: &SweepOptions,
-    search: &Search,
-    command: Option<&str>,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Looked> {
-    let mut looked = Ok(());
-    let mut hook = |recovered: Recovered<'_>| {
-        tell(&recovered);
-        looked = look(&recovered, command, interrupt);
-        Ok(())
-    };
-    let result = replayer::look(
-        &opened.found.variant,
-        options,
-        &opened.found.workload,
-        search,
-        &mut hook,
-    )?;
-    looked?;
-    let seen = !result.broken.is_empty();
-    Ok(Looked {
-        seen,
-        why: result.inconclusive.filter(|_| !seen),
-    })
 }
 
 /// What is done with the state in a guest, whose mounts nobody sees from here.

@@ -3,8 +3,14 @@
 
 #![forbid(unsafe_code)]
 
+mod callers;
+mod likeness;
+
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
+
+pub use callers::{Called, callers};
+pub use likeness::{Likeness, Site, mask, without_numbers};
 
 /// So many bytes are shown as they are.
 const SHOWN_BYTES_MAX: usize = 32;

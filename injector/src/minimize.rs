@@ -1,5 +1,6 @@
 //! Less that breaks the same: each smaller run is made, and must break it twice alike.
 
+use brief::without_numbers;
 use campaign::ddmin;
 use pace_rules::disk::Relaxation;
 
@@ -7,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::laboratory::{Judged, Laboratory, LiveRun};
 use crate::plan::{At, Failure, Fault};
 use crate::results::{LiveResult, SeedPlan};
-use crate::text::without_numbers;
 
 /// What is left of a failure.
 #[derive(Debug, Clone)]

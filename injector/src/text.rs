@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use brief::without_numbers;
 use campaign::columns;
 
 use crate::disks::Keeps;
@@ -21,19 +22,6 @@ struct Likeness {
     is_of_all: bool,
     keeps: Option<Keeps>,
     broken: String,
-}
-
-/// Words with every number in them replaced: keys and values differ, causes do not.
-pub(crate) fn without_numbers(text: &str) -> String {
-    let mut plain = String::new();
-    for character in text.chars() {
-        if !character.is_ascii_digit() {
-            plain.push(character);
-        } else if !plain.ends_with('#') {
-            plain.push('#');
-        }
-    }
-    plain
 }
 
 /// One result for each kind of finding, the one with the fewest lost writes, with how many are

@@ -7,12 +7,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use brief::without_numbers;
 use campaign::Interrupt;
 use pace_rules::nodes::{MODELS, Request, Space};
 use trace::{Action, Event, FileId, FileOp, Run, SyncScope};
 
 use crate::findings::{Finding, Findings, Sync};
-use crate::operations::without_numbers;
 use crate::states::States;
 use crate::text::searched_words;
 use crate::tree::Fingerprint;

@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
-use brief::counted;
+use brief::{Called, Likeness, callers, counted};
 use pace_rules::nodes::{Effect, Member, Micro, Relaxation, Spaces, StartOrder, State};
 use serde::{Deserialize, Serialize};
 use trace::{Action, Event, FileId, Message, Run};
-use trace_store::Trace;
+use trace_store::{Frame, Trace};
 
 use crate::again::Address;
-use crate::callers::callers;
 use crate::causes::Patience;
 use crate::check::Complaint;
 use crate::damage::{Damage, damages};
-use crate::likeness::Likeness;
+use crate::likeness::likeness_of;
 use crate::operations::{Operation, Operations};
 use crate::rank::Rank;
 use crate::recoveries::crashes;
@@ -379,7 +378,7 @@ impl<'a> Findings<'a> {
     /// One that tells what happened before a crash, and not what was lost.
     pub(crate) fn without_space(trace: &'a Trace) -> Self {
         let operations: Vec<_> = trace.run.nodes.iter().map(Operations::of).collect();
-        let likeness = Likeness::of(&trace.run, &operations);
+        let likeness = likeness_of(&trace.run, &operations);
         let mut ends: HashMap<u32, Ends> = HashMap::new();
         for (place, node) in trace.run.nodes.iter().enumerate() {
             for event in &node.events {
@@ -1024,7 +1023,7 @@ impl<'a> Findings<'a> {
 
     fn called_by(&self, stack: u64) -> Vec<String> {
         let stack = self.trace.stacks.get(&stack);
-        stack.map_or(Vec::new(), |stack| callers(stack))
+        stack.map_or(Vec::new(), |stack| callers(stack.iter().map(called)))
     }
 
     pub(crate) fn event_words(&self, run: &Run, node: usize, event: usize) -> String {
@@ -1161,6 +1160,14 @@ fn is_named(node: &str, broken: &[String]) -> bool {
         .iter()
         .flat_map(|words| words.split(|letter| !is_of_name(letter)))
         .any(|word| word == node)
+}
+
+fn called(frame: &Frame) -> Called<'_> {
+    Called {
+        module: &frame.module,
+        function: frame.function.as_deref(),
+        source: frame.source.as_ref().map(|(path, line)| (&**path, *line)),
+    }
 }
 
 /// What is broken, in words that are the same for states that are alike: whatever the numbers are,

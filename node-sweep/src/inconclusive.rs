@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use brief::without_numbers;
 use trace_store::Trace;
 
 use crate::again::{Address, story};
 use crate::error::Result;
 use crate::findings::Finding;
-use crate::operations::without_numbers;
 use crate::request::Request;
 
 /// A state that nobody could judge.

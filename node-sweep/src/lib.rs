@@ -9,7 +9,6 @@
 mod acks;
 mod again;
 mod blocks;
-mod callers;
 mod causes;
 mod check;
 mod chunks;

@@ -308,16 +308,3 @@ impl Names {
         }
     }
 }
-
-/// The words with every number in them made the same: findings that differ in no more are alike.
-pub(crate) fn without_numbers(words: &str) -> String {
-    let mut plain = String::with_capacity(words.len());
-    for letter in words.chars() {
-        if !letter.is_ascii_digit() {
-            plain.push(letter);
-        } else if !plain.ends_with('#') {
-            plain.push('#');
-        }
-    }
-    plain
-}

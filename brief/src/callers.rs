@@ -1,7 +1,5 @@
 //! The functions of a program that made a call, without those of its language.
 
-use trace_store::Frame;
-
 /// So many of them are named: those next to the call.
 const CALLERS_MAX: usize = 3;
 
@@ -32,16 +30,34 @@ const LIBRARIES: [&str; 11] = [
     "start_thread",
 ];
 
+/// A function on the way to a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Called<'a> {
+    /// The path of the program or library that it is in.
+    pub module: &'a str,
+    /// What it is called, if that is known.
+    pub function: Option<&'a str>,
+    /// The source file and the line, if they are known.
+    pub source: Option<(&'a str, u32)>,
+}
+
+/// Where the sources of Rust's standard library were when it was compiled. What the compiler put in
+/// the place of a call has no crate in its name.
+const RUST_SOURCES: &str = "/rustc/";
+
 /// The functions next to the call that belong to the program, each with its place in the source if
-/// that is known.
-pub(crate) fn callers(stack: &[Frame]) -> Vec<String> {
-    let own = stack.iter().filter(|frame| {
-        let file = file_name(&frame.module);
+/// that is known. The stack goes from the call outwards.
+pub fn callers<'a>(stack: impl IntoIterator<Item = Called<'a>>) -> Vec<String> {
+    let own = stack.into_iter().filter(|frame| {
+        let file = file_name(frame.module);
         !LANGUAGES.iter().any(|language| file.starts_with(language))
     });
-    let named = own.filter_map(|frame| Some((frame.function.as_deref()?, &frame.source)));
-    let named = named.filter(|(function, _)| !is_of_library(function));
-    let words = |(function, source): (&str, &Option<(String, u32)>)| match source {
+    let named = own.filter_map(|frame| Some((frame.function?, frame.source)));
+    let named = named.filter(|(function, source)| {
+        let is_of_rust = source.is_some_and(|(path, _)| path.starts_with(RUST_SOURCES));
+        !is_of_rust && !is_of_library(function)
+    });
+    let words = |(function, source): (&str, Option<(&str, u32)>)| match source {
         Some((path, line)) => format!("{function} ({}:{line})", file_name(path)),
         None => function.to_owned(),
     };
@@ -65,12 +81,11 @@ fn file_name(path: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn frame(module: &str, function: &str, source: Option<(&str, u32)>) -> Frame {
-        Frame {
-            module: module.into(),
-            address: 7,
-            function: (!function.is_empty()).then(|| function.into()),
-            source: source.map(|(path, line)| (path.into(), line)),
+    fn frame<'a>(module: &'a str, function: &'a str, source: Option<(&'a str, u32)>) -> Called<'a> {
+        Called {
+            module,
+            function: (!function.is_empty()).then_some(function),
+            source,
         }
     }
 
@@ -89,6 +104,11 @@ mod tests {
                 "<&dyn core::ops::function::Fn<()>>::call",
                 None,
             ),
+            frame(
+                "/opt/store",
+                "write_all<std::fs::File>",
+                Some(("/rustc/1f2e/library/std/src/io/mod.rs", 1877)),
+            ),
             frame("/opt/store", "wal::sync", Some(("/src/store/wal.rs", 12))),
             frame("/opt/store", "", None),
             frame("/opt/store", "store::put", None),
@@ -97,8 +117,8 @@ mod tests {
             frame("/opt/store", "std::rt::lang_start", None),
         ];
         let expected = ["wal::sync (wal.rs:12)", "store::put", "main (main.rs:3)"];
-        assert_eq!(callers(&stack), expected);
-        assert_eq!(callers(&stack[..4]), Vec::<String>::new());
+        assert_eq!(callers(stack), expected);
+        assert_eq!(callers(stack[..5].to_vec()), Vec::<String>::new());
     }
 
     #[test]
@@ -108,6 +128,6 @@ mod tests {
             evaluation("/usr/bin/python3.11"),
             evaluation("/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0"),
         ];
-        assert!(callers(&stack).is_empty());
+        assert!(callers(stack).is_empty());
     }
 }

@@ -1,0 +1,126 @@
+//! The failure points of a run without faults.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome, OutputFormat, say};
+use cluster::ClusterFile;
+use injector::Judged;
+use injector::online::{
+    Collected, EXHAUSTIVE, InjectManifest, PointFailure, Ran, SeenPoint, manifest, points_table,
+    without_faults,
+};
+use serde_json::json;
+
+use super::ground::run_once;
+use super::{InjectArgs, read_file, refuse_idle};
+
+/// Prints them.
+pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let path = arguments.file.as_deref().context("clap wants one")?;
+    let file = read_file(path, false)?;
+    refuse_idle(&file, path)?;
+    let mut manifest = InjectManifest::new(&file, &path.canonicalize()?);
+    manifest.strategy = Some(EXHAUSTIVE.to_owned());
+    let Some(ran) = watched((&file, &manifest), interrupt)? else {
+        say("interrupted: everything is stopped");
+        return Ok(Outcome::Incomplete);
+    };
+    let has_disks = file.disk.is_some();
+    let text = match arguments.format {
+        OutputFormat::Text => points_table(&ran.points, has_disks),
+        OutputFormat::Json => ran
+            .points
+            .iter()
+            .map(|seen| line(seen, has_disks))
+            .collect(),
+    };
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(match &ran.judged {
+        Judged::Ok => Outcome::Clean,
+        judged => {
+            say(&format!(
+                "the run was not ok, although nothing was injected: {}",
+                why(judged)
+            ));
+            Outcome::Incomplete
+        }
+    })
+}
+
+/// A point as a line of JSON.
+fn line(seen: &SeenPoint, has_disks: bool) -> String {
+    let mut value = json!(seen);
+    value["times"] = json!(seen.count());
+    let failures: Vec<_> = PointFailure::at(seen, has_disks).collect();
+    value["failures"] = json!(failures);
+    format!("{value}\n")
+}
+
+/// A run without faults; nothing if it was interrupted.
+fn watched(
+    of: (&ClusterFile, &InjectManifest),
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<Ran>> {
+    match run_once(of, (0, &without_faults(of.0)), None, interrupt) {
+        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => Ok(None),
+        ran => Ok(Some(ran?)),
+    }
+}
+
+fn why(judged: &Judged) -> String {
+    match judged {
+        Judged::Ok => "ok".into(),
+        Judged::Broken { broken } => broken.join("; "),
+        Judged::Inconclusive { why } => why.clone(),
+    }
+}
+
+/// Those that a campaign goes by: of a run without faults, which has to be ok, or of another campaign.
+pub(super) fn collect(
+    arguments: &InjectArgs,
+    of: (&ClusterFile, &InjectManifest),
+    interrupt: &Interrupt,
+) -> anyhow::Result<Collected> {
+    if of.1.simulated.is_some() {
+        bail!("nodes are traced in namespaces only: leave out --simulate");
+    }
+    let all_occurrences = arguments.all_occurrences;
+    if let Some(directory) = &arguments.points_of {
+        let at = directory.display();
+        let known =
+            manifest(directory)?.with_context(|| format!("{at} has no results of inject"))?;
+        let collected = known
+            .collected
+            .with_context(|| format!("{at} has no failure points"))?;
+        return Ok(Collected {
+            all_occurrences,
+            ..collected
+        });
+    }
+    if arguments.shard.is_some() {
+        bail!(
+            "shards need the same failure points: begin a campaign with --sample 1 --out DIR, and \
+             give --points-of DIR to each"
+        );
+    }
+    let Some(ran) = watched(of, interrupt)? else {
+        bail!("interrupted while failure points were collected: nothing was begun");
+    };
+    if ran.judged != Judged::Ok {
+        bail!(
+            "without faults the run is not ok, so nothing could be learned from failures: {}",
+            why(&ran.judged)
+        );
+    }
+    if ran.points.is_empty() {
+        bail!(
+            "no node made a call on its files while the clients worked: there is no failure point"
+        );
+    }
+    let points = ran.points;
+    Ok(Collected {
+        points,
+        all_occurrences,
+    })
+}

@@ -1,0 +1,79 @@
+//! Which calls a node makes, counted.
+
+use std::collections::BTreeMap;
+
+/// What tells one of them from others: the same code on a like node makes the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::online) struct Made {
+    /// What a plan calls it.
+    pub(in crate::online) call: &'static str,
+    /// Of which file of the node's data, masked.
+    pub(in crate::online) file: String,
+    /// The number of its stack; 0 if that is not known.
+    pub(in crate::online) site: u64,
+    /// What the node was then, if the probe said so.
+    pub(in crate::online) role: Option<String>,
+}
+
+/// How often it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::online) struct Times {
+    /// So often.
+    pub(in crate::online) count: u64,
+    /// First then, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(in crate::online) first_ns: u64,
+    /// The fewest bytes that were asked for in one buffer, if it has bytes.
+    pub(in crate::online) bytes_min: Option<u64>,
+}
+
+/// The calls of a node since the last fault was put in place, or since counting began.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) is_counting: bool,
+    pub(super) made: BTreeMap<Made, Times>,
+}
+
+impl Tally {
+    /// From now on calls count, and none before.
+    pub(super) fn begin(&mut self) {
+        self.is_counting = true;
+        self.made.clear();
+    }
+
+    pub(super) fn count(&mut self, made: Made, at_ns: u64, bytes: Option<u64>) {
+        let times = self.made.entry(made).or_insert(Times {
+            count: 0,
+            first_ns: at_ns,
+            bytes_min: bytes,
+        });
+        times.count += 1;
+        times.bytes_min = times.bytes_min.min(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_before_a_fault_do_not_count_after_it() {
+        let made = |file: &str| Made {
+            call: "write",
+            file: file.into(),
+            site: 7,
+            role: None,
+        };
+        let mut tally = Tally::default();
+        tally.begin();
+        tally.count(made("log"), 3, Some(20));
+        tally.count(made("log"), 5, Some(4));
+        let times = &tally.made[&made("log")];
+        assert_eq!(
+            (times.count, times.first_ns, times.bytes_min),
+            (2, 3, Some(4))
+        );
+        tally.begin();
+        tally.count(made("snapshot"), 9, None);
+        assert!(!tally.made.contains_key(&made("log")));
+    }
+}

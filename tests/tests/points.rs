@@ -1,0 +1,170 @@
+//! Failure points of a cluster, and every failure at each of them. Needs root.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use end_to_end::{crashpoint, printed, program, require_root, said, store_cluster};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with the cluster file of a store in it.
+struct Laid(TempDir);
+
+impl Laid {
+    /// Two nodes with disks: what one of them loses is lost.
+    fn new(mistake: &str) -> Self {
+        require_root();
+        let folder = tempfile::tempdir().expect("a directory");
+        let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);
+        let text = text.replace("--lead {address:b},{address:c}", "--lead {address:b}");
+        let text = format!("disk = \"ext4\"\n{text}");
+        fs::write(folder.path().join("cluster.toml"), text).expect("written");
+        fs::create_dir(folder.path().join("tmp")).expect("made");
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let store = program("store");
+        let folder = store.parent().expect("it is in one").display().to_string();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = crashpoint();
+        command.args(arguments).current_dir(self.0.path());
+        command.env("TMPDIR", self.path("tmp"));
+        command.env("PATH", format!("{folder}:{path}"));
+        command.output().expect("it runs")
+    }
+
+    /// The failure points, by their IDs.
+    fn points(&self) -> BTreeMap<String, Value> {
+        let output = self.run(&["inject", "cluster.toml", "--points", "--format", "json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let text = printed(&output);
+        let lines = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"));
+        let id = |point: Value| (point["id"].as_str().expect("a name").to_owned(), point);
+        lines.map(id).collect()
+    }
+}
+
+#[test]
+fn the_same_code_is_the_same_failure_point_in_another_run() {
+    let (one, other) = (Laid::new(""), Laid::new(""));
+    let (points, again) = (one.points(), other.points());
+    let ids = |points: &BTreeMap<String, Value>| points.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(ids(&points), ids(&again));
+    let of = |call: &str, file: &str| {
+        let is_it = |point: &&Value| point["call"] == call && point["file"] == file;
+        points.values().filter(is_it).collect::<Vec<_>>()
+    };
+    // The leader renames a segment at another place than the follower, and both when the log is
+    // rewritten too.
+    assert_eq!(of("rename", "log/wal-#").len(), 4);
+    // The directory of data itself.
+    assert_eq!(of("fsync", "").len(), 4);
+    let synced = of("fdatasync", "log/wal-#");
+    let is_named = |point: &&&Value| {
+        let callers = point["callers"].as_array().expect("an array");
+        let mut names = callers.iter().filter_map(Value::as_str);
+        names.any(|name| name.starts_with("store::disk::Disk::append"))
+    };
+    assert_eq!(synced.iter().filter(is_named).count(), 2, "{synced:?}");
+    let output = one.run(&["inject", "cluster.toml", "--points"]);
+    let text = printed(&output);
+    assert!(
+        text.contains("not among them: what is written through mappings"),
+        "{text}"
+    );
+    assert!(
+        text.contains(" power loss, ") && text.contains(" short, "),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_kill_between_two_calls_that_must_not_be_two_is_found_and_replayed() {
+    let laid = Laid::new("version-last");
+    let begun = ["inject", "cluster.toml", "--strategy", "exhaustive"];
+    let output = laid.run(&[&begun[..], &["--stop-after", "1", "--out", "found"]].concat());
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
+    assert!(text.contains("is about to write log/wal-00000002"), "{text}");
+    let show = printed(&laid.run(&["show", "found"]));
+    let (_, replay) = show.split_once(" replay found ").expect("it is told");
+    let number = replay.split_whitespace().next().expect("a number");
+    let replayed = laid.run(&["replay", "found", number]);
+    assert_eq!(replayed.status.code(), Some(1), "{}", printed(&replayed));
+}
+
+#[test]
+fn shards_have_the_same_failure_points_and_are_put_together() {
+    let laid = Laid::new("");
+    let begun = [
+        "inject",
+        "cluster.toml",
+        "--strategy",
+        "exhaustive",
+        "--sample",
+    ];
+    let refused = laid.run(&[&begun[..], &["2", "--shard", "1/2", "--out", "one"]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused).contains("--points-of"), "{}", said(&refused));
+    let run = |more: &[&str]| {
+        let output = laid.run(&[&begun[..], more].concat());
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{}{}",
+            printed(&output),
+            said(&output)
+        );
+    };
+    run(&["1", "--out", "base"]);
+    for (shard, out) in [("1/2", "one"), ("2/2", "two")] {
+        run(&["2", "--points-of", "base", "--shard", shard, "--out", out]);
+    }
+    let merge = laid.run(&["merge", "one", "two", "--out", "merged"]);
+    assert_eq!(merge.status.code(), Some(0), "{}", said(&merge));
+    assert!(
+        printed(&merge).contains("0 broken of 2 runs"),
+        "{}",
+        printed(&merge)
+    );
+}
+
+#[test]
+fn a_failure_point_that_does_not_come_up_is_tried_twice_and_is_no_clean_result() {
+    let laid = Laid::new("");
+    let begun = [
+        "inject",
+        "cluster.toml",
+        "--strategy",
+        "exhaustive",
+        "--sample",
+        "1",
+    ];
+    let output = laid.run(&[&begun[..], &["--out", "base"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    // Another program has its calls at other places.
+    let manifest = fs::read_to_string(laid.path("base/manifest.json")).expect("read");
+    let mut manifest: Value = serde_json::from_str(&manifest).expect("JSON");
+    manifest["collected"]["points"][0]["site"] = "0000000000000001".into();
+    fs::write(laid.path("base/manifest.json"), manifest.to_string()).expect("written");
+    let output = laid.run(&[&begun[..], &["--points-of", "base"]].concat());
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(
+        text.contains("a failure point did not come up in two runs"),
+        "{text}"
+    );
+    assert!(
+        text.contains("the failure point of 1 run did not come up again"),
+        "{text}"
+    );
+}

@@ -186,13 +186,16 @@ impl<O: Observer> Follower<O> {
             self.observer.unseen(row.name);
             return system::go_on(thread, 0);
         };
+        if self.observer.wants_stack_before(&origin) {
+            origin.stack = self.stacks.of(thread, origin.process);
+        }
         let doing = match self.observer.entry(&origin, &entry) {
             Decision::GoOn => {
                 system::go_on(thread, 0);
                 Doing::Runs
             }
             Decision::ToExit(kept) => {
-                if self.observer.wants_stack(&kept) {
+                if origin.stack == 0 && self.observer.wants_stack(&kept) {
                     origin.stack = self.stacks.of(thread, origin.process);
                 }
                 system::go_on_to_exit(thread);

@@ -27,7 +27,7 @@ pub struct Origin {
     /// The row of the table of calls.
     pub row: Row,
     /// Where in its program the thread is, if the observer wants to know
-    /// ([`Observer::wants_stack`]): the number of a stack. 0 if that is not known.
+    /// ([`Observer::wants_stack`], [`Observer::wants_stack_before`]): the number of a stack. 0 if that is not known.
     pub stack: u64,
     pub(crate) handle: Option<Arc<OwnedFd>>,
 }
@@ -104,6 +104,11 @@ pub trait Observer {
 
     /// A thread is about to make a call.
     fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Self::Kept>;
+
+    /// Whether the stack of a call is to be known before it is decided about ([`Observer::entry`]).
+    fn wants_stack_before(&self, _origin: &Origin) -> bool {
+        false
+    }
 
     /// Whether the stack of a call is to be known that is seen to its return. To find out takes half
     /// as long as a stop.
@@ -220,6 +225,10 @@ where
             return Decision::GoOn;
         }
         Decision::ToExit(Kept { first, second })
+    }
+
+    fn wants_stack_before(&self, origin: &Origin) -> bool {
+        self.0.wants_stack_before(origin) || self.1.wants_stack_before(origin)
     }
 
     fn wants_stack(&self, kept: &Self::Kept) -> bool {

@@ -94,7 +94,10 @@ fn a_kill_between_two_calls_that_must_not_be_two_is_found_and_replayed() {
     let output = laid.run(&[&begun[..], &["--stop-after", "1", "--out", "found"]].concat());
     let text = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
-    assert!(text.contains("is about to write log/wal-00000002"), "{text}");
+    assert!(
+        text.contains("is about to pwrite64 log/wal-00000002"),
+        "{text}"
+    );
     let show = printed(&laid.run(&["show", "found"]));
     let (_, replay) = show.split_once(" replay found ").expect("it is told");
     let number = replay.split_whitespace().next().expect("a number");

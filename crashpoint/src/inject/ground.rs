@@ -118,6 +118,7 @@ fn in_namespaces(
         acknowledgements: workspace.temporary(ACKNOWLEDGEMENTS),
         history: workspace.temporary(HISTORY),
         log_times: workspace.temporary(LOG_TIMES),
+        points: manifest.counts_calls(),
     };
     let cancelled = || interrupt.requested();
     let mut ground = Namespaces::new(&mut cluster, &workspace.directories, plan.seed, &cancelled);
@@ -160,6 +161,7 @@ fn on_simulated(
         acknowledgements: own.path().join(ACKNOWLEDGEMENTS),
         history: own.path().join(HISTORY),
         log_times: own.path().join(LOG_TIMES),
+        points: false,
     };
     let cancelled = || interrupt.requested();
     let mut ground = Simulated::new(cluster, &cancelled);

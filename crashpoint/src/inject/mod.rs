@@ -3,6 +3,7 @@
 mod finding;
 mod ground;
 mod lanes;
+mod points;
 mod specs;
 
 use std::cell::RefCell;
@@ -17,8 +18,8 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use cluster::{ClusterFile, SimulatedCluster};
 use injector::online::{
-    FaultPlan, InjectDirectory, InjectManifest, InjectResult, Repeated, STRATEGIES, Selection,
-    Strategy, Summary, campaign, headline, strategy, table, timeline,
+    EXHAUSTIVE, Exhaustive, FaultPlan, InjectDirectory, InjectManifest, InjectResult, Repeated,
+    STRATEGIES, Selection, Strategy, Summary, campaign, headline, strategy, table, timeline,
 };
 
 pub(crate) use finding::{minimize, replay, show, summary_of};
@@ -43,7 +44,7 @@ pub(crate) struct InjectArgs {
     #[arg(
         long,
         value_name = "PLAN",
-        required_unless_present_any = ["resume", "strategy"],
+        required_unless_present_any = ["resume", "strategy", "points"],
         conflicts_with = "resume"
     )]
     plan: Option<PathBuf>,
@@ -52,10 +53,34 @@ pub(crate) struct InjectArgs {
     #[arg(
         long,
         value_name = "NAME",
-        value_parser = PossibleValuesParser::new(STRATEGIES.map(|(name, _)| name)),
+        value_parser = PossibleValuesParser::new(strategies()),
         conflicts_with_all = ["plan", "resume", "repeat"]
     )]
     strategy: Option<String>,
+
+    /// Print the failure points of a run without faults: which calls nodes make on which files, where
+    /// in the program, how often. Nothing is injected
+    #[arg(
+        long,
+        conflicts_with_all = ["plan", "strategy", "resume", "repeat", "spec", "simulate", "seed",
+            "budget", "stop_after", "out"]
+    )]
+    points: bool,
+
+    /// Of the strategy `exhaustive`: try every occurrence of a failure point, and not only the first,
+    /// the last and one in the middle
+    #[arg(long, requires = "strategy", conflicts_with = "resume")]
+    all_occurrences: bool,
+
+    /// Of the strategy `exhaustive`: take the failure points of the campaign in DIR, as shards need
+    /// them to be the same
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "strategy",
+        conflicts_with = "resume"
+    )]
+    points_of: Option<PathBuf>,
 
     /// Hold each run against the rules in FILE as well: what they call a violation is broken; see
     /// docs/specifications.md
@@ -118,8 +143,19 @@ struct Campaign<'a> {
     interrupt: &'a Interrupt,
 }
 
+/// The names of all strategies.
+fn strategies() -> impl Iterator<Item = &'static str> {
+    STRATEGIES
+        .into_iter()
+        .map(|(name, _)| name)
+        .chain([EXHAUSTIVE])
+}
+
 /// Does it.
 pub(crate) fn run(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    if arguments.points {
+        return points::print(arguments, interrupt);
+    }
     let campaign = match &arguments.resume {
         Some(directory) => resumed(directory, arguments, interrupt)?,
         None => begun(arguments, interrupt)?,
@@ -142,10 +178,13 @@ fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Res
     } else {
         refuse_idle(&file, path)?;
     }
-    let manifest = InjectManifest {
+    let mut manifest = InjectManifest {
         specifications,
         ..manifest_of(arguments, path, &file)?
     };
+    if manifest.strategy.as_deref() == Some(EXHAUSTIVE) {
+        manifest.collected = Some(points::collect(arguments, (&file, &manifest), interrupt)?);
+    }
     let directory = arguments.out.as_deref();
     let directory = directory.map(|out| InjectDirectory::create(out, manifest.clone()));
     Ok(Campaign {
@@ -251,6 +290,9 @@ fn file_of(manifest: &InjectManifest, directory: &Path) -> anyhow::Result<Cluste
 impl Campaign<'_> {
     fn strategy(&self) -> anyhow::Result<Box<dyn Strategy>> {
         let InjectManifest { seed, first, .. } = self.manifest;
+        if let Some(collected) = &self.manifest.collected {
+            return Ok(Box::new(Exhaustive::new(&self.file, seed, collected)));
+        }
         if let Some(name) = &self.manifest.strategy {
             let found = strategy(name, &self.file, seed);
             return found.with_context(|| format!("there is no strategy {name}"));

@@ -92,6 +92,12 @@ impl Summary {
         self.results.iter().filter(broken).count() as u64
     }
 
+    /// How many waited for a failure point that did not come up, though tried twice.
+    pub fn missed(&self) -> u64 {
+        let missed = |result: &&InjectResult| result.ran.missed_its_point();
+        self.results.iter().filter(missed).count() as u64
+    }
+
     /// How many could not be judged.
     pub fn inconclusive(&self) -> u64 {
         let is_open =
@@ -135,7 +141,8 @@ pub fn campaign(
             *summary.left_out.entry(role).or_default() += 1;
             continue;
         }
-        let Some(ran) = unless_interrupted(run(index, &plan), summary.results.is_empty())? else {
+        let mut once = || unless_interrupted(run(index, &plan), summary.results.is_empty());
+        let Some(ran) = perhaps_again(strategy, &mut once)? else {
             summary.is_cut_off = true;
             break;
         };
@@ -149,6 +156,24 @@ pub fn campaign(
     }
     summary.results.sort_by_key(|result| result.index);
     Ok(summary)
+}
+
+/// What came of a plan: of a second run, if the first one is to be made again.
+fn perhaps_again(
+    strategy: &dyn Strategy,
+    run: &mut dyn FnMut() -> Result<Option<Ran>>,
+) -> Result<Option<Ran>> {
+    let first = run()?;
+    if !first.as_ref().is_some_and(|ran| strategy.tries_again(ran)) {
+        return Ok(first);
+    }
+    let mut second = run()?;
+    if let Some(ran) = &mut second
+        && strategy.tries_again(ran)
+    {
+        ran.missed_again();
+    }
+    Ok(second)
 }
 
 /// What came of a run; nothing if it was interrupted. Only the first one must be possible.

@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 
 use super::campaign::Summary;
 use super::facts::Specification;
+use super::points::Collected;
 use super::ran::Ran;
 use super::sometimes::conditions;
+use super::strategies::EXHAUSTIVE;
 use super::text::table;
 use crate::error::{Error, Result};
 use crate::files;
@@ -47,6 +49,9 @@ pub struct InjectManifest {
     pub plan: Option<String>,
     /// What proposes plans, if it is not one.
     pub strategy: Option<String>,
+    /// The failure points of the run without faults, if they are what plans are made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collected: Option<Collected>,
     /// The seed of what is drawn.
     pub seed: u64,
     /// How many plans are tried at most.
@@ -105,6 +110,7 @@ impl InjectManifest {
             nodes: file.nodes.iter().map(|node| node.name.clone()).collect(),
             plan: None,
             strategy: None,
+            collected: None,
             seed: 0,
             first: None,
             specifications: Vec::new(),
@@ -115,6 +121,11 @@ impl InjectManifest {
         }
     }
 
+    /// Whether the calls of nodes are counted in its runs.
+    pub fn counts_calls(&self) -> bool {
+        self.strategy.as_deref() == Some(EXHAUSTIVE)
+    }
+
     /// In what it is another campaign than another one, if it is.
     fn difference(&self, other: &Self) -> Option<String> {
         let differences = [
@@ -122,6 +133,7 @@ impl InjectManifest {
             (self.text != other.text, "cluster files"),
             (self.plan != other.plan, "plans"),
             (self.strategy != other.strategy, "strategies"),
+            (self.collected != other.collected, "failure points"),
             (self.seed != other.seed, "seeds"),
             (self.first != other.first, "numbers of plans"),
             (

@@ -33,6 +33,12 @@ const ALL: [Errno; 17] = [
 ];
 
 impl Errno {
+    /// The disk failed.
+    pub const EIO: Self = errno("EIO", libc::EIO);
+
+    /// The disk is full.
+    pub const ENOSPC: Self = errno("ENOSPC", libc::ENOSPC);
+
     /// The one with a name, such as `EIO`.
     pub fn named(name: &str) -> Option<Self> {
         ALL.into_iter().find(|known| known.name == name)

@@ -20,6 +20,7 @@ mod parse;
 mod parse_calls;
 mod picture;
 mod plan;
+mod points;
 mod print;
 mod ran;
 mod roles;
@@ -54,11 +55,12 @@ pub use plan::{
     Awaited, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger,
     What,
 };
+pub use points::{Collected, Point, PointFailure, SeenPoint, UNSEEN, points_table};
 pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub use run::{HISTORY, Place, run};
 pub use simulated::Simulated;
 pub use sometimes::conditions;
-pub use strategies::{STRATEGIES, strategy};
+pub use strategies::{EXHAUSTIVE, Exhaustive, STRATEGIES, strategy, without_faults};
 pub use strategy::{Repeated, Strategy};
 pub use text::{alike, findings, headline, table, timeline, totals};
 pub use witness::anomalies;

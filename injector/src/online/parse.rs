@@ -52,6 +52,7 @@ pub(super) struct RawFault {
     keeps: Option<Spanned<String>>,
     pub(super) call: Option<Spanned<String>>,
     pub(super) path: Option<Spanned<String>>,
+    pub(super) site: Option<Spanned<String>>,
     pub(super) nth: Option<Spanned<u64>>,
     pub(super) once: Option<Spanned<bool>>,
     pub(super) fails: Option<Spanned<String>>,
@@ -99,6 +100,7 @@ struct RawTrigger {
     ended: Option<bool>,
     call: Option<Spanned<String>>,
     path: Option<Spanned<String>>,
+    site: Option<Spanned<String>>,
     nth: Option<Spanned<u64>>,
     when: Option<Spanned<Moment>>,
     client: Option<Spanned<String>>,
@@ -515,6 +517,7 @@ fn awaited_call(raw: &RawTrigger, known: &Known) -> Checked<Option<Awaited>> {
     let Some(call) = &raw.call else {
         let places = [
             (raw.path.as_ref().map(Spanned::span), "path"),
+            (raw.site.as_ref().map(Spanned::span), "site"),
             (raw.nth.as_ref().map(Spanned::span), "nth"),
             (raw.when.as_ref().map(Spanned::span), "when"),
         ];
@@ -531,7 +534,11 @@ fn awaited_call(raw: &RawTrigger, known: &Known) -> Checked<Option<Awaited>> {
         selectors(Spanned::new(name.span(), names), known, false)
     });
     Ok(Some(Awaited::Call {
-        of: call_of(call, raw.path.as_ref(), raw.nth.as_ref())?,
+        of: call_of(
+            call,
+            (raw.path.as_ref(), raw.site.as_ref()),
+            raw.nth.as_ref(),
+        )?,
         on: on.transpose()?.and_then(|mut on| on.pop()),
         when: raw
             .when

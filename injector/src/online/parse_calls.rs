@@ -16,7 +16,7 @@ const ONE_OF: &str = "say what comes of the call: fails, short, slow_s or hold (
 /// Which calls are meant.
 pub(super) fn call_of(
     call: &Spanned<String>,
-    path: Option<&Spanned<String>>,
+    (path, site): (Option<&Spanned<String>>, Option<&Spanned<String>>),
     nth: Option<&Spanned<u64>>,
 ) -> Checked<CallOf> {
     let name = call.get_ref();
@@ -34,7 +34,16 @@ pub(super) fn call_of(
     Ok(CallOf {
         call: name.clone(),
         path: path.map(|path| path.get_ref().clone()),
+        site: site.map(site_of).transpose()?,
         nth: nth.map_or(1, |nth| *nth.get_ref()),
+    })
+}
+
+/// The number of a stack.
+fn site_of(text: &Spanned<String>) -> Checked<u64> {
+    u64::from_str_radix(text.get_ref(), 16).map_err(|_| {
+        let what = "a site is a hexadecimal number, as `--points` prints it";
+        Wrong(text.span(), what.into())
     })
 }
 
@@ -46,6 +55,7 @@ fn keys(raw: &RawFault) -> impl Iterator<Item = (Range<usize>, &'static str)> {
     let all = [
         (place(raw.call.as_ref()), "call"),
         (place(raw.path.as_ref()), "path"),
+        (place(raw.site.as_ref()), "site"),
         (place(raw.nth.as_ref()), "nth"),
         (place(raw.once.as_ref()), "once"),
         (place(raw.fails.as_ref()), "fails"),
@@ -74,7 +84,11 @@ pub(super) fn call_fault(raw: &RawFault) -> Checked<CallFault> {
         let what = "it needs `call`: which system calls are hit, such as call = \"fsync\"";
         return Err(Wrong(raw.fault.span(), what.into()));
     };
-    let of = call_of(call, raw.path.as_ref(), raw.nth.as_ref())?;
+    let of = call_of(
+        call,
+        (raw.path.as_ref(), raw.site.as_ref()),
+        raw.nth.as_ref(),
+    )?;
     let comes = comes(raw)?;
     if let (Some(short), Comes::Short(bytes)) = (&raw.short, &comes) {
         let wrong = |what: String| Err(Wrong(short.span(), what));

@@ -86,6 +86,8 @@ pub struct CallOf {
     pub call: String,
     /// Of which files; without it all of the node's data.
     pub path: Option<String>,
+    /// From where in the program: the number of a stack, as the table of failure points has it.
+    pub site: Option<u64>,
     /// Which of them, from 1 on, since it was first waited for.
     pub nth: u64,
 }

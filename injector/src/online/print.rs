@@ -120,8 +120,14 @@ impl CallOf {
     fn keys(&self) -> impl Iterator<Item = (&'static str, String)> {
         let path = self.path.as_ref().map(|path| ("path", quoted(path)));
         let nth = (self.nth != 1).then(|| ("nth", self.nth.to_string()));
-        path.into_iter().chain(nth)
+        let site = self.site.map(|site| ("site", quoted(&site_text(site))));
+        path.into_iter().chain(site).chain(nth)
     }
+}
+
+/// The number of a stack, as plans have it.
+pub(super) fn site_text(site: u64) -> String {
+    format!("{site:016x}")
 }
 
 impl Display for CallFault {

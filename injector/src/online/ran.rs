@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::facts::{Examined, Unlooked, Violated};
+use super::points::SeenPoint;
 use crate::laboratory::Judged;
 
 /// A run of a plan.
@@ -36,6 +37,10 @@ pub struct Ran {
     /// What of these had nothing to look at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlooked: Vec<Unlooked>,
+    /// The calls that nodes made since the last fault was put in place, or all if there was none, until
+    /// everything was healed; none if they were not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<SeenPoint>,
     /// Which run of simulated machines it is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedRun>,
@@ -198,7 +203,21 @@ impl FaultCame {
     }
 }
 
+/// What a run whose failure point did not come up says of itself.
+const MISSED: &str = "a failure point did not come up";
+
 impl Ran {
+    /// Whether a fault waited for a call that did not come, or hit none.
+    pub fn missed_its_point(&self) -> bool {
+        let missed = |came: &FaultCame| came.state == State::NeverFired || came.calls == Some(0);
+        self.faults.iter().any(missed)
+    }
+
+    /// It was tried again for that, and came to the same.
+    pub(super) fn missed_again(&mut self) {
+        self.notes.push(format!("{MISSED} in two runs"));
+    }
+
     /// Whether a node had a role before the first fault.
     pub fn began_with(&self, role: &str) -> bool {
         let is_before = |event: &&RunEvent| !matches!(event.what, Happening::InPlace { .. });
@@ -274,6 +293,7 @@ impl Ran {
             notes: Vec::new(),
             violations: Vec::new(),
             unlooked: Vec::new(),
+            points: Vec::new(),
             simulated: None,
         }
     }

@@ -14,6 +14,7 @@ use super::facts::{LogTime, write_times};
 use super::ground::Ground;
 use super::logs::LogTail;
 use super::plan::FaultPlan;
+use super::points::SeenPoint;
 use super::ran::{FaultCame, Happening, Ran, RunEvent, State};
 use super::roles::{Probe, Roles};
 use super::sometimes::Reached;
@@ -31,6 +32,9 @@ const ROLE_WITHIN: Duration = Duration::from_secs(30);
 /// How long the probe may take for its first answer, whatever it may take for others: it starts.
 const PROBE_STARTS_WITHIN: Duration = Duration::from_secs(60);
 
+/// So long after the clients have ended calls of nodes are counted: they do what they do later.
+const COUNTED_AFTER: Duration = Duration::from_millis(300);
+
 /// How long after what has happened last it is quiet, if nothing is waited for.
 const QUIET_AFTER: Duration = Duration::from_secs(5);
 
@@ -45,6 +49,8 @@ pub struct Place {
     pub history: PathBuf,
     /// Gets the times at which logs grew.
     pub log_times: PathBuf,
+    /// Whether the calls of nodes are counted ([`Ran::points`]).
+    pub points: bool,
 }
 
 /// A cluster among faults.
@@ -101,9 +107,10 @@ pub fn run(
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Ran> {
     let clients = ground.file().all_clients().len();
-    let mut probe = probe_for(ground, plan, clients);
-    let calls = Rc::new(Calls::new(plan, ground.file()));
-    if plan.needs_calls() {
+    let asks = place.points || !plan.faults.is_empty();
+    let mut probe = probe_for(ground, clients).filter(|_| asks);
+    let calls = Rc::new(Calls::new(plan, ground.file(), place.points));
+    if plan.needs_calls() || place.points {
         ground.follow_calls(&calls)?;
     }
     ground.start(clients + usize::from(probe.is_some()))?;
@@ -142,9 +149,12 @@ pub fn run(
         cancelled,
     };
     runner.tell_roles(None);
-    let judged = runner.all_of_it(place);
+    let ran = runner.all_of_it(place);
+    let calls = Rc::clone(&runner.calls);
     runner.ground.end();
-    judged
+    // What the functions are called is known when the nodes have ended.
+    let points = SeenPoint::all(&calls);
+    ran.map(|ran| Ran { points, ..ran })
 }
 
 fn logs(ground: &dyn Ground) -> Vec<LogTail> {
@@ -152,11 +162,10 @@ fn logs(ground: &dyn Ground) -> Vec<LogTail> {
     nodes.map(|node| LogTail::new(ground.log(node))).collect()
 }
 
-/// The probe of the cluster, if a plan has faults. It sees all nodes, whatever is cut off from whom:
-/// it has a place of its own, after those of the clients.
-fn probe_for(ground: &dyn Ground, plan: &FaultPlan, clients: usize) -> Option<Probe> {
-    let config = ground.file().probe.as_ref();
-    let config = config.filter(|_| !plan.faults.is_empty())?;
+/// The probe of the cluster. It sees all nodes, whatever is cut off from whom: it has a place of its
+/// own, after those of the clients.
+fn probe_for(ground: &dyn Ground, clients: usize) -> Option<Probe> {
+    let config = ground.file().probe.as_ref()?;
     Some(Probe::new(config, clients))
 }
 
@@ -186,7 +195,10 @@ fn first_roles(
 
 impl Runner<'_> {
     fn all_of_it(&mut self, place: &Place) -> Result<Ran> {
-        self.faults()?;
+        self.calls.begin_tally();
+        let faults = self.faults();
+        self.calls.end_tally();
+        faults?;
         let acknowledged_before_heal = self.clients.acknowledged();
         let mut broken = self.heal()?;
         if broken.is_empty() {
@@ -221,6 +233,7 @@ impl Runner<'_> {
             notes,
             violations: Vec::new(),
             unlooked: Vec::new(),
+            points: Vec::new(),
             simulated: None,
         })
     }
@@ -260,12 +273,18 @@ impl Runner<'_> {
             }
             if let Some(ended) = clients_ended
                 && !self.is_worth_waiting(next.as_ref(), ended)
+                && !self.is_counted_still(ended)
             {
                 self.is_quiet = false;
                 return Ok(());
             }
             self.ground.pass()?;
         }
+    }
+
+    /// Whether nodes may still do what clients asked for, and that is to be counted.
+    fn is_counted_still(&self, ended: Duration) -> bool {
+        self.calls.counts() && self.ground.now() < ended + COUNTED_AFTER
     }
 
     /// Whether nothing has happened for a while, and nobody waits for what the probe says.
@@ -391,6 +410,9 @@ impl Runner<'_> {
             words: hit.words,
         });
         let planned = &self.plan.faults[fault];
+        if planned.what != super::What::Heal {
+            self.calls.begin_tally();
+        }
         let until = planned.until.as_ref();
         let until = until.map(|until| Waiting::new(until, &self.seen()));
         let active = Active {
@@ -692,6 +714,9 @@ impl Runner<'_> {
     /// Tells of the roles that were others before.
     fn tell_roles(&mut self, before: Option<&Roles>) {
         let roles = self.roles.clone();
+        if let Some(roles) = &roles {
+            self.calls.know_roles(roles);
+        }
         for (node, role) in roles.iter().flat_map(|roles| &roles.of) {
             let had = before.and_then(|roles| roles.of.get(node));
             if had.is_none_or(|had| had.role != role.role) {

@@ -2,6 +2,7 @@
 
 use super::directory::InjectResult;
 use super::plan::FaultPlan;
+use super::ran::Ran;
 
 /// Proposes plans, one after the other. What it proposed stays what it was: a plan has an index,
 /// and with it is proposed again after the same results.
@@ -12,6 +13,11 @@ pub trait Strategy {
     /// The plan with this index; nothing if there are no more. `so_far` is what came of those that
     /// were tried, which a strategy that learns looks at.
     fn propose(&mut self, index: u64, so_far: &[InjectResult]) -> Option<FaultPlan>;
+
+    /// Whether a plan is to be tried again once, since what it waits for did not come.
+    fn tries_again(&self, _ran: &Ran) -> bool {
+        false
+    }
 
     /// The role that a plan of it needs, and that no node had, if it is not to be tried for that.
     fn lacks_role(&self, _plan: &FaultPlan, _so_far: &[InjectResult]) -> Option<String> {

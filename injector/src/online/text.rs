@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
-use brief::counted;
+use brief::{counted, without_numbers};
 
 use super::campaign::Summary;
 use super::directory::{InjectManifest, InjectResult, OnMachines};
 use super::plan::{CallFault, CallOf, Comes};
 use super::ran::{Happening, Ran, SimulatedRun};
 use crate::laboratory::Judged;
-use crate::text::without_numbers;
 
 /// How many lines of what is broken are shown.
 const BROKEN_MAX: usize = 4;
@@ -48,6 +47,13 @@ pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
             text,
             "left out: {}, for no node was {role} when a fault was to come",
             counted(*plans, "plan")
+        );
+    }
+    if manifest.collected.is_some() && summary.missed() > 0 {
+        let _ = writeln!(
+            text,
+            "the failure point of {} did not come up again, in two runs each",
+            counted(summary.missed(), "run")
         );
     }
     for name in summary.never_reached(&manifest.sometimes) {
@@ -167,7 +173,9 @@ fn derivations(text: &mut String, ran: &Ran) {
 impl CallFault {
     /// What it does, as a timeline has it behind the names of nodes.
     pub(super) fn words(&self) -> String {
-        let CallOf { call, path, nth } = &self.of;
+        let CallOf {
+            call, path, nth, ..
+        } = &self.of;
         let path = path
             .as_deref()
             .map_or_else(String::new, |path| format!(" of {path}"));
@@ -235,6 +243,7 @@ mod tests {
                 notes: Vec::new(),
                 violations: Vec::new(),
                 unlooked: Vec::new(),
+                points: Vec::new(),
                 simulated: None,
             },
         }

@@ -7,12 +7,14 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use brief::{Called, callers, mask};
 use cluster::NodeConfig;
 use libc::pid_t;
 use tracer::{After, Change, Decision, Entry, Observer, Origin, StackTable};
 
-use super::kinds::{LENGTH, has_length, is_one, paths};
+use super::kinds::{LENGTH, has_length, is_one, kind, paths};
 use super::pattern::matches;
+use super::tally::{Made as Counted, Tally, Times};
 use crate::online::plan::{CallFault, CallOf, Comes, Moment};
 
 const NO_PANIC: &str = "no holder panics";
@@ -44,6 +46,11 @@ struct State {
     held: HashMap<pid_t, Held>,
     /// What rules did first, and has not been told yet.
     news: Vec<String>,
+    /// What the probe says that the node is.
+    role: Option<String>,
+    tally: Tally,
+    /// The functions of the program at each site, once its processes have ended.
+    callers: HashMap<u64, Vec<String>>,
 }
 
 /// A trigger that is waited for.
@@ -93,7 +100,26 @@ impl<'a> Made<'a> {
     fn is(&self, of: &CallOf) -> bool {
         let path = of.path.as_deref();
         is_one(self.origin.row.name, &of.call)
+            && of.site.is_none_or(|site| site == self.origin.stack)
             && self.paths.iter().any(|one| matches(path, one, self.data))
+    }
+
+    /// What it counts as, if it is of a file of the node's data. A file that is renamed counts by
+    /// its new name.
+    fn counted(&self, role: Option<&String>) -> Option<Counted> {
+        let inside = |path: &PathBuf| path.strip_prefix(self.data?).ok().map(Path::to_path_buf);
+        let file = self.paths.iter().rev().find_map(inside)?;
+        Some(Counted {
+            call: kind(self.origin.row.name)?,
+            file: mask(&file.to_string_lossy()),
+            site: self.origin.stack,
+            role: role.cloned(),
+        })
+    }
+
+    /// How many bytes it is asked to do, if they are in one buffer.
+    fn bytes(&self) -> Option<u64> {
+        has_length(&self.origin.row).then(|| self.entry.arguments[LENGTH])
     }
 
     fn words(&self) -> String {
@@ -210,6 +236,31 @@ impl Desk {
         }
     }
 
+    /// From now on calls are counted, and none before.
+    pub(super) fn begin_tally(&self) {
+        self.state().tally.begin();
+    }
+
+    /// Calls are not counted any more.
+    pub(super) fn end_tally(&self) {
+        self.state().tally.is_counting = false;
+    }
+
+    /// The probe says that the node is that.
+    pub(super) fn know_role(&self, role: Option<&str>) {
+        self.state().role = role.map(str::to_owned);
+    }
+
+    /// The calls that were counted, each with the functions that made it if they are known.
+    pub(super) fn tally(&self) -> Vec<(Counted, Times, Vec<String>)> {
+        let state = self.state();
+        let made = state.tally.made.iter().map(|(made, times)| {
+            let callers = state.callers.get(&made.site).cloned();
+            (made.clone(), times.clone(), callers.unwrap_or_default())
+        });
+        made.collect()
+    }
+
     /// Lets those go on whose time is over, and returns what there is to tell.
     pub(super) fn tick(&self) -> Vec<String> {
         let mut state = self.state();
@@ -233,7 +284,29 @@ type Kept = Option<u64>;
 impl State {
     /// Whether nobody wants anything of calls.
     fn is_idle(&self) -> bool {
-        self.watches.is_empty() && self.rules.is_empty() && self.held.is_empty() && !self.is_paused
+        self.watches.is_empty()
+            && self.rules.is_empty()
+            && self.held.is_empty()
+            && !self.is_paused
+            && !self.tally.is_counting
+    }
+
+    /// Whether somebody wants to know where in the program calls are made.
+    fn wants_sites(&self) -> bool {
+        let mut watched = self.watches.values().map(|watch| &watch.of);
+        let mut hit = self.rules.values().map(|rule| &rule.fault.of);
+        self.tally.is_counting
+            || watched.any(|of| of.site.is_some())
+            || hit.any(|of| of.site.is_some())
+    }
+
+    fn count(&mut self, call: &Made) {
+        if self.tally.is_counting
+            && let Some(counted) = call.counted(self.role.as_ref())
+        {
+            self.tally
+                .count(counted, call.origin.start_ns, call.bytes());
+        }
     }
 
     fn decide(&mut self, call: &Made) -> Decision<Kept> {
@@ -246,7 +319,7 @@ impl State {
                 self.held.remove(&thread);
                 return self.ruled(call, None);
             }
-            None => {}
+            None => self.count(call),
         }
         let (mut is_held, mut after) = (false, None);
         for (id, watch) in &mut self.watches {
@@ -368,6 +441,11 @@ impl Observer for Clerk {
         state.held.clear();
     }
 
+    fn wants_stack_before(&self, origin: &Origin) -> bool {
+        let state = self.0.state();
+        origin.process != state.enters && state.wants_sites()
+    }
+
     fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Kept> {
         let mut state = self.0.state();
         if origin.process == state.enters || state.is_idle() {
@@ -424,7 +502,20 @@ impl Observer for Clerk {
         }
     }
 
-    fn finish(self, status: ExitStatus, _: &StackTable) -> tracer::Result<ExitStatus> {
+    fn finish(self, status: ExitStatus, stacks: &StackTable) -> tracer::Result<ExitStatus> {
+        let named = stacks.iter().map(|(site, stack)| {
+            let stack = stack.iter().map(called);
+            (*site, callers(stack))
+        });
+        self.0.state().callers.extend(named);
         Ok(status)
+    }
+}
+
+fn called(frame: &tracer::Frame) -> Called<'_> {
+    Called {
+        module: &frame.module,
+        function: frame.function.as_deref(),
+        source: frame.source.as_ref().map(|(path, line)| (&**path, *line)),
     }
 }

@@ -9,7 +9,7 @@ use tracer::{Entry, Origin, lookup};
 const KINDS: [(&str, &[&str]); 12] = [
     ("fsync", &["fsync"]),
     ("fdatasync", &["fdatasync"]),
-    ("sync", &["fsync", "fdatasync"]),
+    (SYNC, &["fsync", "fdatasync"]),
     (
         WRITE,
         &["write", "pwrite64", "writev", "pwritev", "pwritev2"],
@@ -24,6 +24,8 @@ const KINDS: [(&str, &[&str]); 12] = [
     ("fallocate", &["fallocate"]),
 ];
 
+/// Both calls that sync a file.
+const SYNC: &str = "sync";
 const WRITE: &str = "write";
 const READ: &str = "read";
 
@@ -59,9 +61,16 @@ pub(super) fn is_one(system_call: &str, kind: &str) -> bool {
     kinds.any(|(name, calls)| *name == kind && calls.contains(&system_call))
 }
 
+/// What a plan calls a system call, by the one name that no other call has.
+pub(super) fn kind(system_call: &str) -> Option<&'static str> {
+    let mut kinds = KINDS.iter();
+    let of_one = |(name, calls): &&(&str, &[&str])| *name != SYNC && calls.contains(&system_call);
+    kinds.find(of_one).map(|(name, _)| *name)
+}
+
 /// The rows of the calls that these names mean.
-pub(super) fn rows(kinds: &[&str]) -> Vec<Row> {
-    let is_meant = |row: &&Row| kinds.iter().any(|kind| is_one(row.name, kind));
+pub(super) fn rows(kinds: &[impl AsRef<str>]) -> Vec<Row> {
+    let is_meant = |row: &&Row| kinds.iter().any(|kind| is_one(row.name, kind.as_ref()));
     let rows = ROWS.iter().chain(&OTHERS).filter(is_meant);
     // An open is one whatever it is for.
     rows.map(|row| Row {

@@ -4,6 +4,7 @@
 mod desk;
 mod kinds;
 mod pattern;
+mod tally;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +17,15 @@ use tracer::Table;
 use tracer::calls::Row;
 
 use super::plan::{Awaited, CallFault, CallOf, FaultPlan, Moment, Selector, What};
+use super::roles::Roles;
 use super::select::Known;
 use desk::{Clerk, Desk, Traced};
 
 pub(super) use kinds::{PARTIAL, names};
+pub(super) use tally::{Made, Times};
+
+/// Calls of a node that were counted, with the functions that made them.
+pub(super) type Tallied = Vec<(Made, Times, Vec<String>)>;
 
 /// What is decided about the system calls of nodes: those that a plan names so are traced.
 #[derive(Default)]
@@ -29,11 +35,13 @@ pub struct Calls {
     next_watch: Cell<u64>,
     /// How many calls faults have hit that have ended.
     hits: RefCell<BTreeMap<usize, u64>>,
+    /// Whether calls are to be counted.
+    counts: bool,
 }
 
 impl Calls {
-    /// For the nodes of a plan.
-    pub(super) fn new(plan: &FaultPlan, file: &ClusterFile) -> Self {
+    /// For the nodes of a plan; for all nodes with data, if calls are to be counted.
+    pub(super) fn new(plan: &FaultPlan, file: &ClusterFile, counts: bool) -> Self {
         let known = Known {
             file,
             roles: None,
@@ -45,14 +53,54 @@ impl Calls {
             let may_be = known.all(selectors, &[]);
             nodes.extend(may_be.unwrap_or_else(|_| (0..file.nodes.len()).collect()));
         }
+        if counts {
+            let has_data = |node: &usize| file.nodes[*node].has_data;
+            nodes.extend((0..file.nodes.len()).filter(has_data));
+        }
         let desk = |node: usize| (node, Arc::new(Desk::new(node, &file.nodes[node])));
-        let kinds: Vec<_> = plan.calls().map(|(of, _)| of.call.as_str()).collect();
+        let kinds = plan.calls().map(|(of, _)| of.call.clone());
+        let counted = names().filter(|_| counts).map(str::to_owned);
+        let kinds: Vec<_> = kinds.chain(counted).collect();
         Self {
             desks: nodes.into_iter().map(desk).collect(),
             rows: kinds::rows(&kinds),
             next_watch: Cell::new(0),
             hits: RefCell::default(),
+            counts,
         }
+    }
+
+    /// Whether calls are counted.
+    pub(super) fn counts(&self) -> bool {
+        self.counts
+    }
+
+    /// From now on calls are counted, and none before, if they are to be counted at all.
+    pub(super) fn begin_tally(&self) {
+        if self.counts {
+            self.desks.values().for_each(|desk| desk.begin_tally());
+        }
+    }
+
+    /// Calls are not counted any more.
+    pub(super) fn end_tally(&self) {
+        self.desks.values().for_each(|desk| desk.end_tally());
+    }
+
+    /// The probe says who is what.
+    pub(super) fn know_roles(&self, roles: &Roles) {
+        for (node, desk) in &self.desks {
+            let role = roles.of.get(node);
+            desk.know_role(role.map(|role| role.role.as_str()));
+        }
+    }
+
+    /// The calls that were counted, by the name of the node that made them.
+    pub(super) fn tallies(&self) -> impl Iterator<Item = (&str, Tallied)> {
+        let of_desk = |desk: &'_ Arc<Desk>| desk.tally();
+        self.desks
+            .values()
+            .map(move |desk| (desk.name.as_str(), of_desk(desk)))
     }
 
     /// Waits for a call of these nodes, from now on. It is held as long as what is returned is kept,

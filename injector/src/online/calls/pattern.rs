@@ -7,7 +7,7 @@ use std::path::Path;
 ///
 /// A pattern with `/` at its beginning is of the whole path. Others are of files in the directory of
 /// data: one with `/` of the path from there, one without of the name. No pattern means all files
-/// there.
+/// there, and `.` that directory itself.
 pub(super) fn matches(pattern: Option<&str>, path: &Path, data: Option<&Path>) -> bool {
     let whole = path.to_string_lossy();
     if let Some(pattern) = pattern.filter(|pattern| pattern.starts_with('/')) {
@@ -20,6 +20,7 @@ pub(super) fn matches(pattern: Option<&str>, path: &Path, data: Option<&Path>) -
     let Some(inside) = inside else { return false };
     match pattern {
         None => true,
+        Some(".") => inside.as_os_str().is_empty(),
         Some(pattern) if pattern.contains('/') => {
             fits(pattern.as_bytes(), inside.to_string_lossy().as_bytes())
         }
@@ -60,6 +61,7 @@ mod tests {
         assert!(is("member/snap/db", "/run/a/member/snap/db"));
         assert!(!is("snap/db", "/run/a/member/snap/db") && is("*snap/db", "/run/a/member/snap/db"));
         assert!(is("/tmp/?", "/tmp/x") && !is("/tmp/?", "/tmp/xy"));
+        assert!(is(".", "/run/a") && !is(".", "/run/a/x"));
         assert!(is("", "/run/a/anything") && !is("", "/tmp/x"));
     }
 }

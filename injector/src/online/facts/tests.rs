@@ -22,6 +22,7 @@ fn run(events: Vec<RunEvent>) -> Ran {
         notes: Vec::new(),
         violations: Vec::new(),
         unlooked: Vec::new(),
+        points: Vec::new(),
         simulated: None,
     }
 }

@@ -1,5 +1,6 @@
 //! The strategies that there are.
 
+mod exhaustive;
 mod partitions;
 mod random;
 mod time;
@@ -7,6 +8,7 @@ mod time;
 use cluster::ClusterFile;
 
 use super::strategy::Strategy;
+pub use exhaustive::{Exhaustive, without_faults};
 use partitions::Partitions;
 use random::Random;
 use time::Time;
@@ -22,6 +24,9 @@ pub const STRATEGIES: [(&str, Make); 3] = [
     ("random", |file, seed| Box::new(Random::new(file, seed))),
     ("time", |file, seed| Box::new(Time::new(file, seed))),
 ];
+
+/// The name of [`Exhaustive`], which needs failure points beside the cluster.
+pub const EXHAUSTIVE: &str = "exhaustive";
 
 /// The strategy with a name, for a cluster.
 pub fn strategy(name: &str, file: &ClusterFile, seed: u64) -> Option<Box<dyn Strategy>> {

@@ -12,14 +12,60 @@ use tempfile::TempDir;
 /// A folder with the cluster file of a store in it.
 struct Laid(TempDir);
 
+/// A node that changes a file a while after its start, and recovers if it was ended while it did. A
+/// recovery that finds that one before it was ended gives up, if GIVES_UP is not empty.
+const NODE: &str = r#"
+cd "$1"
+if [ -e dirty ]; then
+    if [ -e recovering ] && [ -n "$GIVES_UP" ]; then
+        echo 'a recovery did not end' >&2
+        exit 1
+    fi
+    : >recovering
+    rm -f value.tmp
+    rm dirty recovering
+fi
+echo ready
+sleep 0.3
+: >dirty
+echo 1 >value.tmp
+mv value.tmp value
+rm dirty
+exec sleep 600
+"#;
+
+const CLUSTER: &str = r#"
+[environment]
+GIVES_UP = "MISTAKE"
+[[nodes]]
+name = "a"
+command = "sh {here}/node.sh {dir}"
+ready = { log = "ready" }
+stop = "SIGKILL"
+[client]
+command = "sleep 0.6"
+[check]
+command = "echo ok"
+"#;
+
 impl Laid {
+    /// A node that has few failure points.
+    fn small(gives_up: &str) -> Self {
+        let laid = Self::of(&CLUSTER.replace("MISTAKE", gives_up));
+        fs::write(laid.path("node.sh"), NODE).expect("written");
+        laid
+    }
+
     /// Two nodes with disks: what one of them loses is lost.
     fn new(mistake: &str) -> Self {
-        require_root();
-        let folder = tempfile::tempdir().expect("a directory");
         let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);
         let text = text.replace("--lead {address:b},{address:c}", "--lead {address:b}");
-        let text = format!("disk = \"ext4\"\n{text}");
+        Self::of(&format!("disk = \"ext4\"\n{text}"))
+    }
+
+    fn of(text: &str) -> Self {
+        require_root();
+        let folder = tempfile::tempdir().expect("a directory");
         fs::write(folder.path().join("cluster.toml"), text).expect("written");
         fs::create_dir(folder.path().join("tmp")).expect("made");
         Self(folder)
@@ -170,4 +216,44 @@ fn a_failure_point_that_does_not_come_up_is_tried_twice_and_is_no_clean_result()
         text.contains("the failure point of 1 run did not come up again"),
         "{text}"
     );
+}
+
+/// What a kill of the node leaves is recovered from, and what a kill in that recovery leaves is not.
+#[test]
+fn a_recovery_that_gives_up_at_the_second_failure_is_found_by_a_pair() {
+    let laid = Laid::small("yes");
+    let begun = ["inject", "cluster.toml", "--strategy", "exhaustive"];
+    let pairs = ["--max-failures", "2", "--stop-after", "1", "--out", "found"];
+    let output = laid.run(&[&begun[..], &pairs].concat());
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
+    assert!(text.contains("a recovery did not end"), "{text}");
+    // All single failures came before, and none broke anything.
+    let tried = text
+        .lines()
+        .find(|line| line.starts_with("single failures: "));
+    let words: Vec<_> = tried.expect("it is told").split(' ').collect();
+    assert_eq!(words[2], words[4], "{words:?}");
+    let shown = printed(&laid.run(&["show", "found"]));
+    assert!(shown.contains("\npairs: "), "{shown}");
+    let (_, replay) = shown.split_once(" replay found ").expect("it is told");
+    let number = replay.split_whitespace().next().expect("a number");
+    let told = printed(&laid.run(&["show", "found", number]));
+    assert_eq!(told.matches("[[faults]]").count(), 2, "{told}");
+    let replayed = laid.run(&["replay", "found", number]);
+    assert_eq!(replayed.status.code(), Some(1), "{}", printed(&replayed));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn no_failure_and_no_pair_breaks_a_node_that_recovers() {
+    let laid = Laid::small("");
+    let begun = ["inject", "cluster.toml", "--strategy", "exhaustive"];
+    let output = laid.run(&[&begun[..], &["--max-failures", "2"]].concat());
+    let text = printed(&output);
+    println!(
+        "{}",
+        text.lines().rev().take(4).collect::<Vec<_>>().join("\n")
+    );
+    assert_eq!(output.status.code(), Some(0), "{text}");
 }

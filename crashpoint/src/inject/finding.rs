@@ -31,6 +31,14 @@ fn left_out(summary: Option<&serde_json::Value>) -> std::collections::BTreeMap<S
         .unwrap_or_default()
 }
 
+/// What its strategy said of it.
+fn tells(summary: Option<&serde_json::Value>) -> Vec<String> {
+    let tells = summary.map(|summary| summary["tells"].clone());
+    tells
+        .and_then(|tells| serde_json::from_value(tells).ok())
+        .unwrap_or_default()
+}
+
 /// What the campaign in a directory came to, so far, with these results.
 pub(crate) fn summary_of(directory: &Path, results: Vec<InjectResult>) -> Summary {
     let written = summary(directory);
@@ -40,6 +48,7 @@ pub(crate) fn summary_of(directory: &Path, results: Vec<InjectResult>) -> Summar
         results,
         is_cut_off: written.is_none_or(|written| written["is_cut_off"] != false),
         left_out: left_out(written),
+        tells: tells(written),
     }
 }
 

@@ -18,8 +18,9 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use cluster::{ClusterFile, SimulatedCluster};
 use injector::online::{
-    EXHAUSTIVE, Exhaustive, FaultPlan, InjectDirectory, InjectManifest, InjectResult, Repeated,
-    STRATEGIES, Selection, Strategy, Summary, campaign, headline, strategy, table, timeline,
+    EXHAUSTIVE, Exhaustive, FaultPlan, InjectDirectory, InjectManifest, InjectResult, Order,
+    Repeated, STRATEGIES, Selection, Strategy, Summary, campaign, headline, strategy, table,
+    timeline,
 };
 
 pub(crate) use finding::{minimize, replay, show, summary_of};
@@ -71,6 +72,22 @@ pub(crate) struct InjectArgs {
     /// the last and one in the middle
     #[arg(long, requires = "strategy", conflicts_with = "resume")]
     all_occurrences: bool,
+
+    /// Of the strategy `exhaustive`: so many failures in a run, one or two. A second one is at a call
+    /// that was made after the first, such as in recovery
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        conflicts_with = "resume",
+        value_parser = clap::value_parser!(u64).range(1..=2)
+    )]
+    max_failures: u64,
+
+    /// Of the strategy `exhaustive`: which second failures come first, those after a first failure from
+    /// which the cluster recovered as from none before, or those of the first
+    #[arg(long, value_enum, default_value_t, conflicts_with = "resume")]
+    order: Order,
 
     /// Of the strategy `exhaustive`: take the failure points of the campaign in DIR, as shards need
     /// them to be the same

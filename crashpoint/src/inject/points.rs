@@ -85,7 +85,6 @@ pub(super) fn collect(
     if of.1.simulated.is_some() {
         bail!("nodes are traced in namespaces only: leave out --simulate");
     }
-    let all_occurrences = arguments.all_occurrences;
     if let Some(directory) = &arguments.points_of {
         let at = directory.display();
         let known =
@@ -93,10 +92,7 @@ pub(super) fn collect(
         let collected = known
             .collected
             .with_context(|| format!("{at} has no failure points"))?;
-        return Ok(Collected {
-            all_occurrences,
-            ..collected
-        });
+        return Ok(collected_of(arguments, collected.points));
     }
     if arguments.shard.is_some() {
         bail!(
@@ -118,9 +114,14 @@ pub(super) fn collect(
             "no node made a call on its files while the clients worked: there is no failure point"
         );
     }
-    let points = ran.points;
-    Ok(Collected {
+    Ok(collected_of(arguments, ran.points))
+}
+
+fn collected_of(arguments: &InjectArgs, points: Vec<SeenPoint>) -> Collected {
+    Collected {
         points,
-        all_occurrences,
-    })
+        all_occurrences: arguments.all_occurrences,
+        failures_max: arguments.max_failures,
+        order: arguments.order,
+    }
 }

@@ -123,6 +123,7 @@ impl Runner<'_> {
             file: self.ground.file(),
             roles: self.roles.as_ref(),
             seed: self.plan.seed,
+            hit: self.last_hit.as_deref(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Many plans, each in a run of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use campaign::Shard;
@@ -27,12 +27,34 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// How many plans of a strategy are meant, if that has an end.
-    fn end(&self, strategy: &dyn Strategy) -> Option<u64> {
-        match (strategy.count(), self.first) {
-            (Some(count), Some(first)) => Some(count.min(first)),
-            (count, first) => count.or(first),
-        }
+    /// The indices of what is meant, in the order in which it is tried.
+    fn order<'a>(
+        &'a self,
+        strategy: &'a dyn Strategy,
+        so_far: &[InjectResult],
+    ) -> impl Iterator<Item = u64> + use<'a> {
+        let all = strategy.order(so_far, self.first.unwrap_or(u64::MAX));
+        all.filter(|index| {
+            let root = strategy.root(*index);
+            self.shard.is_none_or(|shard| shard.contains(root))
+        })
+    }
+
+    /// The first of them that was not tried.
+    fn next(
+        &self,
+        strategy: &dyn Strategy,
+        so_far: &[InjectResult],
+        tried: &BTreeSet<u64>,
+    ) -> Option<u64> {
+        let mut order = self.order(strategy, so_far);
+        order.find(|index| !tried.contains(index))
+    }
+
+    /// How many that are, if it has an end.
+    fn wanted(&self, strategy: &dyn Strategy, so_far: &[InjectResult]) -> Option<u64> {
+        strategy.count().or(self.first)?;
+        Some(self.order(strategy, so_far).count() as u64)
     }
 
     /// Whether its time is over, or enough was found.
@@ -53,6 +75,8 @@ pub struct Summary {
     pub left_out: BTreeMap<String, u64>,
     /// Whether it ended before all that were wanted were tried.
     pub is_cut_off: bool,
+    /// What its strategy says of what was tried.
+    pub tells: Vec<String>,
 }
 
 impl Summary {
@@ -98,6 +122,13 @@ impl Summary {
         self.results.iter().filter(missed).count() as u64
     }
 
+    /// Puts the results in the order of their indices, and says what they are of all.
+    fn conclude(&mut self, strategy: &dyn Strategy, selection: &Selection) {
+        self.results.sort_by_key(|result| result.index);
+        self.wanted = selection.wanted(strategy, &self.results);
+        self.tells = strategy.tells(&self.results);
+    }
+
     /// How many could not be judged.
     pub fn inconclusive(&self) -> u64 {
         let is_open =
@@ -119,21 +150,18 @@ pub fn campaign(
     run: &mut dyn FnMut(u64, &FaultPlan) -> Result<Ran>,
     keep: &mut dyn FnMut(&InjectResult) -> Result<()>,
 ) -> Result<Summary> {
-    let end = selection.end(strategy);
-    let is_ours = |index: &u64| selection.shard.is_none_or(|shard| shard.contains(*index));
     let mut summary = Summary {
-        wanted: end.map(|end| (0..end).filter(is_ours).count() as u64),
         results: known,
         ..Summary::default()
     };
-    for index in (0..end.unwrap_or(u64::MAX)).filter(is_ours) {
-        if summary.results.iter().any(|result| result.index == index) {
-            continue;
-        }
+    let indices = summary.results.iter().map(|result| result.index);
+    let mut tried: BTreeSet<u64> = indices.collect();
+    while let Some(index) = selection.next(strategy, &summary.results, &tried) {
         if selection.is_over(&summary) {
             summary.is_cut_off = true;
             break;
         }
+        tried.insert(index);
         let Some(plan) = strategy.propose(index, &summary.results) else {
             break;
         };
@@ -146,15 +174,12 @@ pub fn campaign(
             summary.is_cut_off = true;
             break;
         };
-        let result = InjectResult {
-            index,
-            plan: plan.to_string(),
-            ran,
-        };
+        let plan = plan.to_string();
+        let result = InjectResult { index, plan, ran };
         keep(&result)?;
         summary.results.push(result);
     }
-    summary.results.sort_by_key(|result| result.index);
+    summary.conclude(strategy, selection);
     Ok(summary)
 }
 

@@ -231,6 +231,7 @@ impl InjectDirectory {
             "inconclusive": summary.inconclusive(),
             "left_out": summary.left_out,
             "is_cut_off": summary.is_cut_off,
+            "tells": summary.tells,
         });
         files::conclude(&self.directory, &table(summary, &self.manifest), &line)
     }

@@ -55,7 +55,7 @@ pub use plan::{
     Awaited, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger,
     What,
 };
-pub use points::{Collected, Point, PointFailure, SeenPoint, UNSEEN, points_table};
+pub use points::{Collected, Order, Point, PointFailure, SeenPoint, UNSEEN, points_table};
 pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub use run::{HISTORY, Place, run};
 pub use simulated::Simulated;

@@ -282,12 +282,17 @@ fn settle_fault(
         (None, None) => what(&mut raw, worse, file, known)?,
     };
     let until = raw.until.map(|until| settle_trigger(until, false, known));
-    Ok(PlannedFault {
+    let fault = PlannedFault {
         at: settle_trigger(raw.at, is_first, known)?,
         what,
         on,
         until: until.transpose()?,
-    })
+    };
+    if is_first && fault.needs_a_fault_before() {
+        let what = "`hit` means those that the fault before has hit, and this is the first one";
+        return Err(Wrong(raw.fault.span(), what.into()));
+    }
+    Ok(fault)
 }
 
 /// Those whom a fault hits.
@@ -371,6 +376,7 @@ fn selector(name: String, known: &Known, may_be_others: bool) -> Result<Selector
         _ if known.nodes.contains(&name.as_str()) => Ok(Selector::Node(name)),
         "all" => Ok(Selector::All),
         "any" => Ok(Selector::Any),
+        "hit" => Ok(Selector::Hit),
         "majority" => Ok(Selector::Majority),
         "minority" => Ok(Selector::Minority),
         "others" if may_be_others => Ok(Selector::Others),
@@ -512,22 +518,18 @@ fn refuse_whose(raw: &RawTrigger, awaited: &Awaited) -> Checked<()> {
     Ok(())
 }
 
+/// Refuses what belongs to calls where none is waited for.
+fn refuse_keys_of_awaited_calls(raw: &RawTrigger) -> Checked<()> {
+    refuse(place(raw.path.as_ref()), "path", "call")?;
+    refuse(place(raw.site.as_ref()), "site", "call")?;
+    refuse(place(raw.nth.as_ref()), "nth", "call")?;
+    refuse(place(raw.when.as_ref()), "when", "call")
+}
+
 /// A call that is waited for, if one is.
 fn awaited_call(raw: &RawTrigger, known: &Known) -> Checked<Option<Awaited>> {
     let Some(call) = &raw.call else {
-        let places = [
-            (raw.path.as_ref().map(Spanned::span), "path"),
-            (raw.site.as_ref().map(Spanned::span), "site"),
-            (raw.nth.as_ref().map(Spanned::span), "nth"),
-            (raw.when.as_ref().map(Spanned::span), "when"),
-        ];
-        let given = places
-            .into_iter()
-            .find_map(|(place, key)| Some((place?, key)));
-        return match given {
-            Some((place, key)) => Err(Wrong(place, format!("`{key}` is only for call"))),
-            None => Ok(None),
-        };
+        return refuse_keys_of_awaited_calls(raw).map(|()| None);
     };
     let on = raw.node.as_ref().map(|name| {
         let names = Names(vec![name.get_ref().clone()]);
@@ -698,6 +700,7 @@ fault = \"heal\"
         );
         assert!(of("fault = \"heal\"\non = \"a\"").starts_with("p.toml:4:6: `on` is only for"));
         assert!(of("fault = \"pause\"\non = \"a\"\nflow = \"in\"").starts_with("p.toml:5:8: "));
+        assert!(of("fault = \"kill\"\non = \"hit\"").contains("this is the first one"));
         assert!(of("fault = \"pause\"\non = \"others\"").contains("only for `from`"));
         assert!(of("fault = \"restart\"\non = \"a\"\nuntil = { after_s = 1 }").contains("lasts"));
         assert!(said("fautls = []").starts_with("p.toml:1:1: unknown field `fautls`"));

@@ -180,6 +180,8 @@ pub enum Selector {
     Minority,
     /// All that are not cut off.
     Others,
+    /// Those that the last fault before has hit.
+    Hit,
 }
 
 /// Something that a fault, or its end, waits for.
@@ -251,6 +253,17 @@ impl PlannedFault {
             _ => &[],
         };
         self.on.iter().chain(from)
+    }
+
+    /// Whether it is about those that a fault before it has hit.
+    pub(super) fn needs_a_fault_before(&self) -> bool {
+        let on = match &self.at.awaited {
+            Awaited::Call { on, .. } => on.as_ref(),
+            _ => None,
+        };
+        on.into_iter()
+            .chain(self.selectors())
+            .any(|one| *one == Selector::Hit)
     }
 
     /// Whether it has to do with system calls.

@@ -162,6 +162,7 @@ impl Display for Selector {
             Self::Majority => f.write_str("majority"),
             Self::Minority => f.write_str("minority"),
             Self::Others => f.write_str("others"),
+            Self::Hit => f.write_str("hit"),
         }
     }
 }

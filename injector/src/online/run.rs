@@ -71,6 +71,8 @@ pub(super) struct Runner<'a> {
     /// Nodes that were started again and are not ready yet, with the fault whose end that is.
     returning: Vec<(usize, usize)>,
     last_placed: Option<Duration>,
+    /// Whom the last fault has hit.
+    pub(super) last_hit: Option<Vec<usize>>,
     last_ended: bool,
     sometimes: Option<Reached>,
     /// Whether the probe may be asked less often.
@@ -115,13 +117,7 @@ pub fn run(
     }
     ground.start(clients + usize::from(probe.is_some()))?;
     let logs = logs(ground);
-    let log_times = logs.iter().enumerate();
-    let log_times = log_times.map(|(node, log)| LogTime {
-        node: ground.file().nodes[node].name.clone(),
-        time: 0,
-        to: log.read_to(),
-    });
-    let log_times = log_times.collect();
+    let log_times = first_log_times(ground, &logs);
     let roles = probe
         .as_mut()
         .map(|probe| first_roles(probe, ground, cancelled))
@@ -141,6 +137,7 @@ pub fn run(
         came: vec![FaultCame::not_yet(); plan.faults.len()],
         returning: Vec::new(),
         last_placed: None,
+        last_hit: None,
         last_ended: false,
         sometimes: None,
         is_quiet: false,
@@ -160,6 +157,17 @@ pub fn run(
 fn logs(ground: &dyn Ground) -> Vec<LogTail> {
     let nodes = 0..ground.file().nodes.len();
     nodes.map(|node| LogTail::new(ground.log(node))).collect()
+}
+
+/// How long logs are when the clients start.
+fn first_log_times(ground: &dyn Ground, logs: &[LogTail]) -> Vec<LogTime> {
+    let nodes = ground.file().nodes.iter().zip(logs);
+    let times = nodes.map(|(node, log)| LogTime {
+        node: node.name.clone(),
+        time: 0,
+        to: log.read_to(),
+    });
+    times.collect()
 }
 
 /// The probe of the cluster. It sees all nodes, whatever is cut off from whom: it has a place of its
@@ -195,10 +203,7 @@ fn first_roles(
 
 impl Runner<'_> {
     fn all_of_it(&mut self, place: &Place) -> Result<Ran> {
-        self.calls.begin_tally();
-        let faults = self.faults();
-        self.calls.end_tally();
-        faults?;
+        self.counted_faults()?;
         let acknowledged_before_heal = self.clients.acknowledged();
         let mut broken = self.heal()?;
         if broken.is_empty() {
@@ -257,6 +262,14 @@ impl Runner<'_> {
         };
         self.happened(Happening::Checked);
         Ok(verdict)
+    }
+
+    /// Has the faults happen, and calls counted meanwhile.
+    fn counted_faults(&mut self) -> Result<()> {
+        self.calls.begin_tally();
+        let ended = self.faults();
+        self.calls.end_tally();
+        ended
     }
 
     /// Has the faults happen, while the clients work.
@@ -332,6 +345,7 @@ impl Runner<'_> {
             roles: self.roles.as_ref(),
             logged: &self.logged,
             last_placed: self.last_placed,
+            last_hit: self.last_hit.as_deref(),
             last_ended: self.last_ended,
         }
     }
@@ -404,15 +418,14 @@ impl Runner<'_> {
         came.state = State::InPlace;
         came.placed_ns = Some(placed_ns);
         self.last_placed = Some(now);
+        self.last_hit = Some(hit.on);
         self.last_ended = false;
         self.happened(Happening::InPlace {
             fault: fault + 1,
             words: hit.words,
         });
         let planned = &self.plan.faults[fault];
-        if planned.what != super::What::Heal {
-            self.calls.begin_tally();
-        }
+        self.count_from(&planned.what);
         let until = planned.until.as_ref();
         let until = until.map(|until| Waiting::new(until, &self.seen()));
         let active = Active {
@@ -427,6 +440,13 @@ impl Runner<'_> {
                 self.came[fault].state = State::Undone;
             }
             _ => self.active.push(active),
+        }
+    }
+
+    /// Counts the calls after a fault; where everything is healed nothing begins.
+    fn count_from(&self, what: &super::What) {
+        if *what != super::What::Heal {
+            self.calls.begin_tally();
         }
     }
 

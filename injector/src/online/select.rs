@@ -11,6 +11,8 @@ pub(super) struct Known<'a> {
     pub(super) file: &'a ClusterFile,
     pub(super) roles: Option<&'a Roles>,
     pub(super) seed: u64,
+    /// Whom the last fault has hit, if there was one.
+    pub(super) hit: Option<&'a [usize]>,
 }
 
 impl Known<'_> {
@@ -51,6 +53,7 @@ impl Known<'_> {
                 let minority = self.minority();
                 (0..count).filter(|node| !minority.contains(node)).collect()
             }
+            Selector::Hit => self.hit.ok_or("no fault has hit anybody yet")?.to_vec(),
             Selector::Others => (0..count).filter(|node| !cut_off.contains(node)).collect(),
         })
     }
@@ -111,6 +114,7 @@ mod tests {
             file: &file,
             roles: Some(&roles),
             seed,
+            hit: Some(&[4]),
         };
         known.all(selectors, cut_off)
     }
@@ -135,6 +139,7 @@ mod tests {
             nobody,
             Err("the probe says of no node that it is candidate".into())
         );
+        assert_eq!(selected(&[Selector::Hit], &[], 0), Ok(vec![4]));
         assert_eq!(selected(&[Selector::Others], &[3, 1], 0), Ok(vec![0, 2, 4]));
     }
 

@@ -14,6 +14,22 @@ pub trait Strategy {
     /// were tried, which a strategy that learns looks at.
     fn propose(&mut self, index: u64, so_far: &[InjectResult]) -> Option<FaultPlan>;
 
+    /// The indices below `end` in the order in which the plans are tried, as far as it is known after
+    /// these results.
+    fn order(&self, _so_far: &[InjectResult], end: u64) -> Box<dyn Iterator<Item = u64> + '_> {
+        Box::new(0..self.count().map_or(end, |count| count.min(end)))
+    }
+
+    /// The plan whose shard makes this one too: what it proposes there depends on what came of that.
+    fn root(&self, index: u64) -> u64 {
+        index
+    }
+
+    /// What there is to say of what was tried and what is left.
+    fn tells(&self, _so_far: &[InjectResult]) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether a plan is to be tried again once, since what it waits for did not come.
     fn tries_again(&self, _ran: &Ran) -> bool {
         false

@@ -42,6 +42,9 @@ pub fn totals(summary: &Summary) -> String {
 /// The same with what never happened, and how to continue it.
 pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
     let mut text = totals(summary);
+    for line in &summary.tells {
+        let _ = writeln!(text, "{line}");
+    }
     for (role, plans) in &summary.left_out {
         let _ = writeln!(
             text,

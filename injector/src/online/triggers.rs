@@ -42,6 +42,8 @@ pub(super) struct Seen<'a> {
     pub(super) logged: &'a [(usize, String)],
     /// When the last fault was put in place.
     pub(super) last_placed: Option<Duration>,
+    /// Whom it has hit.
+    pub(super) last_hit: Option<&'a [usize]>,
     /// Whether the last fault has ended.
     pub(super) last_ended: bool,
 }
@@ -194,10 +196,15 @@ fn watch(
     when: Moment,
     holds: bool,
 ) -> Option<CallWatch> {
+    // Once there was a fault, who had a role before it may have it no more.
+    let roles = seen
+        .roles
+        .filter(|roles| seen.last_placed.is_none_or(|placed| roles.asked > placed));
     let known = Known {
         file: seen.file,
-        roles: seen.roles,
+        roles,
         seed: seen.seed,
+        hit: seen.last_hit,
     };
     let on = on.unwrap_or(&Selector::All);
     let nodes = known.all(std::slice::from_ref(on), &[]).ok()?;

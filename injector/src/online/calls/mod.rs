@@ -46,6 +46,7 @@ impl Calls {
             file,
             roles: None,
             seed: plan.seed,
+            hit: None,
         };
         let mut nodes = BTreeSet::new();
         for selectors in plan.calls().map(|(_, on)| on) {

@@ -122,15 +122,8 @@ impl PointFailure {
         }
     }
 
-    /// The fault of a plan that it is at a point, when a node comes there for the so-manieth time.
-    /// Where nodes have roles, the role says which node, since another one may have it.
-    pub(in crate::online) fn fault(
-        self,
-        seen: &SeenPoint,
-        (node, nth): (&str, u64),
-    ) -> PlannedFault {
-        let role = seen.point.role.clone().map(Selector::Role);
-        let on = role.unwrap_or_else(|| Selector::Node(node.to_owned()));
+    /// The fault of a plan that it is at a point, when this node comes there for the so-manieth time.
+    pub(in crate::online) fn fault(self, seen: &SeenPoint, on: Selector, nth: u64) -> PlannedFault {
         let of = seen.call_of(nth);
         let when = match self {
             Self::KillAfter => Moment::After,

@@ -8,6 +8,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::calls::{Calls, Made, Times};
@@ -61,6 +62,27 @@ pub struct Collected {
     pub points: Vec<SeenPoint>,
     /// Whether every occurrence of a point is tried, or the first, the last and one in the middle.
     pub all_occurrences: bool,
+    /// How many failures there are in a run at most: one or two.
+    #[serde(default = "one")]
+    pub failures_max: u64,
+    /// Which second failures come first.
+    #[serde(default)]
+    pub order: Order,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// Which second failures are tried first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Those after a first failure from which the cluster recovered as from none before.
+    #[default]
+    Novel,
+    /// As the first failures are numbered.
+    Plain,
 }
 
 impl Point {

@@ -1,14 +1,17 @@
 //! Every failure at every failure point, in the order of FTS: one of each ID first.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use brief::{counted, without_numbers};
 use cluster::ClusterFile;
 
 use super::super::directory::InjectResult;
-use super::super::plan::{Awaited, FaultPlan, PlannedFault, Trigger, What};
-use super::super::points::{Collected, PointFailure, SeenPoint};
+use super::super::plan::{Awaited, FaultPlan, PlannedFault, Selector, Trigger, What};
+use super::super::points::{Collected, Order, PointFailure, SeenPoint};
 use super::super::ran::Ran;
 use super::super::strategy::Strategy;
+use crate::laboratory::Judged;
 
 /// How long a run without faults goes on where no client ends by itself.
 const WATCHED: Duration = Duration::from_secs(5);
@@ -30,11 +33,16 @@ struct Single {
     at: (String, u64),
 }
 
-/// All single failures.
+/// All single failures, and then all pairs: a second failure is at a call that was made after the first.
+///
+/// The single failures have the indices from 0 on. Of `n` of them, the pairs that begin with number `i`
+/// are `n + i`, `2n + i` and so on, so an index means the same whatever else was tried.
 pub struct Exhaustive {
     seed: u64,
     is_endless: bool,
-    points: Vec<SeenPoint>,
+    has_disks: bool,
+    has_roles: bool,
+    collected: Collected,
     singles: Vec<Single>,
 }
 
@@ -68,13 +76,93 @@ impl Exhaustive {
     /// For a cluster, of which these points are known.
     pub fn new(file: &ClusterFile, seed: u64, collected: &Collected) -> Self {
         let has_disks = file.disk.is_some();
-        let points = collected.points.clone();
         Self {
             seed,
             is_endless: is_endless(file),
-            singles: singles(&points, has_disks, collected.all_occurrences),
-            points,
+            has_disks,
+            has_roles: file.probe.is_some(),
+            singles: singles(&collected.points, has_disks, collected.all_occurrences),
+            collected: collected.clone(),
         }
+    }
+
+    fn len(&self) -> u64 {
+        self.singles.len() as u64
+    }
+
+    /// A first failure. Where nodes have roles, the role says which node, since another one may have
+    /// it in another run.
+    fn first(&self, index: u64) -> Option<PlannedFault> {
+        let single = self.singles.get(usize::try_from(index).ok()?)?;
+        let seen = &self.collected.points[single.point];
+        let (node, nth) = &single.at;
+        let role = seen.point.role.clone().map(Selector::Role);
+        let on = role.unwrap_or_else(|| Selector::Node(node.clone()));
+        Some(single.failure.fault(seen, on, *nth))
+    }
+
+    /// The second failures after a run with a first one. What only that made appear comes first.
+    fn seconds(&self, ran: &Ran) -> Vec<PlannedFault> {
+        let Some(first) = ran.faults.first() else {
+            return Vec::new();
+        };
+        if ran.judged != Judged::Ok || !first.happened() {
+            return Vec::new();
+        }
+        let known: BTreeSet<_> = self.collected.points.iter().map(|seen| &seen.id).collect();
+        let mut all = Vec::new();
+        for seen in &ran.points {
+            for (on, nth) in self.second_times(seen, &first.on) {
+                for failure in PointFailure::at(seen, self.has_disks) {
+                    let place = (known.contains(&seen.id), failure);
+                    all.push((place, failure.fault(seen, on.clone(), nth)));
+                }
+            }
+        }
+        all.sort_by_key(|(place, _)| *place);
+        all.into_iter().map(|(_, fault)| fault).collect()
+    }
+
+    /// At which of its times a point is tried after a first failure, and on whom: the first one, on a
+    /// node that the first failure hit if one of them came there.
+    fn second_times(&self, seen: &SeenPoint, hit: &[String]) -> Vec<(Selector, u64)> {
+        let on = |node: &String| match &seen.point.role {
+            _ if !self.has_roles => Selector::Node(node.clone()),
+            _ if hit.contains(node) => Selector::Hit,
+            Some(role) => Selector::Role(role.clone()),
+            None => Selector::Node(node.clone()),
+        };
+        if self.collected.all_occurrences {
+            let times = seen.by_node.iter();
+            let times = times.flat_map(|(node, count)| (1..=*count).map(move |nth| (node, nth)));
+            return times.map(|(node, nth)| (on(node), nth)).collect();
+        }
+        let mut nodes = seen.by_node.keys();
+        let of_hit = nodes.clone().find(|node| hit.contains(node));
+        of_hit
+            .or_else(|| nodes.next())
+            .map(|node| (on(node), 1))
+            .into_iter()
+            .collect()
+    }
+
+    /// How many second failures there are after each first one that was tried, by its index: of those
+    /// that come first, and of the others.
+    fn pairs(&self, so_far: &[InjectResult]) -> [Vec<(u64, u64)>; 2] {
+        let mut groups = [Vec::new(), Vec::new()];
+        if self.collected.failures_max < 2 {
+            return groups;
+        }
+        let mut firsts: Vec<_> = so_far.iter().filter(|one| one.index < self.len()).collect();
+        firsts.sort_by_key(|result| result.index);
+        let mut behaviours = BTreeSet::new();
+        for result in firsts {
+            let is_new = behaviours.insert(behaviour(&result.ran));
+            let count = self.seconds(&result.ran).len() as u64;
+            let comes_first = is_new || self.collected.order == Order::Plain;
+            groups[usize::from(!comes_first)].push((result.index, count));
+        }
+        groups
     }
 
     fn plan(&self, faults: Vec<PlannedFault>) -> FaultPlan {
@@ -111,18 +199,79 @@ fn singles(points: &[SeenPoint], has_disks: bool, all_occurrences: bool) -> Vec<
     all.into_iter().map(|(_, _, single)| single).collect()
 }
 
+/// What nodes did after a failure, and what came of it: failures for which that is the same are
+/// recovered from in the same way.
+fn behaviour(ran: &Ran) -> (BTreeSet<&str>, String) {
+    let points = ran.points.iter().map(|seen| seen.id.as_str());
+    let outcome = match &ran.judged {
+        Judged::Ok => String::new(),
+        Judged::Broken { broken } => broken.first().cloned().unwrap_or_default(),
+        Judged::Inconclusive { why } => why.clone(),
+    };
+    (points.collect(), without_numbers(&outcome))
+}
+
 impl Strategy for Exhaustive {
+    /// Of pairs it is not known before.
     fn count(&self) -> Option<u64> {
-        Some(self.singles.len() as u64)
+        Some(self.len())
     }
 
-    fn propose(&mut self, index: u64, _: &[InjectResult]) -> Option<FaultPlan> {
-        let single = self.singles.get(usize::try_from(index).ok()?)?;
-        let (node, nth) = &single.at;
-        let fault = single
-            .failure
-            .fault(&self.points[single.point], (node, *nth));
-        Some(self.plan(vec![fault]))
+    fn order(&self, so_far: &[InjectResult], end: u64) -> Box<dyn Iterator<Item = u64> + '_> {
+        let len = self.len();
+        let mut all: Vec<u64> = (0..len).collect();
+        for group in self.pairs(so_far) {
+            // One second failure after each first one, before any has its next.
+            let most = group.iter().map(|(_, count)| *count).max().unwrap_or(0);
+            for second in 0..most {
+                let has_one = group.iter().filter(|(_, count)| second < *count);
+                all.extend(has_one.map(|(first, _)| (second + 1) * len + first));
+            }
+        }
+        Box::new(all.into_iter().filter(move |index| *index < end))
+    }
+
+    fn root(&self, index: u64) -> u64 {
+        index % self.len().max(1)
+    }
+
+    fn propose(&mut self, index: u64, so_far: &[InjectResult]) -> Option<FaultPlan> {
+        let root = self.root(index);
+        let first = self.first(root)?;
+        if index == root {
+            return Some(self.plan(vec![first]));
+        }
+        let result = so_far.iter().find(|result| result.index == root)?;
+        let place = usize::try_from(index / self.len() - 1).ok()?;
+        let second = self.seconds(&result.ran).into_iter().nth(place)?;
+        Some(self.plan(vec![first, second]))
+    }
+
+    fn tells(&self, so_far: &[InjectResult]) -> Vec<String> {
+        let (len, tried) = (self.len(), |is_meant: &dyn Fn(u64) -> bool| {
+            so_far
+                .iter()
+                .filter(|result| is_meant(result.index))
+                .count()
+        });
+        let singles = tried(&|index| index < len);
+        let mut lines = vec![format!(
+            "single failures: {singles} of {len} tried, at {}",
+            counted(self.collected.points.len(), "failure point")
+        )];
+        if self.collected.failures_max > 1 {
+            let [first, others] = self.pairs(so_far);
+            let sum = |group: &[(u64, u64)]| group.iter().map(|(_, count)| count).sum::<u64>();
+            lines.push(format!(
+                "pairs: {} of {} tried; after the first failures that the cluster recovered from in a \
+                 way of their own ({} of {singles}): {}",
+                tried(&|index| index >= len),
+                sum(&first) + sum(&others),
+                first.len(),
+                sum(&first),
+            ));
+        }
+        lines
     }
 
     fn tries_again(&self, ran: &Ran) -> bool {
@@ -132,10 +281,10 @@ impl Strategy for Exhaustive {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::path::Path;
 
     use super::super::super::points::Point;
+    use super::super::super::ran::{FaultCame, State};
     use super::*;
 
     fn file(client: &str) -> ClusterFile {
@@ -166,6 +315,8 @@ mod tests {
                 seen("fsync", "", Some("leader"), &[("a", 1)]),
             ],
             all_occurrences: false,
+            failures_max: 1,
+            order: Order::Novel,
         }
     }
 
@@ -213,6 +364,118 @@ until = { after_s = 1.0 }
         let is_of_first = |index| !text(&mut all, index).contains("nth");
         assert!((0..14).all(is_of_first));
         assert!(text(&mut all, 14).contains("node = \"b\""));
+    }
+
+    /// A run in which the first fault hit a node, with the points that came up after it.
+    fn ran(index: u64, hit: &str, points: Vec<SeenPoint>) -> InjectResult {
+        let mut ran = Ran::without(&cluster::Error::Interrupted);
+        ran.judged = Judged::Ok;
+        ran.points = points;
+        ran.faults.push(FaultCame {
+            state: State::Undone,
+            on: vec![hit.to_owned()],
+            ..FaultCame::not_yet()
+        });
+        InjectResult {
+            index,
+            plan: String::new(),
+            ran,
+        }
+    }
+
+    fn in_recovery(call: &str, file: &str, role: Option<&str>, node: &str) -> SeenPoint {
+        SeenPoint {
+            by_node: [(node.to_owned(), 2)].into(),
+            ..SeenPoint::of(Point {
+                call: call.into(),
+                file: file.into(),
+                site: String::new(),
+                role: role.map(str::to_owned),
+            })
+        }
+    }
+
+    #[test]
+    fn a_second_failure_is_at_a_call_after_the_first_and_calls_of_recovery_come_before_others() {
+        let file = file("");
+        let pairs = Collected {
+            failures_max: 2,
+            ..collected()
+        };
+        let mut all = Exhaustive::new(&file, 0, &pairs);
+        let mut old = pairs.points[1].clone();
+        old.by_node = [("b".to_owned(), 1)].into();
+        let new = in_recovery("unlink", "log/wal-#", None, "a");
+        let results = [ran(0, "a", vec![old, new])];
+        let len = all.count().expect("known");
+        let order: Vec<_> = all.order(&results, u64::MAX).collect();
+        // Five failures of the unlink, and then seven of the fsync.
+        assert_eq!(order.len() as u64, len + 5 + 7);
+        assert_eq!(order[len as usize..][..2], [len, 2 * len]);
+        let text =
+            |all: &mut Exhaustive, index| all.propose(index, &results).expect("one").to_string();
+        let first = text(&mut all, len);
+        let second = "\
+at = { call = \"unlink\", path = \"log/wal-*\", node = \"hit\" }
+fault = \"kill\"
+on = \"hit\"
+until = { after_s = 1.0 }
+";
+        assert!(first.ends_with(second), "{first}");
+        assert_eq!(first.matches("[[faults]]").count(), 2);
+        // The leader did not fall: it is the same one.
+        let last = text(&mut all, 12 * len);
+        assert!(
+            last.contains("node = \"leader\"") && last.contains("hold = true"),
+            "{last}"
+        );
+        assert!(
+            all.propose(13 * len, &results).is_none() && all.propose(len + 1, &results).is_none()
+        );
+        let read = FaultPlan::parse(&last, Path::new("p"), &file);
+        assert_eq!(read.expect("a plan").to_string(), last);
+    }
+
+    #[test]
+    fn what_was_recovered_from_as_before_comes_later_unless_the_order_is_plain() {
+        let point = || vec![in_recovery("unlink", "x", None, "a")];
+        let other = vec![in_recovery("rename", "x", None, "a")];
+        let results = [
+            ran(0, "a", point()),
+            ran(1, "a", point()),
+            ran(2, "a", other),
+        ];
+        let order = |order| {
+            let pairs = Collected {
+                failures_max: 2,
+                order,
+                ..collected()
+            };
+            let all = Exhaustive::new(&file(""), 0, &pairs);
+            let len = all.count().expect("known");
+            let firsts = all.order(&results, u64::MAX).filter(|index| *index >= len);
+            firsts.map(|index| all.root(index)).collect::<Vec<_>>()
+        };
+        let novel = order(Order::Novel);
+        assert_eq!(novel[..4], [0, 2, 0, 2]);
+        assert_eq!(novel[novel.len() - 5..], [1; 5]);
+        assert_eq!(order(Order::Plain)[..4], [0, 1, 2, 0]);
+        // What broke something, or came to nothing, is not gone on with.
+        let mut missed = ran(0, "a", point());
+        missed.ran.faults[0].state = State::NeverFired;
+        let mut broken = ran(1, "a", point());
+        broken.ran.judged = Judged::Broken {
+            broken: vec!["it is".into()],
+        };
+        let pairs = Collected {
+            failures_max: 2,
+            ..collected()
+        };
+        let all = Exhaustive::new(&file(""), 0, &pairs);
+        assert_eq!(
+            Some(all.order(&[missed, broken], u64::MAX).count() as u64),
+            all.count()
+        );
     }
 
     #[test]

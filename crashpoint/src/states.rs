@@ -179,6 +179,7 @@ impl SpaceArgs {
             sample: None,
             seed: 0,
             starts: vec![Start::Together],
+            at_once: true,
             judge,
         })
     }

@@ -18,7 +18,7 @@ use crate::recordings::Recordings;
 use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::states::CrashState;
-use crate::sweep::{Broken, ModelSet, Source, Swept, Trees};
+use crate::sweep::{Broken, Source, Swept, Trees};
 
 /// Which state of a sweep it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +39,32 @@ impl Address {
         }
         Ok(())
     }
+}
+
+/// Makes the state of a finding again, of the sweep that was asked for by `request`.
+///
+/// # Errors
+/// If the sweep has no such state.
+pub fn make_finding_again(
+    trace: &Trace,
+    request: &Request,
+    finding: &Finding,
+) -> Result<CrashState> {
+    let (address, losses) = (finding.address(), finding.losses());
+    if losses.is_empty() {
+        return make_again(trace, request, address);
+    }
+    let make = |trace: &Trace, state| {
+        let spaces = spaces(trace, request, of_calls(state))?;
+        let made = Trees::new(trace, &spaces).make_with(state, &losses);
+        made.state.map_err(|_| Error::NotShown(state))
+    };
+    if address.level == Level::Recovery {
+        let recoveries = recoveries(trace, request, address)?;
+        let (recovery, state) = recoveries.find(address.state);
+        return make(recovery.trace, state);
+    }
+    make(trace, address.state)
 }
 
 /// Makes a state again of the sweep that was asked for by `request`.
@@ -80,16 +106,8 @@ pub(crate) fn story(
     }
     let state = make_again(trace, request, address)?;
     let mut swept = Swept::default();
-    let smallest = address.state;
-    swept.broken.insert(
-        state.key,
-        Broken {
-            states: 1,
-            smallest,
-            complaint,
-            models: ModelSet::default(),
-        },
-    );
+    let broken = Broken::one(address.state, complaint);
+    swept.broken.insert(state.key, broken);
     let mut told = if address.level.is_of_disks() {
         recordings(trace, request, address)?.findings(&swept, false)?
     } else {

@@ -603,6 +603,7 @@ impl Findings<'_> {
             start: None,
             patterns: BTreeMap::new(),
             state: 0,
+            lost_together: Vec::new(),
             key: Default::default(),
             plain: Vec::new(),
             nodes: this.nodes(&state),
@@ -720,6 +721,7 @@ mod tests {
                     smallest: index,
                     complaint: vec![words].into(),
                     models: crate::ModelSet::default(),
+                    with_losses: None,
                 },
             );
         }
@@ -849,6 +851,7 @@ mod tests {
             sample: None,
             seed: 0,
             starts: crate::Start::usual(),
+            at_once: true,
             judge,
         };
         let request = BlockRequest {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use brief::without_numbers;
 use campaign::Interrupt;
-use pace_rules::nodes::{MODELS, Request, Space};
+use pace_rules::nodes::{Loss, MODELS, Relaxation, Relaxations, Request, Space, State};
 use trace::{Action, Event, FileId, FileOp, Run, SyncScope};
 
 use crate::findings::{Finding, Findings, Sync};
@@ -67,6 +67,7 @@ impl Findings<'_> {
         if findings.is_empty() {
             return findings;
         }
+        let sets: Vec<_> = findings.iter().map(Finding::losses).collect();
         for model in MODELS {
             let is_own = requests.iter().any(|request| request.model == model);
             if is_own && requests.len() == 1 {
@@ -83,7 +84,7 @@ impl Findings<'_> {
                     model,
                     ..requests[0]
                 };
-                self.search(&self.trace.run, &request, &wanted)
+                self.search(&self.trace.run, &request, &wanted, &sets)
             };
             let Some(found) = found else {
                 continue;
@@ -105,7 +106,8 @@ impl Findings<'_> {
     }
 
     /// What would have forbidden a finding on each model: one call if that is enough, else all that
-    /// could help; nothing if they do not. What several nodes do alike counts as one. It is
+    /// could help; nothing if they do not. What several nodes do alike counts as one. Of losses that
+    /// break something only together none is to be left: who keeps something twice wants it so. It is
     /// confirmed that no state that is alike is left once the call is made wherever the program does
     /// the same: what is made at one of several times leaves the others.
     fn prevention(
@@ -119,13 +121,34 @@ impl Findings<'_> {
         let all = (candidates.len() > 1).then(|| candidates.concat());
         // No call makes a state possible where it was not.
         let is_due = |request: &&Request| finding.models.get(request.model.name) != Some(&false);
-        let requests: Vec<_> = requests.iter().filter(is_due).collect();
-        let mut forbids = |syncs: &Vec<Candidate>| {
+        let requests = requests.iter().filter(is_due);
+        let is_together = finding.is_of_several_losses();
+        let requests: Vec<_> = requests
+            .map(|request| with_synced(request, is_together))
+            .collect();
+        let mut states = alike.clone();
+        states.extend(self.each_alone(finding));
+        let mut forbids = |syncs: &[Candidate]| {
             let run = with(&self.trace.run, &self.everywhere(syncs));
             let mut requests = requests.iter();
-            requests.all(|request| self.has_none(&run, request, alike, left))
+            requests.all(|request| self.has_none(&run, request, &states, left))
         };
-        let syncs = candidates.into_iter().chain(all).find(&mut forbids);
+        let mut alone = candidates.iter().cloned();
+        let syncs = alone.find(|syncs| forbids(syncs)).or_else(|| {
+            let all = all.filter(|all| forbids(all))?;
+            Some(if is_together {
+                fewest(&candidates, forbids)
+            } else {
+                all
+            })
+        });
+        let syncs = syncs.map(|syncs| {
+            if is_together {
+                self.with_others(syncs, &candidates)
+            } else {
+                syncs
+            }
+        });
         // Several places of the program may need the same call.
         let mut words: Vec<(Sync, Vec<Candidate>)> = Vec::new();
         for candidate in syncs.unwrap_or_default() {
@@ -141,6 +164,31 @@ impl Findings<'_> {
             }
         }
         words.into_iter().map(|(sync, _)| sync).collect()
+    }
+
+    /// Some calls, with those for other losses that are made too where the program does the same.
+    fn with_others(&self, syncs: Vec<Candidate>, others: &[Vec<Candidate>]) -> Vec<Candidate> {
+        let everywhere = self.everywhere(&syncs);
+        let is_made = |other: &&Candidate| {
+            !syncs.contains(other) && everywhere.iter().any(|made| made.is_same(other))
+        };
+        let more: Vec<_> = others.iter().flatten().filter(is_made).cloned().collect();
+        [syncs, more].concat()
+    }
+
+    /// Where several losses break something only together: what the states hold with one of them.
+    fn each_alone(&self, finding: &Finding) -> Vec<Fingerprint> {
+        let losses = finding.losses();
+        let Some(spaces) = self.spaces().filter(|_| losses.len() > 1) else {
+            return Vec::new();
+        };
+        let alone = |loss: Loss| {
+            let (member, state) = spaces.with_losses(finding.state, &[loss]);
+            let space = &spaces.members()[member].space;
+            let made = States::new(&self.trace.run, space, self.trace).make(&state);
+            Some(made.ok()?.content)
+        };
+        losses.into_iter().filter_map(alone).collect()
     }
 
     /// Whether none of the states is left in a run; no if it would take too many states to tell.
@@ -166,19 +214,21 @@ impl Findings<'_> {
         })
     }
 
-    /// Those of the states that a space of this run has; none if it is too large to tell, or nobody
-    /// waits for it.
+    /// Those of the states that a space of this run has, or are in it with these losses alone of all
+    /// at once; none if it is too large to tell, or nobody waits for it.
     pub(crate) fn search(
         &self,
         run: &Run,
         request: &Request,
         wanted: &HashSet<Fingerprint>,
+        sets: &[Vec<Loss>],
     ) -> Option<HashSet<Fingerprint>> {
         if self.patience.is_over() {
             return None;
         }
         let space = Space::new(run, request).ok()?;
-        let found = (space.len() <= SEARCHED_MAX).then(|| self.search_in(&space, run, wanted));
+        let found =
+            (space.len() <= SEARCHED_MAX).then(|| self.search_in(&space, run, wanted, sets));
         found.filter(|_| !self.patience.is_over())
     }
 
@@ -187,14 +237,16 @@ impl Findings<'_> {
         space: &Space,
         run: &Run,
         wanted: &HashSet<Fingerprint>,
+        sets: &[Vec<Loss>],
     ) -> HashSet<Fingerprint> {
         let mut states = States::new(run, space, self.trace);
         let mut found = HashSet::new();
-        for index in 0..space.len() {
+        let all = (0..space.len()).map(|index| space.state(index));
+        for state in all.chain(with_losses(space, sets)) {
             if found.len() == wanted.len() || self.patience.is_over() {
                 break;
             }
-            let state = states.make(&space.state(index));
+            let state = states.make(&state);
             found.extend(
                 state
                     .ok()
@@ -261,11 +313,7 @@ impl Findings<'_> {
         let mut all: Vec<Candidate> = Vec::new();
         for sync in syncs {
             for candidate in self.alike(sync) {
-                let is_same = |other: &Candidate| {
-                    (other.node, other.before, other.file)
-                        == (candidate.node, candidate.before, candidate.file)
-                };
-                if !all.iter().any(is_same) {
+                if !all.iter().any(|other| other.is_same(&candidate)) {
                     all.push(candidate);
                 }
             }
@@ -322,6 +370,52 @@ impl Findings<'_> {
     }
 }
 
+/// The same with the states that lost all at once, or without.
+fn with_synced(request: &Request, is_wanted: bool) -> Request {
+    let synced = request.relaxations.synced && is_wanted;
+    let relaxations = Relaxations {
+        synced,
+        ..request.relaxations
+    };
+    Request {
+        relaxations,
+        ..*request
+    }
+}
+
+/// The states of a space that lost all at once, if no more than one of these sets is lost in them.
+fn with_losses(space: &Space, sets: &[Vec<Loss>]) -> impl Iterator<Item = State> {
+    let mut first = 0;
+    let ranges = space.counts().into_iter().filter_map(move |count| {
+        let start = first;
+        first += count.states;
+        (count.relaxation == Relaxation::Synced).then_some(start..first)
+    });
+    ranges.flatten().flat_map(move |index| {
+        let losses = space.losses(index);
+        let is_lost =
+            move |set: &&Vec<Loss>| !set.is_empty() && set.iter().all(|loss| losses.contains(loss));
+        let sets = sets.iter().filter(is_lost);
+        sets.map(move |set| space.with_losses(index, set))
+    })
+}
+
+/// As few of these calls as do together, those that are made at one place each.
+fn fewest(
+    candidates: &[Vec<Candidate>],
+    mut forbids: impl FnMut(&[Candidate]) -> bool,
+) -> Vec<Candidate> {
+    let mut left = candidates.to_vec();
+    for place in (0..left.len()).rev() {
+        let mut fewer = left.clone();
+        fewer.remove(place);
+        if forbids(&fewer.concat()) {
+            left = fewer;
+        }
+    }
+    left.concat()
+}
+
 /// An fsync that was not called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Candidate {
@@ -331,6 +425,13 @@ struct Candidate {
     file: FileId,
     path: String,
     of: Place,
+}
+
+impl Candidate {
+    /// Whether it is the same call, whatever it is for.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.node, self.before, self.file) == (other.node, other.before, other.file)
+    }
 }
 
 /// What a call would have followed.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use brief::{Called, Likeness, callers, counted};
-use pace_rules::nodes::{Effect, Member, Micro, Relaxation, Spaces, StartOrder, State};
+use pace_rules::nodes::{Effect, Loss, Member, Micro, Relaxation, Spaces, StartOrder, State};
 use serde::{Deserialize, Serialize};
 use trace::{Action, Event, FileId, Message, Run};
 use trace_store::{Frame, Trace};
@@ -67,6 +67,10 @@ pub struct Finding {
     pub patterns: BTreeMap<String, usize>,
     /// The number of the one that is shown in its space.
     pub state: u64,
+    /// If it is not the state of that number, which lost all at once: all that is lost of that. None
+    /// of it breaks anything alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_together: Vec<EventPlace>,
     /// The key of that state, by which it is known again.
     #[serde(skip)]
     pub key: Fingerprint,
@@ -113,6 +117,15 @@ pub struct Finding {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+/// An event of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventPlace {
+    /// The node, by its place in the run.
+    pub node: usize,
+    /// Its event there.
+    pub event: usize,
 }
 
 /// A call that looks like a sync and promises nothing.
@@ -343,6 +356,8 @@ struct Site {
 pub(crate) struct Group {
     /// Of what their disks hold, and of what was acknowledged.
     pub(crate) contents: HashSet<Fingerprint>,
+    /// The same of those that lost more beside, all at once.
+    pub(crate) at_once: HashSet<Fingerprint>,
     pub(crate) states: u64,
     pub(crate) different: u64,
     pub(crate) relaxations: BTreeMap<String, u64>,
@@ -412,6 +427,10 @@ impl<'a> Findings<'a> {
         kinds.iter().any(|kind| kind.start != StartOrder::Together)
     }
 
+    pub(crate) fn spaces(&self) -> Option<&'a Spaces> {
+        self.spaces
+    }
+
     fn members(&self) -> &'a [Member] {
         self.spaces.map_or(&[], Spaces::members)
     }
@@ -442,7 +461,10 @@ impl<'a> Findings<'a> {
                 models: self.possible_on(group.models),
                 ..of_model.story(Some(states), state, &group.smallest, key)
             };
-            (finding, group.contents)
+            // What lost more beside is possible wherever this is, unless only all together breaks it.
+            let is_together = finding.is_of_several_losses();
+            let beside = group.at_once.into_iter().filter(|_| is_together);
+            (finding, group.contents.into_iter().chain(beside).collect())
         };
         groups.into_iter().enumerate().map(told).collect()
     }
@@ -484,6 +506,7 @@ impl<'a> Findings<'a> {
             start: self.start_story(state.start, self.turns(state)),
             patterns: self.patterns(&nodes),
             state: shown.smallest,
+            lost_together: together(shown),
             key,
             plain: self.plain(shown),
             nodes,
@@ -559,7 +582,7 @@ impl<'a> Findings<'a> {
         let mut groups: HashMap<Cause, Group> = HashMap::new();
         let mut smaller = HashMap::new();
         for (key, broken) in &swept.broken {
-            let (own, of_key) = spaces.state(broken.smallest);
+            let (own, of_key) = broken.state(spaces);
             let (mut start, mut content) = (Start::Together, *key);
             if self.of_model(own).turns(&of_key).is_some() {
                 start = Start::of(of_key.start);
@@ -567,11 +590,12 @@ impl<'a> Findings<'a> {
             }
             let shown = self.smallest(spaces, *key, swept, states, &mut smaller);
             let smallest = &swept.broken[&shown];
-            let (member, state) = spaces.state(smallest.smallest);
+            let (member, state) = smallest.state(spaces);
             let group = groups
                 .entry(self.of_model(member).cause(&state, smallest))
                 .or_insert_with(|| Group {
                     contents: HashSet::new(),
+                    at_once: HashSet::new(),
                     states: 0,
                     different: 0,
                     relaxations: BTreeMap::new(),
@@ -582,12 +606,24 @@ impl<'a> Findings<'a> {
                     key: shown,
                     models: ModelSet::default(),
                 });
-            group.contents.insert(content);
+            // One that lost all at once may need all of that to be broken.
+            let is_at_once = swept.blamed.contains_key(key);
+            let contents = if is_at_once {
+                &mut group.at_once
+            } else {
+                &mut group.contents
+            };
+            contents.insert(content);
             group.states += broken.states;
             group.different += 1;
             group.models.add(broken.models);
             *group.starts.entry(start).or_default() += broken.states;
-            let relaxation = relaxation_words(of_key.relaxation);
+            let relaxation = if is_at_once {
+                Relaxation::Synced
+            } else {
+                of_key.relaxation
+            };
+            let relaxation = relaxation_words(relaxation);
             *group.relaxations.entry(relaxation.to_owned()).or_default() += broken.states;
             if order(&state, smallest) < order(&group.state, &group.smallest) {
                 (group.smallest, group.state, group.key) = (smallest.clone(), state, shown);
@@ -617,7 +653,12 @@ impl<'a> Findings<'a> {
                 break *known;
             }
             let broken = &swept.broken[&key];
-            let (member, state) = spaces.state(broken.smallest);
+            let (member, state) = broken.state(spaces);
+            let blamed = self.blamed(key, &words, swept);
+            if let Some(blamed) = blamed.filter(|blamed| !way.contains(blamed)) {
+                way.push(blamed);
+                continue;
+            }
             let of_model = self.of_model(member);
             let less = of_model
                 .with_less_missing(&state)
@@ -628,8 +669,7 @@ impl<'a> Findings<'a> {
                     let found = swept.broken.get(&made)?;
                     // What was drawn may lack the very state, and have one that is the same to any
                     // check.
-                    let is_less =
-                        order(&spaces.state(found.smallest).1, found) < order(&state, broken);
+                    let is_less = order(&found.state(spaces).1, found) < order(&state, broken);
                     (is_less && self.plain(found) == words).then_some(made)
                 });
             match less {
@@ -639,6 +679,20 @@ impl<'a> Findings<'a> {
         };
         known.extend(way.into_iter().map(|key| (key, smallest)));
         smallest
+    }
+
+    /// The state that shows why one is broken that lost all at once: the first that shows it in the
+    /// same words, or the first one; none if that is not known.
+    fn blamed(&self, key: Fingerprint, words: &[String], swept: &Swept) -> Option<Fingerprint> {
+        let blamed = swept.blamed.get(&key)?;
+        let mut known = blamed.iter().filter_map(|key| {
+            let broken = swept.broken.get(key)?;
+            Some((*key, broken))
+        });
+        let alike = known
+            .clone()
+            .find(|(_, broken)| self.plain(broken) == words);
+        alike.or_else(|| known.next()).map(|(key, _)| key)
     }
 
     /// The same state with nothing missing, then with one of the operations whole that it lacks, or
@@ -754,6 +808,14 @@ impl<'a> Findings<'a> {
     }
 
     fn cause(&self, state: &State, broken: &Broken) -> Cause {
+        // Of all that is missing nobody knows what matters.
+        if state.relaxation == Relaxation::Synced {
+            return Cause {
+                missing: Vec::new(),
+                around: Vec::new(),
+                words: self.plain(broken),
+            };
+        }
         let stories = self.nodes(state);
         let mut missing = BTreeSet::new();
         for (node, story) in stories.iter().enumerate() {
@@ -1132,6 +1194,7 @@ pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
         Relaxation::Cut => "last one cut",
         Relaxation::Lost => "operations lost",
         Relaxation::Torn => "a write torn",
+        Relaxation::Synced => "only what was synced",
     }
 }
 
@@ -1142,6 +1205,16 @@ fn start_names(starts: &BTreeMap<Start, u64>) -> BTreeMap<String, u64> {
     named
         .map(|(start, states)| (start.name(), *states))
         .collect()
+}
+
+/// All that is lost in a state, if it has no number of its own.
+fn together(shown: &Broken) -> Vec<EventPlace> {
+    let losses = shown.with_losses.as_deref().unwrap_or_default();
+    let place = |loss: &Loss| EventPlace {
+        node: loss.node,
+        event: loss.event,
+    };
+    losses.iter().map(place).collect()
 }
 
 /// What there is to understand in a state, and which it is.
@@ -1198,6 +1271,20 @@ impl Finding {
             (false, true) => Level::Block,
             (false, false) => Level::Syscalls,
         }
+    }
+
+    /// Whether all that is lost is needed to break something, or all is lost at once.
+    pub(crate) fn is_of_several_losses(&self) -> bool {
+        self.lost_together.len() > 1 || self.relaxation == relaxation_words(Relaxation::Synced)
+    }
+
+    /// All that is lost in the state that it shows, if that is another one than that of the number.
+    pub fn losses(&self) -> Vec<Loss> {
+        let loss = |place: &EventPlace| Loss {
+            node: place.node,
+            event: place.event,
+        };
+        self.lost_together.iter().map(loss).collect()
     }
 
     /// Which state it shows.

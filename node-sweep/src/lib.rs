@@ -52,7 +52,7 @@ mod undamaged;
 mod watcher;
 
 pub use acks::late_acks;
-pub use again::{Address, keep, make_again, refuse_to_keep};
+pub use again::{Address, keep, make_again, make_finding_again, refuse_to_keep};
 pub use blocks::{kind_words, recorded_disks};
 pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};
 pub use coverage::{Coverage, Tried};
@@ -60,7 +60,7 @@ pub use damage::Damage;
 pub use disks::Disks;
 pub use error::{Error, Result};
 pub use findings::{
-    DiskStory, Fate, Finding, Findings, Kinds, Line, Lost, Moment, NodeStory, Sync,
+    DiskStory, EventPlace, Fate, Finding, Findings, Kinds, Line, Lost, Moment, NodeStory, Sync,
     relaxation_words,
 };
 pub use inconclusive::{Inconclusive, Reason};

@@ -19,7 +19,7 @@ use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::starts::Turns;
 use crate::states::CrashState;
-use crate::sweep::{Broken, ModelSet, Subject};
+use crate::sweep::{Broken, Subject};
 use crate::tree::{Fingerprint, Impossible};
 use crate::undamaged::Undamaged;
 
@@ -161,7 +161,12 @@ fn minimize_calls(
     let spaces = of.request.spaces(explore, of.trace)?;
     let level = Level::Syscalls;
     Address { level, state }.refuse(spaces.len())?;
-    let (model, state) = spaces.state(state);
+    let losses = of.finding.losses();
+    let (model, state) = if losses.is_empty() {
+        spaces.state(state)
+    } else {
+        spaces.with_losses(state, &losses)
+    };
     let findings = Findings::new(of.trace, &spaces, &of.request.model).of_model(model);
     let calls = Calls::new(findings, &spaces.members()[model].space, requests);
     run(of, calls, state, subject, tell)
@@ -452,10 +457,5 @@ impl<L: Lessen> Laboratory<'_, L> {
 
 /// A state that stands for itself alone.
 fn alone(complaint: Complaint) -> Broken {
-    Broken {
-        states: 1,
-        smallest: 0,
-        complaint,
-        models: ModelSet::default(),
-    }
+    Broken::one(0, complaint)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use campaign::{RESULTS, SUMMARY, TIMES, read_lines};
 
-use crate::again::Address;
+use crate::again::{Address, make_again, make_finding_again};
 use crate::error::{Error, Result};
 use crate::findings::Finding;
 use crate::inconclusive::{Inconclusive, Reason};
@@ -13,8 +13,9 @@ use crate::judged::{Judged, Verdicts};
 use crate::known::known;
 use crate::lines::{Line, TimeLine};
 use crate::manifest::Manifest;
-use crate::request::Level;
+use crate::request::{Level, Request};
 use crate::results::{FINDINGS, load_trace};
+use crate::states::CrashState;
 use crate::summary::Summary;
 use trace_store::Trace;
 
@@ -119,6 +120,17 @@ impl Numbered<'_> {
         match self {
             Self::Finding(finding) => finding.address(),
             Self::Inconclusive(state) => state.address,
+        }
+    }
+
+    /// Makes that state again, of the sweep that was asked for by `request`.
+    ///
+    /// # Errors
+    /// If the sweep has no such state.
+    pub fn make(&self, trace: &Trace, request: &Request) -> Result<CrashState> {
+        match self {
+            Self::Finding(finding) => make_finding_again(trace, request, finding),
+            Self::Inconclusive(state) => make_again(trace, request, state.address),
         }
     }
 }

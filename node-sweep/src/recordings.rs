@@ -438,6 +438,7 @@ mod tests {
                     smallest: index,
                     complaint: vec![words].into(),
                     models: ModelSet::default(),
+                    with_losses: None,
                 });
                 broken.models.add(ModelSet::of(source.model(index)));
             }

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pace_rules::nodes::{Count, Spaces};
+use pace_rules::nodes::{Count, Loss, Spaces};
 use trace::Run;
 use trace_store::Trace;
 
@@ -15,7 +15,7 @@ use crate::findings::{Finding, Findings, Lost};
 use crate::indices::Indices;
 use crate::request::Request;
 use crate::states::CrashState;
-use crate::sweep::{Broken, Made, ModelSet, Source, Swept, Trees};
+use crate::sweep::{Broken, Made, Source, Swept, Trees};
 
 /// The states of all recoveries that a trace has.
 pub struct Recoveries<'a> {
@@ -223,6 +223,10 @@ impl Source for AllTrees<'_> {
         }
     }
 
+    fn run(&self, index: u64) -> usize {
+        self.recoveries.place(index).0
+    }
+
     fn model(&self, index: u64) -> usize {
         let (place, own) = self.recoveries.place(index);
         self.trees[place].model(own)
@@ -233,6 +237,33 @@ impl Source for AllTrees<'_> {
         let first = self.recoveries.members[place].first;
         let less = self.trees[place].with_less_missing(own);
         less.into_iter().map(|number| first + number).collect()
+    }
+
+    fn is_synced(&self, index: u64) -> bool {
+        let (place, own) = self.recoveries.place(index);
+        self.trees[place].is_synced(own)
+    }
+
+    fn losses(&self, index: u64) -> Vec<Loss> {
+        let (place, own) = self.recoveries.place(index);
+        self.trees[place].losses(own)
+    }
+
+    fn with_fewer_lost(&self, index: u64) -> Vec<(u64, Vec<Loss>)> {
+        let (place, own) = self.recoveries.place(index);
+        let first = self.recoveries.members[place].first;
+        let fewer = self.trees[place].with_fewer_lost(own).into_iter();
+        fewer
+            .map(|(number, losses)| (first + number, losses))
+            .collect()
+    }
+
+    fn make_with(&mut self, index: u64, losses: &[Loss]) -> Made {
+        let (place, own) = self.recoveries.place(index);
+        Made {
+            run: place,
+            ..self.trees[place].make_with(own, losses)
+        }
     }
 }
 
@@ -311,12 +342,7 @@ pub fn first_crashes_of_disks<E: From<Error>>(
 
 /// A state of which there is something to tell, although nobody said anything of it.
 fn shown(index: u64) -> Broken {
-    Broken {
-        states: 1,
-        smallest: index,
-        complaint: Complaint::default(),
-        models: ModelSet::default(),
-    }
+    Broken::one(index, Complaint::default())
 }
 
 impl FirstCrash {

@@ -117,6 +117,10 @@ pub struct Request {
     /// in.
     #[serde(default = "Start::usual", skip_serializing_if = "Start::are_usual")]
     pub starts: Vec<Start>,
+    /// Whether states are among them that lost all at once. Those of sweeps of earlier versions are
+    /// not, which gave the others other numbers.
+    #[serde(default)]
+    pub at_once: bool,
     /// How they are judged.
     pub judge: Judge,
 }
@@ -136,7 +140,10 @@ impl Request {
             lost,
             split,
             sector,
-            relaxations: Relaxations::ALL,
+            relaxations: Relaxations {
+                synced: self.at_once,
+                ..Relaxations::ALL
+            },
         };
         Ok(models.map(of_model).collect())
     }
@@ -307,6 +314,7 @@ mod tests {
             sample,
             seed: 0,
             starts: Start::usual(),
+            at_once: true,
             judge: Judge::Cluster,
         };
         assert!(!request(None).is_part(None));

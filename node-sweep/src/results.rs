@@ -316,6 +316,7 @@ mod tests {
                 sample: None,
                 seed: 0,
                 starts: crate::Start::usual(),
+                at_once: true,
                 judge,
             };
             let shard = shard.map(|shard| shard.parse().expect("a shard"));

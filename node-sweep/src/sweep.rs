@@ -1,5 +1,7 @@
 //! Many crash states, made one after the other and looked at side by side.
 
+mod blame;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +11,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Shard};
-use pace_rules::nodes::{Spaces, State};
+use pace_rules::nodes::{Loss, Spaces, State};
 use trace::Run;
 use trace_store::Trace;
 
@@ -156,6 +158,9 @@ pub struct Swept {
     pub checked: u64,
     /// The broken ones, and what the check said of them.
     pub broken: HashMap<Fingerprint, Broken>,
+    /// Of those of them that lost all at once: broken ones that show why, with fewer losses. The
+    /// first shows what others do not, if there is such a thing.
+    pub blamed: HashMap<Fingerprint, Vec<Fingerprint>>,
     /// Why states were inconclusive, with how many of them there are and one of them.
     pub inconclusive: HashMap<String, (u64, u64)>,
     /// States of other shards.
@@ -186,6 +191,7 @@ impl Swept {
         });
         Self {
             broken: own.collect(),
+            blamed: self.blamed.clone(),
             ..Self::default()
         }
     }
@@ -202,6 +208,29 @@ pub struct Broken {
     pub complaint: Complaint,
     /// On which models one of them is possible; of states of disks, the recordings that have one.
     pub models: ModelSet,
+    /// If it is not the state of that number, which lost all at once: all that is lost of that.
+    pub with_losses: Option<Arc<[Loss]>>,
+}
+
+impl Broken {
+    /// One state of which this was said.
+    pub(crate) fn one(state: u64, complaint: Complaint) -> Self {
+        Self {
+            states: 1,
+            smallest: state,
+            complaint,
+            models: ModelSet::default(),
+            with_losses: None,
+        }
+    }
+
+    /// The state that is the easiest to understand, and which of the models it is of.
+    pub(crate) fn state(&self, spaces: &Spaces) -> (usize, State) {
+        match &self.with_losses {
+            Some(losses) => spaces.with_losses(self.smallest, losses),
+            None => spaces.state(self.smallest),
+        }
+    }
 }
 
 /// Some of the models of a sweep: a bit for each.
@@ -268,6 +297,11 @@ pub trait Source: Send {
     /// Makes one.
     fn make(&mut self, index: u64) -> Made;
 
+    /// The run that it is of, if there are several: its place among them.
+    fn run(&self, _index: u64) -> usize {
+        0
+    }
+
     /// The model that it is of, if they are of several: its place among them.
     fn model(&self, _index: u64) -> usize {
         0
@@ -276,6 +310,27 @@ pub trait Source: Send {
     /// Those that have less missing than this one, and are else the same; none if that is not known.
     fn with_less_missing(&self, _index: u64) -> Vec<u64> {
         Vec::new()
+    }
+
+    /// Whether it is one that lost all at once that nothing had made durable, of which fewer losses
+    /// can be made.
+    fn is_synced(&self, _index: u64) -> bool {
+        false
+    }
+
+    /// What it lost.
+    fn losses(&self, _index: u64) -> Vec<Loss> {
+        Vec::new()
+    }
+
+    /// Those that lost some of that, and nothing else, with what they lost.
+    fn with_fewer_lost(&self, _index: u64) -> Vec<(u64, Vec<Loss>)> {
+        Vec::new()
+    }
+
+    /// Makes the state in which no more than these is lost.
+    fn make_with(&mut self, index: u64, _losses: &[Loss]) -> Made {
+        self.make(index)
     }
 }
 
@@ -295,6 +350,15 @@ impl<'a> Trees<'a> {
             run: &trace.run,
         }
     }
+
+    fn made(&mut self, (model, state): (usize, State)) -> Made {
+        Made {
+            size: size(&state),
+            state: self.states[model].make(&state),
+            run: 0,
+            cut: state.cut,
+        }
+    }
 }
 
 impl Source for Trees<'_> {
@@ -303,13 +367,7 @@ impl Source for Trees<'_> {
     }
 
     fn make(&mut self, index: u64) -> Made {
-        let (model, state) = self.spaces.state(index);
-        Made {
-            size: size(&state),
-            state: self.states[model].make(&state),
-            run: 0,
-            cut: state.cut,
-        }
+        self.made(self.spaces.state(index))
     }
 
     fn model(&self, index: u64) -> usize {
@@ -318,6 +376,22 @@ impl Source for Trees<'_> {
 
     fn with_less_missing(&self, index: u64) -> Vec<u64> {
         self.spaces.with_less_missing(index)
+    }
+
+    fn is_synced(&self, index: u64) -> bool {
+        self.spaces.is_synced(index)
+    }
+
+    fn losses(&self, index: u64) -> Vec<Loss> {
+        self.spaces.losses(index)
+    }
+
+    fn with_fewer_lost(&self, index: u64) -> Vec<(u64, Vec<Loss>)> {
+        self.spaces.with_fewer_lost(index)
+    }
+
+    fn make_with(&mut self, index: u64, losses: &[Loss]) -> Made {
+        self.made(self.spaces.with_losses(index, losses))
     }
 }
 
@@ -390,10 +464,12 @@ pub fn sweep_source(
         rounds.visit(indices)?;
         rounds.swept.interrupted = interrupt.requested();
         rounds.swept.is_over = stop.is_over.load(Ordering::Relaxed);
+        rounds.stop.give_time(EXPLAINED_FOR);
         if plan.is_sample || rounds.swept.is_over {
             rounds.visit_those_with_less_missing()?;
-            rounds.swept.interrupted |= interrupt.requested();
         }
+        rounds.blame()?;
+        rounds.swept.interrupted |= interrupt.requested();
         Ok(rounds.conclude())
     })
 }
@@ -455,7 +531,7 @@ impl<S: Source> Rounds<'_, '_, S> {
                             return Err(Error::Panicked("makes"));
                         }
                         has_ended = maker.is_finished();
-                        if self.judges.iter().any(ScopedJoinHandle::is_finished) {
+                        if has_ended_early(&self.judges) {
                             self.stop.interrupt.request();
                             if is_made {
                                 return Err(Error::Panicked("looks at"));
@@ -485,11 +561,19 @@ impl<S: Source> Rounds<'_, '_, S> {
         })
     }
 
+    /// Keeps what is known of a state, and tells how far the sweep is.
+    fn keep(&mut self, answer: Answer) -> Result<()> {
+        let kept = self
+            .swept
+            .keep(answer, &mut self.judged, self.watch, &mut self.at);
+        self.watch.progress(self.at);
+        kept
+    }
+
     /// Visits states with less missing than in a broken one, until no new one is broken. There is
     /// little time for that once the time is up.
     fn visit_those_with_less_missing(&mut self) -> Result<()> {
         self.maker.is_beside = true;
-        self.stop.give_time(EXPLAINED_FOR);
         let mut known = HashSet::new();
         while !self.stop.is_now() {
             self.maker.judged.clone_from(&self.judged);
@@ -524,6 +608,7 @@ impl<S: Source> Rounds<'_, '_, S> {
             let same = maker.seen[key];
             (broken.states, broken.smallest) = (states(key, &same), same.smallest.1);
             broken.models = same.models;
+            broken.with_losses = maker.with_losses.get(key).cloned();
         }
         let seen = || maker.seen.iter();
         let looked_at = seen().filter(|(key, _)| judged.contains(*key));
@@ -547,6 +632,11 @@ impl<S: Source> Rounds<'_, '_, S> {
         swept.coverage = maker.crashes.coverage(&maker.source.runs(), &judged);
         swept
     }
+}
+
+/// Whether one of those who look at states has ended before there were no more.
+fn has_ended_early(judges: &[ScopedJoinHandle<'_, ()>]) -> bool {
+    judges.iter().any(ScopedJoinHandle::is_finished)
 }
 
 /// What ends a round before its end.
@@ -640,6 +730,8 @@ struct Maker<S> {
     besides: HashSet<Fingerprint>,
     /// What was looked at until then.
     judged: HashSet<Fingerprint>,
+    /// All that is lost in those that have no number of their own.
+    with_losses: HashMap<Fingerprint, Arc<[Loss]>>,
 }
 
 impl<S> Maker<S> {
@@ -653,6 +745,7 @@ impl<S> Maker<S> {
             is_beside: false,
             besides: HashSet::new(),
             judged: HashSet::new(),
+            with_losses: HashMap::new(),
         }
     }
 }
@@ -1018,15 +1111,7 @@ impl Swept {
             Verdict::Ok => {}
             Verdict::Broken(complaint) => {
                 at.broken += 1;
-                self.broken.insert(
-                    key,
-                    Broken {
-                        states: 1,
-                        smallest: index,
-                        complaint,
-                        models: ModelSet::default(),
-                    },
-                );
+                self.broken.insert(key, Broken::one(index, complaint));
             }
             Verdict::Inconclusive(why) => {
                 at.open += 1;

@@ -320,6 +320,10 @@ impl Finding {
                 1,
             );
         }
+        if self.lost_together.len() > 1 {
+            let words = "without any one of these losses nothing is broken";
+            lines.add("together", words, 1);
+        }
         for node in shown {
             node.add_files(lines, is_named, detail);
         }
@@ -744,6 +748,7 @@ mod tests {
             start: None,
             patterns: BTreeMap::new(),
             state: 7,
+            lost_together: Vec::new(),
             key: Default::default(),
             plain: Vec::new(),
             nodes,

@@ -875,6 +875,7 @@ fn the_state_of_a_finding_is_made_again_and_no_other() {
                 sample: None,
                 seed: 0,
                 starts: vec![node_sweep::Start::Together],
+                at_once: true,
                 judge: Judge::Program {
                     check: CheckCommand::Once(SAVED.into()),
                     limit_s: 600,
@@ -1173,6 +1174,7 @@ impl Whole {
                 sample: self.sample,
                 seed: 0,
                 starts: vec![node_sweep::Start::Together],
+                at_once: true,
                 judge,
             },
             explore: Explore::BruteForce,
@@ -1291,12 +1293,9 @@ fn shards_that_are_merged_come_to_the_same_as_the_whole_sweep() {
             let part = sweep.all(&part.to_string_lossy(), Shard::new(number, 3));
             checked += part.summary.checked;
         }
-        if sample.is_none() {
-            assert_eq!(checked, whole.summary.checked);
-        } else {
-            // Each looks by itself at those with less missing than a broken one.
-            assert!(checked > whole.summary.checked, "{checked}");
-        }
+        // Each looks by itself at those with less missing than a broken one: of all states, than one
+        // that lost all at once.
+        assert!(checked > whole.summary.checked, "{checked}");
         let merged = node_sweep::merge(&parts, &sweep.path("merged"), false).expect("merged");
         assert!(merged.is_whole);
         let merged = merged.sum_up(&Interrupt::default()).expect("summed up");
@@ -1382,14 +1381,18 @@ fn of_a_sample_nothing_is_blamed_that_is_broken_without_it_as_well() {
             let (_, state) = all.state(*index);
             state.nodes.iter().any(|node| !node.lost.is_empty())
         };
-        let drawn: Vec<_> = (0..all.len()).filter(is_lossy).step_by(7).collect();
-        assert!(drawn.len() > 5, "{drawn:?}");
+        let (at_once, lossy): (Vec<_>, Vec<_>) = (0..all.len())
+            .filter(is_lossy)
+            .partition(|index| all.is_synced(*index));
+        let mut drawn: Vec<_> = lossy.into_iter().step_by(7).collect();
+        assert!(drawn.len() > 5 && !at_once.is_empty(), "{drawn:?}");
         let (swept, found) = findings_among(&trace, &all, &drawn, false);
         assert_eq!(swept.besides, 0);
         assert!(
             found.len() > 1 && missing(&found).concat().len() > 1,
             "{found:#?}"
         );
+        drawn.extend(at_once);
         let (swept, found) = findings_among(&trace, &all, &drawn, true);
         assert_eq!(missing(&found).concat(), [""; 0], "{found:#?}");
         assert!(swept.besides > 0 && swept.states == drawn.len() as u64 + swept.besides);

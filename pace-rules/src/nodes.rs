@@ -21,12 +21,15 @@ mod section;
 mod space;
 mod spaces;
 mod starts;
+mod synced;
 
 pub use allowed::{AtRisk, Part};
 pub use blocks::{BlockCount, BlockError, BlockRequest, BlockSpace, BlockState, RecordedDisk};
 pub use effect::{Content, Effect};
 pub use micro::{Micro, Split, micros};
 pub use model::{DataOrder, DataSync, Exchange, Growth, Log, MODELS, Model};
-pub use space::{Count, Error, Explore, NodeState, Relaxation, Relaxations, Request, Space, State};
+pub use space::{
+    Count, Error, Explore, Loss, NodeState, Relaxation, Relaxations, Request, Space, State,
+};
 pub use spaces::{Kind, LINUX, Member, Spaces};
 pub use starts::StartOrder;

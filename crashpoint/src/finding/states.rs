@@ -10,7 +10,7 @@ use cluster::ClusterFile;
 use machine::Logged;
 use node_sweep::{
     CheckCommand, CrashState, Finding, Judge, Numbered, Place, Program, Recorded, Subject, Turns,
-    Verdict, keep, load_trace, make_again, scratch,
+    Verdict, keep, load_trace, make_finding_again, scratch,
 };
 use trace_store::Trace;
 
@@ -69,7 +69,7 @@ impl State<'_> {
             // Nobody else is to see what is mounted.
             local_fs::enter_mount_namespace()?;
         }
-        let state = make_again(trace, request, numbered.address())?;
+        let state = numbered.make(trace, request)?;
         if let Some(directory) = look.keep {
             return look.kept(trace, &state, directory);
         }
@@ -106,7 +106,7 @@ impl State<'_> {
     ) -> anyhow::Result<Outcome> {
         let request = &self.recorded.manifest.request;
         let ground = Ground::new(trace, self.directory, look.interrupt)?;
-        let state = make_again(trace, request, numbered.address())?;
+        let state = numbered.make(trace, request)?;
         if let Some(directory) = look.keep {
             return look.kept(trace, &state, directory);
         }
@@ -165,7 +165,7 @@ impl State<'_> {
 
     /// Writes the crash state of a finding as directories.
     fn kept(&self, trace: &Trace, finding: &Finding, scratch: &Path) -> anyhow::Result<Kept> {
-        let state = make_again(trace, &self.recorded.manifest.request, finding.address())?;
+        let state = make_finding_again(trace, &self.recorded.manifest.request, finding)?;
         let directory = scratch.join("kept");
         keep(trace, &state, &directory)?;
         Ok(Kept { state, directory })

@@ -130,7 +130,7 @@ impl Lessen for Calls<'_> {
         let run = &self.findings.trace.run;
         let own = HashSet::from([crash_state.content]);
         let is_own = |request: &Request| {
-            let found = self.findings.search(run, request, &own);
+            let found = self.findings.search(run, request, &own, &[]);
             found.is_some_and(|found| !found.is_empty())
         };
         if !self.requests.iter().any(is_own) {

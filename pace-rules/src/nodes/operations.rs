@@ -165,6 +165,10 @@ pub(super) struct Operations {
     heard: Vec<u32>,
     /// The events that may make something durable without all that was before.
     syncs: Vec<usize>,
+    /// The events after whose return something is durable that was not, or not any more: ascending.
+    changes: Vec<usize>,
+    /// The events that say that something was done, ascending.
+    acknowledgements: Vec<usize>,
     /// By number of events: what a crash after them can cost.
     at_risk: Vec<Losable>,
     /// The groups that are the size of a file with a new name.
@@ -237,6 +241,8 @@ impl Operations {
                 told: vec![0],
                 heard: vec![0],
                 syncs: Vec::new(),
+                changes: Vec::new(),
+                acknowledgements: Vec::new(),
                 at_risk: Vec::new(),
                 sizes_with_names: Vec::new(),
                 model,
@@ -265,6 +271,9 @@ impl Operations {
             if event.action.is_sync() && model.log == Log::LogTree {
                 reader.this.syncs.push(number);
             }
+            if matches!(event.action, Action::Mark { .. }) {
+                reader.this.acknowledgements.push(number);
+            }
             reader.groups_before.push(reader.this.groups.len());
             if let Action::File(op) = &event.action {
                 reader.read(number, event, op);
@@ -277,12 +286,55 @@ impl Operations {
             ..
         } = reader;
         this.followers = Followers::of(followers);
+        this.changes = this.changes_of_groups();
         this.wait();
         this.tear(micros);
         this.count(node.events.len());
         this.all.shrink_to_fit();
         this.groups.shrink_to_fit();
         (this, words)
+    }
+
+    /// The events with which something becomes durable, or ceases to be so.
+    fn changes_of_groups(&self) -> Vec<usize> {
+        let own = self.groups.iter().filter(|group| !group.is_repetition());
+        let events = own.flat_map(|group| [group.cover, group.reopened, group.covered_again]);
+        let mut changes: Vec<_> = events.filter(|event| *event < usize::MAX).collect();
+        changes.sort_unstable();
+        changes.dedup();
+        changes
+    }
+
+    /// Those of some events after whose return something else is durable, ascending.
+    pub(super) fn changes(&self, events: Range<usize>) -> impl Iterator<Item = usize> {
+        within(&self.changes, events)
+    }
+
+    /// After how many events, of so many, what is durable last changed.
+    pub(super) fn last_change(&self, events: usize) -> usize {
+        let before = self.changes.partition_point(|change| *change < events);
+        let last = before.checked_sub(1);
+        last.map_or(0, |last| self.changes[last] + 1)
+    }
+
+    /// Whether one of some events says that something was done.
+    pub(super) fn acknowledges(&self, events: Range<usize>) -> bool {
+        within(&self.acknowledgements, events).next().is_some()
+    }
+
+    /// The groups that a crash after so many events can cost, of those whose micros come before
+    /// `micros`. Ascending.
+    pub(super) fn all_open(&self, micros: usize, events: usize) -> Vec<usize> {
+        let first = self.at_risk(events).first as usize;
+        let first = self.all.get(first).map_or(0, |first| first.groups.start);
+        let end = self
+            .groups
+            .partition_point(|group| group.micros.end <= micros);
+        let is_lost = |number: &usize| {
+            let group = &self.groups[*number];
+            !group.is_repetition() && group.is_open(events)
+        };
+        (first..end).filter(is_lost).collect()
     }
 
     /// Counts the operations at risk, by number of events.
@@ -1306,6 +1358,13 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Those of some numbers, ascending, that are in a range.
+fn within(numbers: &[usize], range: Range<usize>) -> impl Iterator<Item = usize> {
+    let first = numbers.partition_point(|number| *number < range.start);
+    let after = numbers[first..].iter().copied();
+    after.take_while(move |number| *number < range.end)
 }
 
 /// What was done, in one word.

@@ -10,6 +10,7 @@ use super::operations::Operations;
 use super::places::Place;
 use super::rules::{How, Rule};
 use super::space::{NodeRules, Relaxation, Relaxations, Space};
+use super::synced;
 
 /// Among more states of a place it is not looked for those that lack less than another one.
 const LOOKED_THROUGH_MAX: u64 = 2000;
@@ -45,10 +46,15 @@ pub(super) enum Choice {
     },
     /// One group of the last operation.
     Group(usize),
+    /// All that was not durable after so many events.
+    Synced {
+        /// How many.
+        synced: usize,
+    },
 }
 
 impl Choice {
-    const NOTHING: Self = Self::Operations {
+    pub(super) const NOTHING: Self = Self::Operations {
         lost: Vec::new(),
         synced: 0,
     };
@@ -58,13 +64,15 @@ impl Choice {
         match self {
             Self::Operations { synced, .. }
             | Self::Bytes { synced, .. }
-            | Self::Tear { synced, .. } => events.max(*synced),
+            | Self::Tear { synced, .. }
+            | Self::Synced { synced } => events.max(*synced),
             Self::Group(_) => events,
         }
     }
 
-    /// What is meant, and not what is lost with it.
-    fn parts(&self) -> Vec<Part> {
+    /// What is meant, and not what is lost with it, at a place of a node in a crash after `events`
+    /// events.
+    fn parts(&self, rules: &NodeRules, place: &Place, events: usize) -> Vec<Part> {
         let whole = |lost: &[usize]| lost.iter().copied().map(Part::Operation).collect();
         match self {
             Self::Operations { lost, .. } => whole(lost),
@@ -80,6 +88,34 @@ impl Choice {
                 parts
             }
             Self::Group(group) => vec![Part::Group(*group)],
+            Self::Synced { .. } => {
+                let lost = rules
+                    .operations
+                    .losable(place.operations, self.moment(events));
+                lost.map(Part::Operation).collect()
+            }
+        }
+    }
+
+    /// The operations of which something is lost by choice. Ascending.
+    pub(super) fn operations(&self, rules: &NodeRules, place: &Place, events: usize) -> Vec<usize> {
+        let parts = self.parts(rules, place, events).into_iter();
+        let operation = |part| match part {
+            Part::Operation(operation) | Part::Bytes(operation) | Part::Tear(operation, _) => {
+                operation
+            }
+            Part::Group(group) => rules.operations.groups[group].operation,
+        };
+        parts.map(operation).sorted_unstable().dedup().collect()
+    }
+
+    /// The same, but that no more than these operations are lost; nothing if none of them is.
+    pub(super) fn only(&self, lost: Vec<usize>) -> Self {
+        let synced = self.moment(0);
+        if lost.is_empty() {
+            Self::NOTHING
+        } else {
+            Self::Operations { lost, synced }
         }
     }
 
@@ -118,6 +154,10 @@ impl Choice {
                 operations.lost_with(&seeds, micros, events.max(synced))
             }
             Self::Group(group) => operations.lost_with(&[*group], micros, events),
+            Self::Synced { .. } => {
+                let moment = self.moment(events);
+                operations.lost_with(&operations.all_open(micros, moment), micros, moment)
+            }
         }
     }
 }
@@ -162,14 +202,30 @@ impl Section {
         let tuples = &space.rule(rule).1;
         let (whole, all) = (tuples.whole, tuples.len());
         let prefix = wanted.prefix && space.rule(rule).0.prefix;
-        let mut sections = Vec::new();
-        for (relaxation, is_wanted, range) in [
+        let all = [
             (Relaxation::Prefix, prefix, 0..whole),
             (Relaxation::Lost, wanted.lost, 0..whole),
             (Relaxation::Cut, wanted.cut, 0..whole),
             (Relaxation::Torn, wanted.torn, 0..whole),
             (Relaxation::Stopped, wanted.stopped, whole..all),
-        ] {
+        ];
+        Self::each(space, rule, all)
+    }
+
+    /// The one in which all is lost at once that nothing had made durable.
+    pub(super) fn synced(space: &Space, rule: usize) -> Vec<Self> {
+        let whole = space.rule(rule).1.whole;
+        Self::each(space, rule, [(Relaxation::Synced, true, 0..whole)])
+    }
+
+    /// Those that are wanted of these, each of some tuples, and have states.
+    fn each(
+        space: &Space,
+        rule: usize,
+        all: impl IntoIterator<Item = (Relaxation, bool, Range<usize>)>,
+    ) -> Vec<Self> {
+        let mut sections = Vec::new();
+        for (relaxation, is_wanted, range) in all {
             let mut section = Self {
                 rule,
                 relaxation,
@@ -223,7 +279,7 @@ impl Section {
         tuple: usize,
         choices: &[Choice],
     ) -> Vec<u64> {
-        let lost: Vec<_> = choices.iter().map(Choice::parts).collect();
+        let lost = self.parts(space, tuple, choices);
         let most = match space.rule(self.rule).0.how {
             How::Alike => lost.iter().map(Vec::len).max(),
             How::Each => Some(lost.iter().map(Vec::len).sum()),
@@ -237,16 +293,29 @@ impl Section {
         let ways = self.ways(space, tuple);
         let is_less = |number: &u64| {
             let other = ways.pick(number - range.start, choices.len());
-            let other: Vec<_> = other.iter().map(Choice::parts).collect();
+            let other = self.parts(space, tuple, &other);
             let mut nodes = other.iter().zip(&lost);
             other != lost && nodes.all(|(other, own)| other.iter().all(|part| part.is_in(own)))
         };
         range.clone().filter(is_less).collect()
     }
 
+    /// What each node of a tuple loses by choice.
+    fn parts(&self, space: &Space, tuple: usize, choices: &[Choice]) -> Vec<Vec<Part>> {
+        let (rule, tuples) = space.rule(self.rule);
+        let base = tuples.base(space.nodes(), space.clocks(), rule, tuple);
+        let nodes = rule.nodes.iter().zip(tuples.places(tuple)).zip(choices);
+        let of_node = |((node, place), choice): ((&usize, &u32), &Choice)| {
+            let rules = &space.nodes()[*node];
+            choice.parts(rules, &rules.places[*place as usize], base[*node])
+        };
+        nodes.map(of_node).collect()
+    }
+
     fn count(&self, space: &Space, tuple: usize) -> u64 {
         match self.ways(space, tuple) {
             Ways::One => 1,
+            Ways::Listed(ways) => ways.len() as u64,
             Ways::Each {
                 choices,
                 nothing_too,
@@ -258,7 +327,10 @@ impl Section {
     }
 
     fn ways<'a>(&self, space: &'a Space, tuple: usize) -> Ways<'a> {
-        let rule = &space.rule(self.rule).0;
+        let (rule, tuples) = space.rule(self.rule);
+        if self.relaxation == Relaxation::Synced {
+            return Ways::Listed(synced::choices(space, rule, tuples, tuple));
+        }
         let stopped = self.relaxation == Relaxation::Stopped;
         if self.relaxation == Relaxation::Prefix || (stopped && rule.how == How::Alike) {
             return Ways::One;
@@ -301,7 +373,10 @@ impl Section {
     /// What nodes that are relaxed together can lose, but in none of these tuples all of them.
     fn unpaired(&self, space: &Space, tuples: Range<usize>) -> HashSet<(usize, Choice)> {
         let rule = &space.rule(self.rule).0;
-        let is_loss = !matches!(self.relaxation, Relaxation::Prefix | Relaxation::Stopped);
+        let is_loss = !matches!(
+            self.relaxation,
+            Relaxation::Prefix | Relaxation::Stopped | Relaxation::Synced
+        );
         if !is_loss || rule.how == How::Each || rule.alone.is_empty() {
             return HashSet::new();
         }
@@ -365,6 +440,8 @@ impl Section {
 /// In which ways the nodes of a tuple lose something.
 enum Ways<'a> {
     One,
+    /// What each node loses, for each way.
+    Listed(Vec<Vec<Choice>>),
     /// Each loses something or nothing; not all of them nothing, if that is not said.
     Each {
         choices: Vec<Choices<'a>>,
@@ -379,6 +456,7 @@ impl Ways<'_> {
     fn pick(&self, number: u64, nodes: usize) -> Vec<Choice> {
         match self {
             Self::One => vec![Choice::NOTHING; nodes],
+            Self::Listed(ways) => ways[number as usize].clone(),
             Self::Each {
                 choices,
                 nothing_too,
@@ -590,6 +668,7 @@ fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
             let operation = &operations.all[operations.groups[*group].operation];
             vec![operation.likeness, (group - operation.groups.start) as u32]
         }
+        Choice::Synced { .. } => unreachable!("what is lost at once has a section of its own"),
     }
 }
 

@@ -52,16 +52,19 @@ pub struct Relaxations {
     pub torn: bool,
     /// The last operation stopped midway.
     pub stopped: bool,
+    /// Without all that nothing had made durable.
+    pub synced: bool,
 }
 
 impl Relaxations {
-    /// Those of PACE, and torn writes.
+    /// Those of PACE, torn writes, and all losses at once.
     pub const ALL: Self = Self {
         prefix: true,
         lost: true,
         cut: true,
         torn: true,
         stopped: true,
+        synced: true,
     };
 }
 
@@ -102,6 +105,17 @@ pub enum Relaxation {
     Torn,
     /// Operations are missing.
     Lost,
+    /// All that nothing had made durable is missing.
+    Synced,
+}
+
+/// An operation that is missing, or some of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Loss {
+    /// The node.
+    pub node: usize,
+    /// Its event.
+    pub event: usize,
 }
 
 /// How many states there are of a kind.
@@ -242,6 +256,11 @@ impl Space {
             let sections = Section::all(&this, number, request.relaxations);
             this.sections.extend(sections);
         }
+        // Behind all others, which keep their numbers.
+        for number in (0..this.rules.len()).filter(|_| request.relaxations.synced) {
+            let sections = Section::synced(&this, number);
+            this.sections.extend(sections);
+        }
         Ok(this)
     }
 
@@ -306,14 +325,100 @@ impl Space {
         let in_order = std::iter::once(&state.cut)
             .chain(before.as_ref())
             .flat_map(|cut| self.in_order(cut));
-        let fewer = self
+        // Of what is lost at once there may be very much.
+        let fewer = (section.relaxation != Relaxation::Synced)
+            .then(|| self.with_less_lost(section, tuple, &choices));
+        in_order.chain(fewer.into_iter().flatten()).collect()
+    }
+
+    /// The states of the tuple of a rule that lack some of what is lost with these choices, and
+    /// nothing else.
+    fn with_less_lost(&self, section: &Section, tuple: usize, choices: &[Choice]) -> Vec<u64> {
+        let others = self
             .numbered()
-            .filter(|(other, _)| other.rule == section.rule)
-            .flat_map(|(other, first)| {
-                let less = other.with_less_lost(self, tuple, &choices);
-                less.into_iter().map(move |number| first + number)
-            });
-        in_order.chain(fewer).collect()
+            .filter(|(other, _)| other.rule == section.rule);
+        let less = others.flat_map(|(other, first)| {
+            let less = other.with_less_lost(self, tuple, choices);
+            less.into_iter().map(move |number| first + number)
+        });
+        less.collect()
+    }
+
+    /// The states with losses that state number `index` has as well, and nothing else, in which the
+    /// disks have come as far; none if it is not one that lost all at once.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn with_fewer_lost(&self, index: u64) -> Vec<u64> {
+        let (section, first) = self.section_of(index);
+        if section.relaxation != Relaxation::Synced {
+            return Vec::new();
+        }
+        let (tuple, choices) = section.choice(self, index - first);
+        self.with_less_lost(section, tuple, &choices)
+    }
+
+    /// What is lost in state number `index`, but for what cannot be kept without that. Ascending.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn losses(&self, index: u64) -> Vec<Loss> {
+        let (section, first) = self.section_of(index);
+        let (tuple, choices) = section.choice(self, index - first);
+        let of_node = |(node, lost): (usize, Vec<usize>)| {
+            let operations = &self.nodes[node].operations.all;
+            let event = move |operation: usize| operations[operation].event;
+            lost.into_iter().map(move |operation| Loss {
+                node,
+                event: event(operation),
+            })
+        };
+        let mut losses: Vec<_> = self
+            .lost_operations(section, tuple, &choices)
+            .into_iter()
+            .flat_map(of_node)
+            .collect();
+        losses.sort_unstable();
+        losses
+    }
+
+    /// State number `index`, if no more is lost in it than these, and what cannot be kept without
+    /// them. What is not lost in it is kept.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn with_losses(&self, index: u64, losses: &[Loss]) -> State {
+        let (section, first) = self.section_of(index);
+        let (tuple, choices) = section.choice(self, index - first);
+        let is_due = |node: usize, operation: &usize| {
+            let event = self.nodes[node].operations.all[*operation].event;
+            losses.contains(&Loss { node, event })
+        };
+        let lost = self.lost_operations(section, tuple, &choices).into_iter();
+        let only = lost.zip(&choices).map(|((node, mut lost), choice)| {
+            lost.retain(|operation| is_due(node, operation));
+            choice.only(lost)
+        });
+        let only: Vec<_> = only.collect();
+        self.named(self.make(section, tuple, &only))
+    }
+
+    /// The operations that the nodes of a tuple lose by choice, each with the node.
+    fn lost_operations(
+        &self,
+        section: &Section,
+        tuple: usize,
+        choices: &[Choice],
+    ) -> Vec<(usize, Vec<usize>)> {
+        let (rule, tuples) = &self.rules[section.rule];
+        let base = tuples.base(self.nodes(), &self.clocks, rule, tuple);
+        let nodes = rule.nodes.iter().zip(tuples.places(tuple)).zip(choices);
+        let of_node = |((node, place), choice): ((&usize, &u32), &Choice)| {
+            let rules = &self.nodes[*node];
+            let place = &rules.places[*place as usize];
+            (*node, choice.operations(rules, place, base[*node]))
+        };
+        nodes.map(of_node).collect()
     }
 
     /// The latest cut of those before a state's in which each node is about to do the first of what

@@ -13,7 +13,7 @@ use trace::Run;
 
 use super::cuts::Clocks;
 use super::model::{Log, MODELS, Model};
-use super::space::{Count, Error, Relaxation, Request, Space, State, numbered};
+use super::space::{Count, Error, Loss, Relaxation, Request, Space, State, numbered};
 use super::starts::StartOrder;
 
 /// All models of real file systems, by one name.
@@ -165,8 +165,60 @@ impl Spaces {
     /// # Panics
     /// If there are not so many.
     pub fn with_less_missing(&self, index: u64) -> Vec<u64> {
-        let (kind, index) = self.find(index);
-        let less = self.members[kind.member].space.with_less_missing(index);
+        let (kind, own) = self.find(index);
+        let less = self.members[kind.member].space.with_less_missing(own);
+        self.numbers(kind, less)
+    }
+
+    /// The states with losses that state number `index` has as well, and nothing else, with their
+    /// losses ([`Space::with_fewer_lost`]); in the same order of starts.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn with_fewer_lost(&self, index: u64) -> Vec<(u64, Vec<Loss>)> {
+        let (kind, own) = self.find(index);
+        let space = &self.members[kind.member].space;
+        let fewer = self.numbers(kind, space.with_fewer_lost(own));
+        let with_losses = fewer
+            .into_iter()
+            .map(|number| (number, self.losses(number)));
+        with_losses.collect()
+    }
+
+    /// What is lost in state number `index` ([`Space::losses`]).
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn losses(&self, index: u64) -> Vec<Loss> {
+        let (kind, own) = self.find(index);
+        self.members[kind.member].space.losses(own)
+    }
+
+    /// Whether state number `index` is one that lost all at once.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn is_synced(&self, index: u64) -> bool {
+        self.find(index).0.count.relaxation == Relaxation::Synced
+    }
+
+    /// State number `index`, if no more is lost in it than these ([`Space::with_losses`]), and which
+    /// member it is of.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn with_losses(&self, index: u64, losses: &[Loss]) -> (usize, State) {
+        let (kind, own) = self.find(index);
+        let state = State {
+            start: kind.start,
+            ..self.members[kind.member].space.with_losses(own, losses)
+        };
+        (kind.member, state)
+    }
+
+    /// The numbers that states of a member have among all: those that are started like those of a
+    /// kind.
+    fn numbers(&self, kind: &Kind, own: Vec<u64>) -> Vec<u64> {
         let number = |less: u64| {
             let mut kinds = self.numbered().filter(|(other, _)| {
                 let is_alike = other.start == kind.start || !has_order(other);
@@ -177,7 +229,7 @@ impl Spaces {
                 (place < other.count.states).then(|| first + place)
             })
         };
-        less.into_iter().filter_map(number).collect()
+        own.into_iter().filter_map(number).collect()
     }
 
     /// Which member a state is of, and which of its states it is.

@@ -57,6 +57,7 @@ impl Allowed {
                 cut: false,
                 torn: false,
                 stopped: false,
+                synced: false,
             },
         };
         let space = Space::new(&run, &request).expect("it has files");

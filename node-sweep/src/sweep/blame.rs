@@ -1,0 +1,246 @@
+//! What of a state is to blame that lost all at once: what breaks alone, or the smallest set of losses
+//! that break something together and none of them alone.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use campaign::ddmin;
+use pace_rules::nodes::Loss;
+
+use super::{
+    Answer, Happened, Job, Made, Member, PANIC_SEEN_AFTER, Rounds, Same, Source, Swept,
+    has_ended_early,
+};
+use crate::check::Verdict;
+use crate::error::{Error, Result};
+use crate::sweep::ModelSet;
+use crate::tree::Fingerprint;
+
+/// So many states with fewer losses are made of one, to know which break alone.
+const FEWER_MAX: usize = 256;
+
+/// So many sets of losses that break different things are looked for in one state.
+const SETS_MAX: usize = 4;
+
+/// What was found to break something.
+#[derive(Default)]
+struct Found {
+    /// In a run, by one loss: a state that shows it.
+    alone: HashMap<(usize, Loss), Fingerprint>,
+    /// By several losses, and none of them alone.
+    sets: Vec<Vec<Loss>>,
+    /// In the states that were made of one to find out which losses matter: their keys.
+    made: Vec<Fingerprint>,
+}
+
+impl<S: Source> Rounds<'_, '_, S> {
+    /// Says of each broken state that lost all at once which smaller one shows why. States are looked
+    /// at for that which have no number.
+    pub(super) fn blame(&mut self) -> Result<()> {
+        let maker = &self.maker;
+        let number = |key: &Fingerprint| (maker.seen[key].smallest, *key);
+        let broken = self.swept.broken.keys().map(number);
+        let mut all: Vec<_> = broken
+            .filter(|((_, index), _)| maker.source.is_synced(*index))
+            .collect();
+        all.sort_unstable();
+        self.maker.is_beside = true;
+        let mut found = Found::default();
+        for ((_, index), key) in all {
+            if self.stop.is_now() {
+                break;
+            }
+            let smaller = self.smaller(index, &mut found)?;
+            // What was made on the way lost more than it takes, too.
+            let Swept { broken, blamed, .. } = &mut self.swept;
+            let is_larger =
+                |made: &Fingerprint| broken.contains_key(made) && !smaller.contains(made);
+            for larger in found.made.drain(..).filter(is_larger).chain([key]) {
+                let others = smaller.iter().copied().filter(|one| *one != larger);
+                blamed.entry(larger).or_insert(others.collect());
+            }
+        }
+        Ok(())
+    }
+
+    /// The broken states that show why a state is broken that lost all at once: the one with a set of
+    /// losses that break nothing alone, or those with fewer losses. `found` is what was found in
+    /// others.
+    fn smaller(&mut self, index: u64, found: &mut Found) -> Result<Vec<Fingerprint>> {
+        // What is broken as it is, no loss has broken.
+        if let Some(key) = self.is_broken(index, &[], found)? {
+            return Ok(vec![key]);
+        }
+        let all = self.maker.source.losses(index);
+        let run = self.maker.source.run(index);
+        // Most are broken by what breaks others.
+        let is_known = |loss: &Loss| found.alone.contains_key(&(run, *loss));
+        let (alone, others): (Vec<_>, Vec<_>) = all.iter().copied().partition(is_known);
+        if !alone.is_empty() && self.is_known_ok(index, &others, found)? {
+            let alone = alone.into_iter().take(FEWER_MAX);
+            return Ok(alone.map(|loss| found.alone[&(run, loss)]).collect());
+        }
+        let mut rest = all.clone();
+        let alone = self.broken_alone(index, &mut rest, found)?;
+        let mut together = Vec::new();
+        while rest.len() > 1
+            && together.len() < SETS_MAX
+            && self.is_broken(index, &rest, found)?.is_some()
+        {
+            let set = self.smallest_set(index, &rest, found)?;
+            let key = self.is_broken(index, &set, found)?;
+            if set.len() == all.len() {
+                self.maker
+                    .with_losses
+                    .extend(key.map(|key| (key, all.clone().into())));
+            }
+            together.extend(key);
+            rest.retain(|loss| !set.contains(loss));
+        }
+        together.extend(alone);
+        Ok(together)
+    }
+
+    /// The broken states with fewer of the losses; what is lost there is no more among `rest`.
+    fn broken_alone(
+        &mut self,
+        index: u64,
+        rest: &mut Vec<Loss>,
+        found: &mut Found,
+    ) -> Result<Vec<Fingerprint>> {
+        let run = self.maker.source.run(index);
+        let mut fewer = self.maker.source.with_fewer_lost(index);
+        fewer.sort_by_key(|(number, losses)| (losses.len(), Reverse(*number)));
+        fewer.truncate(FEWER_MAX);
+        // Those of other parts are nowhere else compared with this one.
+        let plan = self.stop.plan;
+        if plan.shard.is_some() && !plan.is_sample && !plan.only_known {
+            let numbers: Vec<_> = fewer.iter().map(|(number, _)| *number).collect();
+            self.maker.judged.clone_from(&self.judged);
+            self.visit(numbers.into_iter())?;
+        }
+        let mut alone = Vec::new();
+        for (number, losses) in fewer {
+            if !losses.iter().all(|loss| rest.contains(loss)) {
+                continue;
+            }
+            let Ok(state) = self.maker.source.make(number).state else {
+                continue;
+            };
+            if self.swept.broken.contains_key(&state.key) {
+                alone.push(state.key);
+                rest.retain(|loss| !losses.contains(loss));
+                if let [loss] = losses[..] {
+                    found.alone.insert((run, loss), state.key);
+                }
+            }
+        }
+        Ok(alone)
+    }
+
+    /// Losses of which each is needed for something to be broken.
+    fn smallest_set(&mut self, index: u64, all: &[Loss], found: &mut Found) -> Result<Vec<Loss>> {
+        for set in found.sets.clone() {
+            let is_part = set.iter().all(|loss| all.contains(loss));
+            if is_part && self.is_broken(index, &set, found)?.is_some() {
+                return Ok(set);
+            }
+        }
+        let set = ddmin(all, |losses| {
+            Ok::<_, Error>(self.is_broken(index, losses, found)?.is_some())
+        })?;
+        found.sets.push(set.clone());
+        Ok(set)
+    }
+
+    /// Whether the check finds nothing broken where no more than these is lost.
+    fn is_known_ok(&mut self, index: u64, losses: &[Loss], found: &mut Found) -> Result<bool> {
+        if losses.is_empty() {
+            return Ok(true);
+        }
+        let is_broken = self.is_broken(index, losses, found)?.is_some();
+        let made = self.maker.source.make_with(index, losses).state;
+        Ok(!is_broken && made.is_ok_and(|state| self.judged.contains(&state.key)))
+    }
+
+    /// The key of the state in which no more than these is lost, if it is broken.
+    fn is_broken(
+        &mut self,
+        index: u64,
+        losses: &[Loss],
+        found: &mut Found,
+    ) -> Result<Option<Fingerprint>> {
+        let Made { size, state, .. } = self.maker.source.make_with(index, losses);
+        let Ok(state) = state else {
+            return Ok(None);
+        };
+        let key = state.key;
+        if !self.judged.contains(&key) {
+            let member = Member {
+                index,
+                key,
+                acknowledged: state.acknowledged.clone(),
+            };
+            let members = vec![member];
+            let Some(answer) = self.answer(Job { state, members })? else {
+                return Ok(None);
+            };
+            let is_new = !self.maker.seen.contains_key(&key);
+            self.keep(answer)?;
+            self.maker.besides.insert(key);
+            if is_new {
+                let models = ModelSet::of(self.maker.source.model(index));
+                let smallest = (size, index);
+                let same = Same {
+                    states: 0,
+                    smallest,
+                    models,
+                };
+                self.maker.seen.insert(key, same);
+                self.maker.with_losses.insert(key, losses.into());
+                found.made.push(key);
+                self.at.made += 1;
+                self.at.different += 1;
+            }
+        }
+        Ok(self.swept.broken.contains_key(&key).then_some(key))
+    }
+
+    /// What is said of a state; nothing if nobody is there to say it, or it is inconclusive.
+    fn answer(&mut self, job: Job) -> Result<Option<Answer>> {
+        let Member { index, key, .. } = job.members[0];
+        let known = self.stop.plan.known.get(&key).cloned();
+        let is_known = known.is_some();
+        let verdict = match known {
+            Some(verdict) => Some(Ok(verdict)),
+            None if self.stop.plan.only_known || self.stop.is_now() => None,
+            None if self.jobs.send(job).is_err() => None,
+            None => self.verdict()?,
+        };
+        let verdict = verdict.filter(|verdict| !matches!(verdict, Ok(Verdict::Inconclusive(_))));
+        Ok(verdict.map(|verdict| Answer {
+            index,
+            key,
+            verdict,
+            is_known,
+        }))
+    }
+
+    /// What is said of the only state that is looked at.
+    fn verdict(&mut self) -> Result<Option<Result<Verdict>>> {
+        loop {
+            match self.incoming.recv_timeout(PANIC_SEEN_AFTER) {
+                Ok(Happened::Judged(answer)) => return Ok(Some(answer.verdict)),
+                Ok(Happened::Left) => return Ok(None),
+                Ok(Happened::Asked(asked)) => {
+                    self.watch.asked(asked, self.stop.is_time_up());
+                }
+                Err(_) if has_ended_early(&self.judges) => {
+                    self.stop.interrupt.request();
+                    return Err(Error::Panicked("looks at"));
+                }
+                Ok(Happened::AllMade(_)) | Err(_) => {}
+            }
+        }
+    }
+}

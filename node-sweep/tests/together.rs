@@ -1,0 +1,347 @@
+//! Losses that break something only together: what is lost at once, and what of it is blamed.
+
+use std::fs;
+use std::path::Path;
+
+use campaign::{Interrupt, Shard};
+use node_sweep::{
+    CheckCommand, CrashState, DiskState, Finding, Findings, Fingerprint, Judge, Level, Plan,
+    Result, Rule, Start, Subject, Swept, Verdict, Verdicts, Watch, make_finding_again, sweep,
+};
+use pace_rules::Sector;
+use pace_rules::nodes::{Explore, MODELS, Model, Relaxations, Request, Spaces, Split};
+use trace::{Action, Event, FileId, FileKind, FileOp, InitialFile, Node, SyncScope};
+use trace_store::Trace;
+
+/// A program that has files with `old!` in them, and overwrites these with `new!`, one after the other.
+#[derive(Default)]
+struct Recording {
+    trace: Trace,
+    events: Vec<Event>,
+    files: Vec<&'static str>,
+}
+
+impl Recording {
+    fn event(&mut self, call: &str, stack: u64, action: Action) {
+        let at = 10 * self.events.len() as u64;
+        self.events.push(Event {
+            start_ns: at + 1,
+            end_ns: at + 5,
+            process: 7,
+            thread: 7,
+            call: call.into(),
+            stack,
+            action,
+        });
+    }
+
+    fn file(&mut self, name: &'static str) -> FileId {
+        let known = self.files.iter().position(|known| *known == name);
+        let place = known.unwrap_or_else(|| {
+            self.files.push(name);
+            self.files.len() - 1
+        });
+        FileId(place as u32 + 1)
+    }
+
+    fn overwrite(&mut self, name: &'static str) -> &mut Self {
+        let file = self.file(name);
+        let data = self.trace.add(b"new!");
+        let write = FileOp::Write {
+            file,
+            offset: 0,
+            data,
+            size_before: 4,
+        };
+        self.event("write", u64::from(file.0), Action::File(write));
+        self
+    }
+
+    fn fsync(&mut self, name: &'static str) -> &mut Self {
+        let (file, scope) = (self.file(name), SyncScope::File);
+        self.event("fsync", 99, Action::File(FileOp::Sync { file, scope }));
+        self
+    }
+
+    fn mark(&mut self) -> &mut Self {
+        let line = self.trace.add(b"written");
+        self.event("write", 100, Action::Mark { line });
+        self
+    }
+
+    fn trace(&mut self) -> Trace {
+        let old = self.trace.add(b"old!");
+        let file = |(place, name): (usize, &&str)| InitialFile {
+            file: FileId(place as u32 + 1),
+            parent: Some(FileId::ROOT),
+            name: name.as_bytes().into(),
+            kind: FileKind::Regular,
+            mode: 0o644,
+            size: 4,
+            content: vec![(0, old)],
+        };
+        let files = self.files.iter().enumerate().map(file);
+        let initial = std::iter::once(InitialFile::empty_root()).chain(files);
+        self.trace.run.nodes.push(Node {
+            name: "program".into(),
+            initial: initial.collect(),
+            events: std::mem::take(&mut self.events),
+        });
+        std::mem::take(&mut self.trace)
+    }
+}
+
+/// Others that are written, and matter to nobody.
+const OTHERS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+/// Two copies are written among others, and none of that is synced but what is said.
+fn copies(synced: &[&'static str]) -> Trace {
+    let mut recording = Recording::default();
+    let all = OTHERS[..3]
+        .iter()
+        .chain(&["one"])
+        .chain(&OTHERS[3..])
+        .chain(&["two", "log"]);
+    for name in all {
+        recording.overwrite(name);
+    }
+    for name in synced {
+        recording.fsync(name);
+    }
+    recording.mark().overwrite("g").trace()
+}
+
+/// What a check says of a directory, in which it asks which files are old.
+type Says = fn(&dyn Fn(&str) -> bool) -> Option<&'static str>;
+
+/// Asks of each state in which something was acknowledged.
+struct Asks(Says);
+
+impl Subject for Asks {
+    fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
+        let DiskState::Tree(tree) = &state.disks[0] else {
+            panic!("it has no disk")
+        };
+        let place = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let directory = place.path().join("directory");
+        tree.write_to(&directory).expect("written");
+        let is_old = |name: &str| is_old(&directory, name);
+        let said = (self.0)(&is_old).filter(|_| !state.acknowledged.is_empty());
+        let broken = |said: &str| Verdict::Broken(vec![said.to_owned()].into());
+        Ok(said.map_or(Verdict::Ok, broken))
+    }
+}
+
+fn is_old(directory: &Path, name: &str) -> bool {
+    fs::read(directory.join(name)).is_ok_and(|content| content == b"old!")
+}
+
+/// Either of two copies is enough.
+const EITHER: Says = |is_old| (is_old("one") && is_old("two")).then_some("both copies are old");
+
+fn requests(model: &str) -> Vec<Request> {
+    let of_model = |model| Request {
+        model,
+        explore: Explore::BruteForce,
+        lost: 1,
+        split: Split::default(),
+        sector: Sector::default(),
+        relaxations: Relaxations::ALL,
+    };
+    Model::all_named(model).into_iter().map(of_model).collect()
+}
+
+/// Keeps verdicts.
+#[derive(Default)]
+struct Keeps(Verdicts);
+
+impl Watch for Keeps {
+    fn judged(&mut self, _: u64, key: &Fingerprint, verdict: &Verdict) -> Result<()> {
+        assert!(self.0.insert(*key, verdict.clone()).is_none(), "twice");
+        Ok(())
+    }
+}
+
+fn swept(trace: &Trace, model: &str, says: Option<Says>, plan: &Plan, keeps: &mut Keeps) -> Swept {
+    let spaces = Spaces::new(&trace.run, &requests(model)).expect("spaces");
+    let subjects = says.map(|says| Box::new(Asks(says)) as Box<dyn Subject>);
+    let subjects = subjects.into_iter().collect();
+    let interrupt = Interrupt::default();
+    let all = 0..spaces.len();
+    sweep(trace, &spaces, all, subjects, plan, &interrupt, keeps).expect("swept")
+}
+
+fn explained(trace: &Trace, model: &str, swept: &Swept) -> Vec<Finding> {
+    let spaces = Spaces::new(&trace.run, &requests(model)).expect("spaces");
+    let judged = Findings::new(trace, &spaces, model);
+    judged.explain(judged.of(swept), &requests(model), true)
+}
+
+fn found(trace: &Trace, model: &str, says: Says) -> Vec<Finding> {
+    let (plan, mut keeps) = (Plan::default(), Keeps::default());
+    let swept = swept(trace, model, Some(says), &plan, &mut keeps);
+    assert_eq!(swept.checked, keeps.0.len() as u64);
+    explained(trace, model, &swept)
+}
+
+/// What is said, and which files have lost something.
+fn short(finding: &Finding) -> (&str, Vec<&str>) {
+    let lost = finding.nodes[0].lost.iter().map(|lost| &*lost.path);
+    (&finding.complaint.words[0], lost.collect())
+}
+
+#[test]
+fn two_copies_that_nobody_syncs_are_one_finding_that_blames_both_and_nothing_else() {
+    for model in MODELS {
+        let trace = copies(&[]);
+        let findings = found(&trace, model.name, EITHER);
+        let [finding] = &*findings else {
+            panic!("{}: {findings:#?}", model.name)
+        };
+        assert_eq!(short(finding), ("both copies are old", vec!["one", "two"]));
+        assert_eq!(finding.lost_together.len(), 2);
+        let syncs: Vec<_> = finding
+            .prevented_by
+            .iter()
+            .map(|sync| &*sync.path)
+            .collect();
+        assert_eq!(syncs, ["one", "two"], "{}", model.name);
+        assert_eq!(
+            finding
+                .models
+                .values()
+                .filter(|is_possible| **is_possible)
+                .count(),
+            4
+        );
+        assert!(
+            finding
+                .text()
+                .contains("without any one of these losses nothing is broken")
+        );
+        // What it shows is made again.
+        let asked = asked(model.name);
+        let made = make_finding_again(&trace, &asked, finding).expect("made");
+        assert_eq!(made.key, finding.key);
+        let json = serde_json::from_str::<Finding>(&finding.json()).expect("a finding");
+        let made = make_finding_again(&trace, &asked, &json).expect("made");
+        assert_eq!(made.key, finding.key);
+        for synced in [&["one"][..], &["two"], &["one", "two"]] {
+            assert_eq!(
+                found(&copies(synced), model.name, EITHER),
+                [],
+                "{}",
+                model.name
+            );
+        }
+    }
+}
+
+fn asked(model: &str) -> node_sweep::Request {
+    node_sweep::Request {
+        level: Level::Syscalls,
+        model: model.into(),
+        explore: Rule::BruteForce,
+        lost: 1,
+        split: Split::default(),
+        sector: Sector::default(),
+        states: "every-write".parse().expect("states"),
+        sample: None,
+        seed: 0,
+        starts: vec![Start::Together],
+        at_once: true,
+        judge: Judge::Program {
+            check: CheckCommand::Once("true".into()),
+            limit_s: 30,
+            allow_no_acks: true,
+        },
+    }
+}
+
+/// One of these mistakes hides the other in each state that lost all at once.
+#[test]
+fn a_mistake_that_takes_two_losses_is_found_beside_one_that_takes_one() {
+    let says: Says = |is_old| {
+        let log = is_old("log").then_some("the log is old");
+        log.or_else(|| EITHER(is_old))
+    };
+    for model in MODELS {
+        let findings = found(&copies(&[]), model.name, says);
+        let mut all: Vec<_> = findings.iter().map(short).collect();
+        all.sort_unstable();
+        let expected = [
+            ("both copies are old", vec!["one", "two"]),
+            ("the log is old", vec!["log"]),
+        ];
+        assert_eq!(all, expected, "{}", model.name);
+    }
+}
+
+/// Also if the check has other words for that.
+#[test]
+fn what_one_loss_breaks_is_no_second_finding_where_all_is_lost_at_once() {
+    let says: Says = |is_old| {
+        let is_all = OTHERS.iter().all(|name| is_old(name));
+        let log = is_old("log").then_some("the log is old");
+        log.map(|log| if is_all { "everything is old" } else { log })
+    };
+    for model in MODELS {
+        let findings = found(&copies(&[]), model.name, says);
+        let all: Vec<_> = findings.iter().map(short).collect();
+        assert_eq!(all, [("the log is old", vec!["log"])], "{}", model.name);
+        assert!(findings[0].relaxations["only what was synced"] > 0);
+        let syncs = findings[0].prevented_by.iter().map(|sync| &*sync.path);
+        assert_eq!(syncs.collect::<Vec<_>>(), ["log"]);
+    }
+}
+
+#[test]
+fn two_of_three_are_blamed_if_two_are_enough() {
+    let says: Says = |is_old| {
+        let names = ["one", "two", "log"].iter();
+        let old = names.filter(|name| is_old(name)).count();
+        (old >= 2).then_some("most are old")
+    };
+    for model in MODELS {
+        let findings = found(&copies(&[]), model.name, says);
+        let all: Vec<_> = findings.iter().map(short).collect();
+        assert_eq!(all.len(), 1, "{}: {all:?}", model.name);
+        assert_eq!(all[0].1.len(), 2, "{}: {all:?}", model.name);
+    }
+}
+
+/// Whoever looked at what, those who put it together look at nothing.
+#[test]
+fn the_parts_of_a_sweep_come_to_the_same_together() {
+    let says: Says = |is_old| {
+        let log = is_old("log").then_some("the log is old");
+        log.or_else(|| EITHER(is_old))
+    };
+    let trace = copies(&[]);
+    let whole = found(&trace, "posix", says);
+    assert_eq!(whole.len(), 2);
+    let mut known = Verdicts::new();
+    for part in 1..=3 {
+        let plan = Plan {
+            shard: Shard::new(part, 3),
+            ..Plan::default()
+        };
+        let mut keeps = Keeps::default();
+        swept(&trace, "posix", Some(says), &plan, &mut keeps);
+        known.extend(keeps.0);
+    }
+    let plan = Plan {
+        known,
+        ..Plan::default()
+    };
+    let merged = swept(&trace, "posix", None, &plan, &mut Keeps::default());
+    assert_eq!(merged.checked, plan.known.len() as u64);
+    let numbers = |findings: &[Finding]| -> Vec<_> {
+        let number = |finding: &Finding| (finding.state, finding.lost_together.clone());
+        findings.iter().map(number).collect()
+    };
+    assert_eq!(
+        numbers(&explained(&trace, "posix", &merged)),
+        numbers(&whole)
+    );
+}

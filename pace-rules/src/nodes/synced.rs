@@ -1,0 +1,228 @@
+//! States in which all is lost at once that nothing had made durable: what a program gets that keeps
+//! something twice, and syncs neither.
+//!
+//! What is durable changes with few events only. Between two of these a disk that has lost everything
+//! else holds the same, so a state is of the latest places there, with the most that was promised, and
+//! of each place after which the node itself acknowledges something.
+
+use std::ops::Range;
+
+use itertools::Itertools;
+
+use super::cuts::{Cut, join};
+use super::places::{Place, Tuples};
+use super::rules::{How, Rule};
+use super::section::Choice;
+use super::space::{NodeRules, Space};
+
+/// So many operations of a node are lost at least: another relaxation has the loss of one.
+const LOST_MIN: u32 = 2;
+
+/// What each node of a rule loses in the states of a tuple.
+pub(super) fn choices(
+    space: &Space,
+    rule: &Rule,
+    tuples: &Tuples,
+    tuple: usize,
+) -> Vec<Vec<Choice>> {
+    let nodes = rule.nodes.iter().zip(tuples.places(tuple));
+    let all = nodes.map(|(node, place)| Losing::new(*node, &space.nodes()[*node], *place));
+    let tuple = Tuple {
+        space,
+        base: tuples.base(space.nodes(), space.clocks(), rule, tuple),
+        nodes: all.collect(),
+    };
+    tuple.choices(rule)
+}
+
+/// A node at its place.
+struct Losing<'a> {
+    node: usize,
+    rules: &'a NodeRules,
+    number: usize,
+    place: &'a Place,
+}
+
+impl<'a> Losing<'a> {
+    fn new(node: usize, rules: &'a NodeRules, number: u32) -> Self {
+        let number = number as usize;
+        let place = &rules.places[number];
+        Self {
+            node,
+            rules,
+            number,
+            place,
+        }
+    }
+
+    /// The numbers of events at this place with which something else is durable each, from the first
+    /// one on that have happened.
+    fn moments(&self, first: usize) -> impl Iterator<Item = usize> {
+        let changes = self.rules.operations.changes(first..self.place.most);
+        std::iter::once(first).chain(changes.map(|change| change + 1))
+    }
+
+    /// How many operations are lost if nothing is there but what is durable after so many events.
+    fn lost(&self, moment: usize) -> u32 {
+        self.rules.operations.at_risk(moment).all
+    }
+
+    /// Whether the same is durable after any of these numbers of events.
+    fn is_same(&self, events: Range<usize>) -> bool {
+        self.rules.operations.changes(events).next().is_none()
+    }
+
+    /// The next place at which no operation was stopped midway.
+    fn next(&self) -> Option<&'a Place> {
+        let after = self.rules.places.get(self.number + 1..)?;
+        after.iter().find(|place| place.partial == 0)
+    }
+}
+
+/// The nodes of a rule at their places.
+struct Tuple<'a> {
+    space: &'a Space,
+    base: Cut,
+    nodes: Vec<Losing<'a>>,
+}
+
+impl Tuple<'_> {
+    fn choices(&self, rule: &Rule) -> Vec<Vec<Choice>> {
+        let relaxed = self
+            .nodes
+            .iter()
+            .positions(|one| rule.relaxed.contains(&one.node));
+        let relaxed: Vec<_> = relaxed.collect();
+        let mut sets = vec![relaxed.clone()];
+        if rule.how == How::Each && relaxed.len() > 1 {
+            sets.extend(relaxed.into_iter().map(|place| vec![place]));
+        }
+        let of_set = |losers: &Vec<usize>| self.of_set(rule, losers);
+        sets.iter().flat_map(of_set).collect()
+    }
+
+    /// Those in which these nodes lose something, by their places in the rule.
+    fn of_set(&self, rule: &Rule, losers: &[usize]) -> Vec<Vec<Choice>> {
+        let moments = |place: &usize| {
+            let one = &self.nodes[*place];
+            let moments: Vec<_> = one.moments(self.base[one.node]).collect();
+            moments
+        };
+        // With each event less is lost.
+        let lost = |place: &usize| {
+            let one = &self.nodes[*place];
+            one.lost(self.base[one.node])
+        };
+        if losers.iter().map(lost).max() < Some(LOST_MIN) {
+            return Vec::new();
+        }
+        let each = losers.iter().map(moments);
+        let all = each.multi_cartesian_product();
+        let found = all.filter(|moments| self.is_one(rule, losers, moments));
+        found.map(|moments| self.choice(losers, &moments)).collect()
+    }
+
+    fn choice(&self, losers: &[usize], moments: &[usize]) -> Vec<Choice> {
+        let mut choice = vec![Choice::NOTHING; self.nodes.len()];
+        for (place, moment) in losers.iter().zip(moments) {
+            choice[*place] = Choice::Synced { synced: *moment };
+        }
+        choice
+    }
+
+    /// Whether there is a state in which each of these nodes has what is durable after so many
+    /// events, and no later one that makes it superfluous.
+    fn is_one(&self, rule: &Rule, losers: &[usize], moments: &[usize]) -> bool {
+        let moments: Vec<_> = losers
+            .iter()
+            .copied()
+            .zip(moments.iter().copied())
+            .collect();
+        let lost = |(place, moment): &(usize, usize)| self.nodes[*place].lost(*moment);
+        // One alone is another rule's, if it is not said that there is none.
+        let mut losing = moments.iter().filter(|one| lost(one) > 0);
+        let is_another = match (losing.next(), losing.next()) {
+            (Some((place, _)), None) => !rule.alone.contains(&self.nodes[*place].node),
+            _ => false,
+        };
+        if moments.iter().map(lost).max() < Some(LOST_MIN) || (losers.len() > 1 && is_another) {
+            return false;
+        }
+        let mut base = self.base.clone();
+        for (place, moment) in &moments {
+            let node = self.nodes[*place].node;
+            join(&mut base, self.space.clocks().least(node, *moment));
+        }
+        self.fits(&base, &moments)
+            && !self.is_earlier(&moments)
+            && (moments.iter().any(|one| self.tells(*one))
+                || !moments
+                    .iter()
+                    .any(|one| self.goes_on(*one, &base, &moments)))
+    }
+
+    /// Whether all this can have happened while the nodes are at their places, and what is durable is
+    /// what it was.
+    fn fits(&self, base: &Cut, moments: &[(usize, usize)]) -> bool {
+        let is_same = |(place, moment): &(usize, usize)| {
+            let one = &self.nodes[*place];
+            one.is_same(*moment..base[one.node])
+        };
+        let mut nodes = self.nodes.iter();
+        nodes.all(|one| base[one.node] <= one.place.most) && moments.iter().all(is_same)
+    }
+
+    /// Whether the only node was in the same state before. Either nothing that it has kept came after
+    /// what is lost, and nothing was acknowledged since then; or nothing since something that was
+    /// acknowledged, when the same was durable.
+    fn is_earlier(&self, moments: &[(usize, usize)]) -> bool {
+        let (1, [(place, moment)]) = (self.space.nodes().len(), moments) else {
+            return false;
+        };
+        let operations = &self.nodes[*place].rules.operations;
+        let first = operations.at_risk(*moment).first as usize;
+        let began = operations.all[first].event;
+        let since = operations.last_change(*moment);
+        !self.tells((*place, *moment))
+            && (operations.acknowledges(since..*moment)
+                || (since <= began && !operations.acknowledges(began..*moment)))
+    }
+
+    /// Whether a node acknowledges something before more is durable.
+    fn tells(&self, (place, moment): (usize, usize)) -> bool {
+        let Losing { rules, place, .. } = &self.nodes[place];
+        let mut changes = rules.operations.changes(moment..place.most);
+        let until = changes.next().unwrap_or(place.most);
+        rules.operations.acknowledges(moment..until)
+    }
+
+    /// Whether a node can do its next operation while the others stay where they are, and the same is
+    /// durable.
+    fn goes_on(
+        &self,
+        (place, moment): (usize, usize),
+        base: &Cut,
+        moments: &[(usize, usize)],
+    ) -> bool {
+        let one = &self.nodes[place];
+        let Some(next) = one.next() else {
+            return false;
+        };
+        let mut base = base.clone();
+        join(&mut base, self.space.clocks().least(one.node, next.least));
+        let others = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != place);
+        let is_same = |(other, moment): &(usize, usize)| {
+            let other = &self.nodes[*other];
+            other.is_same(*moment..base[other.node])
+        };
+        let fits = |(_, other): (usize, &Losing<'_>)| base[other.node] <= other.place.most;
+        base[one.node] <= next.most
+            && one.is_same(moment..next.least)
+            && others.into_iter().all(fits)
+            && moments.iter().all(is_same)
+    }
+}

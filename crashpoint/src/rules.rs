@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
-use campaign::{Interrupt, Outcome, OutputFormat};
+use campaign::{Interrupt, Outcome, OutputFormat, say};
 use clap::Args;
-use datalog::{Database, Fact, Program, Value};
-use injector::online::{FACTS, FACTS_FILE, RunFiles, Specification};
+use datalog::{Database, Derivation, Fact, Program, Relation, Unseen, Value};
+use injector::online::{FACTS, FACTS_FILE, RunFacts, RunFiles, Specification};
 use serde_json::json;
 
 use crate::inject::Finished;
@@ -65,23 +65,33 @@ pub(crate) fn run(arguments: &RulesArgs, interrupt: &Interrupt) -> anyhow::Resul
         violations: 0,
         unlooked: 0,
     };
+    let stop = interrupt.clone();
+    database.stop_when(move || stop.requested())?;
     if arguments.facts {
         answers.list(&database)?;
     }
-    for (asked, program) in &programs {
-        facts.complete(&mut database, program)?;
-        let stops = || interrupt.requested();
-        database
-            .evaluate(program, &stops)
-            .with_context(|| format!("evaluate {}", asked.called))?;
-        answers.answer(&database, program, &asked.specification.name)?;
-    }
+    let is_interrupted = match answers.answer_all(&programs, &facts, &mut database) {
+        Err(error) if is_interrupted(&error) => {
+            say("interrupted: not all rules were evaluated");
+            true
+        }
+        other => other.map(|()| false)?,
+    };
     io::stdout().lock().write_all(answers.text.as_bytes())?;
-    Ok(match (answers.violations, answers.unlooked) {
-        (1.., _) => Outcome::Findings,
-        (0, 1..) => Outcome::Incomplete,
-        (0, 0) => Outcome::Clean,
+    let outcome = answers.outcome();
+    Ok(if is_interrupted {
+        outcome.or_incomplete()
+    } else {
+        outcome
     })
+}
+
+fn is_interrupted(error: &anyhow::Error) -> bool {
+    let of_facts = match error.downcast_ref() {
+        Some(injector::Error::Facts(error)) => Some(error),
+        _ => error.downcast_ref(),
+    };
+    matches!(of_facts, Some(datalog::Error::Interrupted))
 }
 
 fn programs(arguments: &RulesArgs) -> anyhow::Result<Vec<(Asked, Program)>> {
@@ -151,53 +161,94 @@ impl Answers {
         Ok(())
     }
 
+    /// What all rules came to.
+    fn answer_all(
+        &mut self,
+        programs: &[(Asked, Program)],
+        facts: &RunFacts<'_>,
+        database: &mut Database,
+    ) -> anyhow::Result<()> {
+        for (asked, program) in programs {
+            facts.complete(database, program)?;
+            database
+                .evaluate(program)
+                .with_context(|| format!("evaluate {}", asked.called))?;
+            self.answer(database, program, &asked.specification.name)?;
+        }
+        Ok(())
+    }
+
     /// What rules came to: violations, and of rules of the command line what no other rule is for.
     fn answer(&mut self, database: &Database, program: &Program, name: &str) -> anyhow::Result<()> {
         let answers = program.answers();
         for relation in program.relations() {
             let is_answer = name.is_empty() && answers.contains(&relation.name.as_str());
-            if !relation.is_violation() && !is_answer {
-                continue;
+            if relation.is_violation() || is_answer {
+                self.tell(database, program, relation, name)?;
             }
-            let (facts, count) = database.facts(program, &relation.name, self.most)?;
-            for fact in &facts {
-                let derivation = database.derivation(program, fact)?;
-                match self.format {
-                    OutputFormat::Json => self.as_json(relation, fact, name, &derivation),
-                    OutputFormat::Text if relation.is_violation() => {
-                        self.text += &format!("violation {fact}\n{derivation}\n");
-                    }
-                    OutputFormat::Text => self.text += &format!("{fact}\n"),
-                }
-            }
-            if relation.is_violation() {
-                self.violations += count;
-            }
-            self.conclude(&relation.name, count, facts.len() as u64);
         }
         for unseen in database.unseen(program)? {
-            self.unlooked += 1;
-            let (relation, lacks) = (unseen.relation, unseen.missing);
-            self.text += &match self.format {
-                OutputFormat::Json => {
-                    json!({"type": "unlooked", "relation": relation, "lacks": lacks}).to_string()
-                }
-                OutputFormat::Text => format!(
-                    "{relation} never had a fact to look at: there is no {}",
-                    lacks.join(", and no ")
-                ),
-            };
-            self.text.push('\n');
+            self.tell_unseen(&unseen);
         }
         Ok(())
     }
 
+    /// The facts of a relation, with their derivations if they are violations.
+    fn tell(
+        &mut self,
+        database: &Database,
+        program: &Program,
+        relation: &Relation,
+        name: &str,
+    ) -> anyhow::Result<()> {
+        let (facts, count) = database.facts(program, &relation.name, self.most)?;
+        for fact in &facts {
+            let derivation = database.derivation(program, fact)?;
+            match self.format {
+                OutputFormat::Json => self.as_json(relation, fact, name, &derivation),
+                OutputFormat::Text if relation.is_violation() => {
+                    self.text += &format!("violation {fact}\n{derivation}\n");
+                }
+                OutputFormat::Text => self.text += &format!("{fact}\n"),
+            }
+        }
+        if relation.is_violation() {
+            self.violations += count;
+        }
+        self.conclude(&relation.name, count, facts.len() as u64);
+        Ok(())
+    }
+
+    /// A violation that had nothing to look at.
+    fn tell_unseen(&mut self, unseen: &Unseen) {
+        self.unlooked += 1;
+        let (relation, lacks) = (&unseen.relation, &unseen.missing);
+        self.text += &match self.format {
+            OutputFormat::Json => {
+                json!({"type": "unlooked", "relation": relation, "lacks": lacks}).to_string()
+            }
+            OutputFormat::Text => format!(
+                "{relation} never had a fact to look at: there is no {}",
+                lacks.join(", and no ")
+            ),
+        };
+        self.text.push('\n');
+    }
+
+    fn outcome(&self) -> Outcome {
+        match (self.violations, self.unlooked) {
+            (1.., _) => Outcome::Findings,
+            (0, 1..) => Outcome::Incomplete,
+            (0, 0) => Outcome::Clean,
+        }
+    }
+
     fn as_json(
         &mut self,
-        relation: &datalog::Relation,
+        relation: &Relation,
         fact: &Fact,
         specification: &str,
-        derivation: &datalog::Derivation,
+        derivation: &Derivation,
     ) {
         let columns = relation.columns.iter().zip(&fact.values);
         let values: serde_json::Map<_, _> = columns

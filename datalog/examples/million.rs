@@ -127,7 +127,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let filled = begun.elapsed();
     let begun = Instant::now();
-    database.evaluate(&program, &|| false)?;
+    database.evaluate(&program)?;
     let evaluated = begun.elapsed();
     let mut derived = 0;
     for relation in program.relations().filter(|relation| !relation.is_input()) {

@@ -1,6 +1,7 @@
 //! The file with the facts.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql, params_from_iter};
@@ -20,9 +21,14 @@ const FORMAT: u32 = 1;
 /// So much of the file is kept in memory, in KiB.
 const CACHE_KIB: i64 = 64 * 1024;
 
+/// After so many of its instructions the database asks whether to stop: some milliseconds.
+const INSTRUCTIONS_BETWEEN_QUESTIONS: i32 = 100_000;
+
 /// Facts, in a file that stays or in memory.
 pub struct Database {
     pub(crate) connection: Connection,
+    /// Whether what is done is to stop.
+    pub(crate) stops: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl ToSql for Value {
@@ -133,13 +139,30 @@ impl Database {
     }
 
     fn of(connection: Connection) -> Result<Self> {
-        let database = Self { connection };
+        let database = Self {
+            connection,
+            stops: Arc::new(|| false),
+        };
         // Temporary tables go to files as well: memory has a bound.
         database.run(&format!(
             "PRAGMA cache_size = -{CACHE_KIB}; PRAGMA temp_store = FILE;"
         ))?;
         functions::register(&database.connection).doing(|| "add functions".into())?;
         Ok(database)
+    }
+
+    /// Has everything end with [`Error::Interrupted`] soon after `stops` says so, within a statement
+    /// too: that of one rule can take for ever.
+    ///
+    /// # Errors
+    /// If the database refuses to be asked.
+    pub fn stop_when(&mut self, stops: impl Fn() -> bool + Send + Sync + 'static) -> Result<()> {
+        self.stops = Arc::new(stops);
+        let stops = Arc::clone(&self.stops);
+        let asked = self
+            .connection
+            .progress_handler(INSTRUCTIONS_BETWEEN_QUESTIONS, Some(move || stops()));
+        asked.doing(|| "have the database ask whether to stop".into())
     }
 
     /// Runs statements that say nothing.

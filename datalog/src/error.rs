@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use rusqlite::ErrorCode;
+
 /// Why rules could not be evaluated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -64,9 +66,12 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for rusqlite::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|error| Error::Database {
-            doing: what(),
-            error,
+        self.map_err(|error| match error.sqlite_error_code() {
+            Some(ErrorCode::OperationInterrupted) => Error::Interrupted,
+            _ => Error::Database {
+                doing: what(),
+                error,
+            },
         })
     }
 }

@@ -21,13 +21,14 @@ impl Database {
     /// evaluation of rules with the same prefix derived is gone.
     ///
     /// # Errors
-    /// If the rules have no end, a number does not fit, the database fails, or `stops` says so.
-    pub fn evaluate(&mut self, program: &Program, stops: &dyn Fn() -> bool) -> Result<()> {
+    /// If the rules have no end, a number does not fit, the database fails, or it is to stop
+    /// ([`Database::stop_when`]).
+    pub fn evaluate(&mut self, program: &Program) -> Result<()> {
         self.forget(program)?;
         self.run("BEGIN")?;
         let evaluated = self
             .make_derived(program)
-            .and_then(|()| self.derive(program, stops));
+            .and_then(|()| self.derive(program));
         match evaluated {
             Ok(()) => self.run("COMMIT"),
             Err(error) => {
@@ -108,13 +109,10 @@ impl Database {
         ))
     }
 
-    fn derive(&mut self, program: &Program, stops: &dyn Fn() -> bool) -> Result<()> {
+    fn derive(&mut self, program: &Program) -> Result<()> {
         let mut round = 0;
         for stratum in &program.strata {
-            if stops() {
-                return Err(Error::Interrupted);
-            }
-            self.derive_stratum(program, stratum, &mut round, stops)?;
+            self.derive_stratum(program, stratum, &mut round)?;
         }
         Ok(())
     }
@@ -126,7 +124,6 @@ impl Database {
         program: &Program,
         stratum: &[usize],
         round: &mut u64,
-        stops: &dyn Fn() -> bool,
     ) -> Result<()> {
         let rules = program.rules.iter().enumerate();
         let rules: Vec<_> = rules
@@ -134,14 +131,16 @@ impl Database {
             .collect();
         let mut derived = 0;
         *round += 1;
-        let mut later = Vec::new();
         for (id, rule) in &rules {
             let all = vec![Rows::All; rule.atoms.len()];
             let statement = insert(program, *id, &all);
             self.make_lookups(program, &statement)?;
-            derived += self.execute(program, rule, &statement, *round, stops)?;
-            later.extend(deltas(program, *id, stratum).map(|statement| (*rule, statement)));
+            derived += self.execute(program, rule, &statement, *round)?;
         }
+        let later = rules.iter().flat_map(|(id, rule)| {
+            deltas(program, *id, stratum).map(move |statement| (*rule, statement))
+        });
+        let later: Vec<_> = later.collect();
         if later.is_empty() {
             return Ok(());
         }
@@ -149,12 +148,25 @@ impl Database {
         for (_, statement) in &later {
             self.make_lookups(program, statement)?;
         }
+        self.repeat(program, stratum, &later, derived, round)
+    }
+
+    /// Evaluates rules with what the last round added, until a round adds nothing. So much was
+    /// derived before.
+    fn repeat(
+        &self,
+        program: &Program,
+        stratum: &[usize],
+        rules: &[(&Rule, Statement)],
+        mut derived: u64,
+        round: &mut u64,
+    ) -> Result<()> {
         let begun = *round;
         loop {
             *round += 1;
             let mut added = 0;
-            for (rule, statement) in &later {
-                added += self.execute(program, rule, statement, *round, stops)?;
+            for (rule, statement) in rules {
+                added += self.execute(program, rule, statement, *round)?;
             }
             derived += added;
             if added == 0 {
@@ -214,23 +226,22 @@ impl Database {
         rule: &Rule,
         statement: &Statement,
         round: u64,
-        stops: &dyn Fn() -> bool,
     ) -> Result<u64> {
-        if stops() {
+        // A short statement may end before the database asks.
+        if (self.stops)() {
             return Err(Error::Interrupted);
         }
         let relation = || program.relations[rule.relation].name.clone();
         let prepared = self.connection.prepare_cached(&statement.sql);
         let done = prepared.and_then(|mut prepared| prepared.execute([round as i64]));
         match done {
-            Ok(added) => Ok(added as u64),
             Err(error) if is_too_large(&error) => Err(Error::TooLarge {
                 relation: relation(),
             }),
-            Err(error) => Err(Error::Database {
-                doing: format!("evaluate a rule of {}", relation()),
-                error,
-            }),
+            done => {
+                let added = done.doing(|| format!("evaluate a rule of {}", relation()))?;
+                Ok(added as u64)
+            }
         }
     }
 }

@@ -384,7 +384,7 @@ fn evaluated(rules: &str, inputs: &Facts) -> Result<Facts, TestCaseError> {
         let rows = rows.map(|row| row.iter().map(|one| Value::Integer(*one)).collect());
         database.add(&name(relation), rows).expect("added");
     }
-    database.evaluate(&program, &|| false).expect("evaluated");
+    database.evaluate(&program).expect("evaluated");
     let checked = database.check_derivations(&program).expect("read");
     prop_assert!(checked.is_ok(), "{checked:?}\n{rules}");
     let mut facts = inputs.clone();

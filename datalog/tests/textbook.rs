@@ -1,6 +1,8 @@
 //! Programs of textbooks, with results that are known.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use datalog::{Database, InputRelation, Kind, Program, Source, Value};
 
@@ -62,7 +64,7 @@ fn database(edges: &[(i64, i64)]) -> Database {
 
 /// The facts of a relation, after their derivations were looked at.
 fn facts(database: &mut Database, program: &Program, relation: &str) -> BTreeSet<Vec<Value>> {
-    database.evaluate(program, &|| false).expect("evaluated");
+    database.evaluate(program).expect("evaluated");
     let checked = database.check_derivations(program).expect("read");
     assert!(checked.is_ok(), "{checked:?}");
     let (facts, count) = database.facts(program, relation, 10_000).expect("read");
@@ -312,7 +314,7 @@ fn a_derivation_is_told_down_to_what_was_given() {
 fn a_chain_of_facts_is_no_deeper_than_people_look() {
     let program = program("r(1). r(Y) :- r(X), edge(X, Y). n(max(X)) :- r(X).");
     let mut database = database(&chain(3000));
-    database.evaluate(&program, &|| false).expect("evaluated");
+    database.evaluate(&program).expect("evaluated");
     let (found, count) = database.facts(&program, "r", 10_000).expect("read");
     assert_eq!(count, 3000);
     let told = database
@@ -348,7 +350,7 @@ fn what_looked_at_nothing_is_told_apart_from_what_found_nothing() {
     database
         .add("event", [vec!["read".into(), "k".into(), 1.into()]])
         .expect("added");
-    database.evaluate(&program, &|| false).expect("evaluated");
+    database.evaluate(&program).expect("evaluated");
     let unseen = database.unseen(&program).expect("looked");
     let told: Vec<_> = unseen
         .iter()
@@ -378,23 +380,45 @@ fn rules_without_an_end_are_stopped_by_a_bound_or_refused() {
     let bounded = program("n(0). n(X + 1) :- n(X), X < 50.");
     assert_eq!(facts(&mut database(&[]), &bounded, "n").len(), 51);
     let large = program("n(9223372036854775807). n(X + 1) :- n(X).");
-    let error = database(&[])
-        .evaluate(&large, &|| false)
-        .expect_err("too large");
+    let error = database(&[]).evaluate(&large).expect_err("too large");
     assert_eq!(
         error.to_string(),
         "in the rules of n: a number does not fit into 64 bits"
     );
-    let asked = std::cell::Cell::new(0);
-    let stops = || {
-        asked.set(asked.get() + 1);
-        asked.get() > 1000
-    };
+    let asked = AtomicU32::new(0);
+    let mut database = database(&[]);
+    database
+        .stop_when(move || asked.fetch_add(1, Ordering::Relaxed) > 1000)
+        .expect("asked");
     let endless = program("n(0). n(X + 1) :- n(X).");
-    let error = database(&[])
-        .evaluate(&endless, &stops)
-        .expect_err("stopped");
+    let error = database.evaluate(&endless).expect_err("stopped");
     assert_eq!(error.to_string(), "interrupted");
+}
+
+#[test]
+fn one_statement_that_takes_for_ever_is_stopped_and_what_was_there_stays() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("facts.sqlite");
+    let fill = |database: &mut Database| {
+        database.add("edge", (0..300).map(|one| vec![one.into(), one.into()]))
+    };
+    let mut database = Database::create(&path, INPUTS, 1, fill).expect("made");
+    let known = program("loop(X) :- edge(X, X).");
+    assert_eq!(facts(&mut database, &known, "loop").len(), 300);
+    // Of 300 edges each with each, five times: 2.4 million millions of rows.
+    let long = program(
+        "a(count(X)) :- edge(A, _), edge(B, _), edge(C, _), edge(D, _), edge(X, _), A * B * C * D < 0.",
+    );
+    let begun = Instant::now();
+    database
+        .stop_when(move || begun.elapsed() > Duration::from_millis(200))
+        .expect("asked");
+    let error = database.evaluate(&long).expect_err("stopped");
+    assert_eq!(error.to_string(), "interrupted");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{begun:?}");
+    database.stop_when(|| false).expect("asked");
+    assert_eq!(database.count("edge").expect("counted"), 300);
+    assert_eq!(facts(&mut database, &known, "loop").len(), 300);
 }
 
 #[test]
@@ -466,7 +490,7 @@ fn derivations_that_are_wrong_are_found() {
             database.add("edge", rows)
         };
         let mut made = Database::create(&path, INPUTS, 1, fill).expect("made");
-        made.evaluate(&program, &|| false).expect("evaluated");
+        made.evaluate(&program).expect("evaluated");
         drop(made);
         let by_hand = rusqlite::Connection::open(&path).expect("opened");
         by_hand.execute_batch(sql).expect("changed");

@@ -61,8 +61,9 @@ pub(super) fn examine(
         files,
     };
     let path = kept.map(|kept| kept.join(FACTS_FILE));
-    let stops = || interrupt.requested();
-    let examined = Examined::of(&manifest.specifications, &facts, path.as_deref(), &stops);
+    let interrupt = interrupt.clone();
+    let stops = move || interrupt.requested();
+    let examined = Examined::of(&manifest.specifications, &facts, path.as_deref(), stops);
     match examined {
         Ok(examined) => {
             ran.take_in(examined, plan.faults.is_empty());

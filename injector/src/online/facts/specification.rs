@@ -89,14 +89,13 @@ impl Specification {
         &self,
         database: &mut Database,
         run: &RunFacts<'_>,
-        stops: &dyn Fn() -> bool,
         examined: &mut Examined,
     ) -> Result<()> {
         let program = self
             .program(&format!("{}.dl", self.name))
             .map_err(|problem| super::refused_file(Path::new(&self.name), &problem))?;
         run.complete(database, &program)?;
-        database.evaluate(&program, stops)?;
+        database.evaluate(&program)?;
         for relation in program
             .relations()
             .filter(|relation| relation.is_violation())
@@ -128,20 +127,22 @@ impl Examined {
     /// Holds specifications against a run, whose database is a file or in memory.
     ///
     /// # Errors
-    /// If the facts cannot be read, or the rules of a specification have no end.
+    /// If the facts cannot be read, or the rules of a specification have no end;
+    /// [`datalog::Error::Interrupted`] soon after `stops` says so.
     pub fn of(
         specifications: &[Specification],
         run: &RunFacts<'_>,
         path: Option<&Path>,
-        stops: &dyn Fn() -> bool,
+        stops: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Self> {
         let mut examined = Self::default();
         if specifications.is_empty() {
             return Ok(examined);
         }
         let mut database = run.database(path)?;
+        database.stop_when(stops)?;
         for specification in specifications {
-            specification.examine(&mut database, run, stops, &mut examined)?;
+            specification.examine(&mut database, run, &mut examined)?;
         }
         Ok(examined)
     }

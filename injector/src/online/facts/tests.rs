@@ -71,7 +71,7 @@ fn examined(name: &str, history: &str, events: Vec<RunEvent>) -> (Vec<String>, V
     };
     let path = format!("{SPECS}/{name}.dl");
     let specification = Specification::read(Path::new(&path)).expect("read");
-    let examined = Examined::of(&[specification], &facts, None, &|| false).expect("examined");
+    let examined = Examined::of(&[specification], &facts, None, || false).expect("examined");
     let unlooked = examined.unlooked.into_iter();
     (
         examined.violated.into_iter().map(|one| one.fact).collect(),

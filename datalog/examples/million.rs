@@ -73,13 +73,6 @@ const RULES: &str = r#"
     slow(Client, count(Op)) :- acknowledged(op: Op, client: Client, called: C, time: T), T - C > 5ms.
 "#;
 
-fn source(text: &str) -> Source {
-    Source {
-        name: "million.dl".into(),
-        text: text.into(),
-    }
-}
-
 fn operation(op: i64) -> Vec<Value> {
     let f = if op % 2 == 0 { "write" } else { "read" };
     let called = op * 1_000_000;
@@ -115,10 +108,30 @@ fn messages() -> impl Iterator<Item = Vec<Value>> {
     pairs.map(|from| vec![from.into(), (from + 1).into(), (from * 1_000).into()])
 }
 
+/// How many facts the rules derive, each relation on a line.
+fn count_derived(database: &Database, program: &Program) -> datalog::Result<u64> {
+    let mut derived = 0;
+    for relation in program.relations().filter(|relation| !relation.is_input()) {
+        let (_, count) = database.facts(program, &relation.name, 1)?;
+        println!("{count:9} {}", relation.name);
+        derived += count;
+    }
+    Ok(derived)
+}
+
+/// The most memory that this process has had.
+fn memory() -> std::io::Result<String> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let mut lines = status.lines();
+    let line = lines.find(|line| line.starts_with("VmHWM"));
+    Ok(line.unwrap_or_default().to_owned())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir();
     let path = folder.join(format!("million-{}.sqlite", std::process::id()));
-    let program = Program::new(&source(RULES), INPUTS, &source(""), "")?;
+    let source = Source::new("million.dl", RULES);
+    let program = Program::new(&source, INPUTS, &Source::default(), "")?;
     let begun = Instant::now();
     let mut database = Database::create(&path, INPUTS, 1, |database| {
         database.add("acknowledged", (0..OPERATIONS).map(operation))?;
@@ -129,25 +142,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begun = Instant::now();
     database.evaluate(&program)?;
     let evaluated = begun.elapsed();
-    let mut derived = 0;
-    for relation in program.relations().filter(|relation| !relation.is_input()) {
-        let (_, count) = database.facts(&program, &relation.name, 1)?;
-        println!("{count:9} {}", relation.name);
-        derived += count;
-    }
     let facts = OPERATIONS + LINES + messages().count() as i64;
     println!(
-        "{facts} facts in {:.2} s, {derived} derived in {:.2} s",
+        "{facts} facts in {:.2} s, {} derived in {:.2} s",
         filled.as_secs_f64(),
+        count_derived(&database, &program)?,
         evaluated.as_secs_f64()
     );
     let size = std::fs::metadata(&path)?.len() / 1024 / 1024;
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let memory = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM"))
-        .unwrap_or_default();
-    println!("file {size} MiB, {memory}");
+    println!("file {size} MiB, {}", memory()?);
     std::fs::remove_file(&path)?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use rusqlite::Row;
 use crate::database::Database;
 use crate::error::{Doing, Result};
 use crate::program::{Atom, Origin, Program, Rule};
+use crate::replay::Bindings;
 use crate::sql::{AT, ID, constant, quoted};
 use crate::syntax::{Term, Value};
 
@@ -136,7 +137,9 @@ impl Database {
         for atom in &rule.atoms {
             let is_there = match program.relations[atom.relation].origin {
                 Origin::Rules { .. } => seen.contains(&atom.relation),
-                Origin::Input { is_watched, .. } => is_watched || self.has_one(program, atom)?,
+                Origin::Input { is_watched, .. } => {
+                    is_watched || self.has_fact(program, atom, &Bindings::new())?
+                }
             };
             if !is_there {
                 return Ok(Some(atom));
@@ -145,14 +148,25 @@ impl Database {
         Ok(None)
     }
 
-    /// Whether an input relation has a fact with the constants of an atom.
-    fn has_one(&self, program: &Program, atom: &Atom) -> Result<bool> {
+    /// Whether there is a fact that fits an atom, with these values of its variables. Others may have
+    /// any.
+    pub(crate) fn has_fact(
+        &self,
+        program: &Program,
+        atom: &Atom,
+        bound: &Bindings,
+    ) -> Result<bool> {
         let relation = &program.relations[atom.relation];
         let mut conditions = vec!["1".to_owned()];
         for (column, term) in relation.columns.iter().zip(&atom.terms) {
-            if let Term::Constant(value) = term {
-                conditions.push(format!("{} = {}", quoted(&column.name), constant(value)));
-            }
+            let known = match term {
+                Term::Any => None,
+                Term::Constant(value) => Some(value),
+                Term::Variable(name) => bound.get(name),
+            };
+            let known =
+                known.map(|value| format!("{} = {}", quoted(&column.name), constant(value)));
+            conditions.extend(known);
         }
         let sql = format!(
             "SELECT EXISTS (SELECT 1 FROM {} WHERE {})",

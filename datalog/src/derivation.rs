@@ -63,6 +63,28 @@ pub enum Ground {
     NotShown,
 }
 
+/// What is in a derivation so far.
+#[derive(Default)]
+struct Drawn {
+    facts: Vec<(Fact, Ground)>,
+    /// Of which relation each of them is.
+    relations: Vec<usize>,
+    /// Where they are, by relation and row.
+    places: BTreeMap<(usize, i64), usize>,
+}
+
+impl Drawn {
+    /// The place of a fact, which gets one if it has none.
+    fn place(&mut self, relation: usize, fact: Fact) -> usize {
+        let place = self.places.entry((relation, fact.id));
+        *place.or_insert_with(|| {
+            self.relations.push(relation);
+            self.facts.push((fact, Ground::NotShown));
+            self.facts.len() - 1
+        })
+    }
+}
+
 impl Database {
     /// Why a fact holds.
     ///
@@ -73,57 +95,48 @@ impl Database {
     /// If the program does not know its relation.
     pub fn derivation(&self, program: &Program, fact: &Fact) -> Result<Derivation> {
         let root = program.id(&fact.relation).expect("the program knows it");
-        let mut facts: Vec<(Fact, Ground)> = vec![(fact.clone(), Ground::NotShown)];
-        let mut places = BTreeMap::from([((root, fact.id), 0)]);
-        let mut relations = vec![root];
+        let mut drawn = Drawn::default();
+        drawn.place(root, fact.clone());
         let mut place = 0;
-        while place < facts.len() {
-            let relation = relations[place];
-            if program.relations[relation].is_input() {
-                facts[place].1 = Ground::Given;
-                place += 1;
-                continue;
-            }
-            if facts.len() > FACTS_MAX {
-                break;
-            }
-            let row = self.derived_row(program, relation, facts[place].0.id)?;
-            let step = self.step(program, &row)?;
-            let mut premises = Vec::new();
-            for (relation, premise) in step.premises {
-                let known = places.entry((relation, premise.id)).or_insert_with(|| {
-                    relations.push(relation);
-                    facts.push((premise, Ground::NotShown));
-                    facts.len() - 1
-                });
-                if !premises.contains(known) {
-                    premises.push(*known);
-                }
-            }
-            facts[place].1 = Ground::Rule {
-                rule: program.rules[row.rule].text.clone(),
-                premises,
-                absent: step.absent,
-                more: step.more,
+        while place < drawn.facts.len() {
+            drawn.facts[place].1 = if program.relations[drawn.relations[place]].is_input() {
+                Ground::Given
+            } else if drawn.facts.len() > FACTS_MAX {
+                Ground::NotShown
+            } else {
+                self.ground(program, &mut drawn, place)?
             };
             place += 1;
         }
-        for place in place..facts.len() {
-            if program.relations[relations[place]].is_input() {
-                facts[place].1 = Ground::Given;
-            }
-        }
-        let named = program
-            .relations
-            .iter()
-            .filter(|relation| relation.is_input());
-        let named = named.map(|relation| {
+        let inputs = program.relations.iter();
+        let inputs = inputs.filter(|relation| relation.is_input());
+        let named = inputs.map(|relation| {
             let columns = relation.columns.iter().map(|column| column.name.clone());
             (relation.name.clone(), columns.collect())
         });
         Ok(Derivation {
-            facts,
+            facts: drawn.facts,
             columns: named.collect(),
+        })
+    }
+
+    /// What a derived fact rests on, which is drawn as well.
+    fn ground(&self, program: &Program, drawn: &mut Drawn, place: usize) -> Result<Ground> {
+        let id = drawn.facts[place].0.id;
+        let row = self.derived_row(program, drawn.relations[place], id)?;
+        let step = self.step(program, &row)?;
+        let mut premises = Vec::new();
+        for (relation, premise) in step.premises {
+            let known = drawn.place(relation, premise);
+            if !premises.contains(&known) {
+                premises.push(known);
+            }
+        }
+        Ok(Ground::Rule {
+            rule: program.rules[row.rule].text.clone(),
+            premises,
+            absent: step.absent,
+            more: step.more,
         })
     }
 
@@ -257,23 +270,30 @@ impl Database {
         );
         let doing = || format!("read the facts of {}", known.name);
         let mut statement = self.connection.prepare_cached(&sql).doing(doing)?;
-        let after = known.columns.len() + 2;
-        let rows = statement.query_map([], |found| {
-            let rule = found.get::<_, i64>(after)? as usize;
-            let rule_of = program.rules.get(rule);
-            let count = rule_of
-                .filter(|rule| !rule.is_aggregate())
-                .map_or(0, |rule| rule.atoms.len());
-            let premises = (0..count).map(|place| found.get(after + 1 + place));
-            Ok(Row {
-                fact: read_fact(program, relation, found)?,
-                rule,
-                premises: premises.collect::<rusqlite::Result<_>>()?,
-            })
-        });
+        let rows = statement.query_map([], |found| read_row(program, relation, found));
         let rows = rows.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>);
         rows.doing(doing)
     }
+}
+
+/// A derived fact, from a row of [`fact_columns`], its rule and its premises.
+fn read_row(
+    program: &Program,
+    relation: usize,
+    found: &rusqlite::Row<'_>,
+) -> rusqlite::Result<Row> {
+    let after = program.relations[relation].columns.len() + 2;
+    let rule = found.get::<_, i64>(after)? as usize;
+    let rule_of = program.rules.get(rule);
+    let count = rule_of
+        .filter(|rule| !rule.is_aggregate())
+        .map_or(0, |rule| rule.atoms.len());
+    let premises = (0..count).map(|place| found.get(after + 1 + place));
+    Ok(Row {
+        fact: read_fact(program, relation, found)?,
+        rule,
+        premises: premises.collect::<rusqlite::Result<_>>()?,
+    })
 }
 
 struct Step {

@@ -3,12 +3,22 @@
 use std::fmt;
 
 /// A text of rules, and what it is called in messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Source {
     /// The file, or what else people would look for.
     pub name: String,
     /// The rules.
     pub text: String,
+}
+
+impl Source {
+    /// A text with a name.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            text: text.into(),
+        }
+    }
 }
 
 /// A place in a [`Source`].

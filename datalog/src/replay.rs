@@ -7,10 +7,9 @@ use regex::Regex;
 use crate::answers::Fact;
 use crate::database::Database;
 use crate::derivation::Row;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::functions;
-use crate::program::{Atom, Head, Program, Rule};
-use crate::sql::{constant, quoted};
+use crate::program::{Head, Program, Rule};
 use crate::syntax::{Aggregate, Comparison, Condition, Expression, Operation, Term, Value};
 
 /// A fact that does not follow from what it is said to rest on.
@@ -171,21 +170,11 @@ impl Database {
         let Some(bound) = bind(rule, &premises) else {
             return Ok(Err(format!("its facts do not fit its rule, {}", rule.text)));
         };
-        let head = rule.head.iter().map(|head| match head {
-            Head::Is(expression) => value(expression, &bound),
-            Head::Aggregate(..) => None,
-        });
-        if head.collect::<Option<Vec<_>>>().as_ref() != Some(&row.fact.values) {
-            return Ok(Err(format!("its rule derives another fact: {}", rule.text)));
-        }
-        let began = premises.iter().map(|premise| premise.since_ns).max();
-        if row.fact.since_ns != began.unwrap_or(0).max(0) {
-            return Ok(Err(
-                "it does not begin when what it rests on has begun".into()
-            ));
+        if let Err(what) = check_head(rule, &row.fact, &bound, &premises) {
+            return Ok(Err(what));
         }
         for atom in &rule.absent {
-            if self.is_there(program, atom, &bound)? {
+            if self.has_fact(program, atom, &bound)? {
                 let name = &program.relations[atom.relation].name;
                 return Ok(Err(format!("what was to be absent is there, of {name}")));
             }
@@ -217,27 +206,6 @@ impl Database {
         Ok(Ok(()))
     }
 
-    /// Whether a fact is there that an atom with these values describes.
-    fn is_there(&self, program: &Program, atom: &Atom, bound: &Bindings) -> Result<bool> {
-        let relation = &program.relations[atom.relation];
-        let mut conditions = vec!["1".to_owned()];
-        for (column, term) in relation.columns.iter().zip(&atom.terms) {
-            let value = match term {
-                Term::Any => continue,
-                Term::Constant(value) => value,
-                Term::Variable(name) => &bound[name],
-            };
-            conditions.push(format!("{} = {}", quoted(&column.name), constant(value)));
-        }
-        let sql = format!(
-            "SELECT EXISTS (SELECT 1 FROM {} WHERE {})",
-            quoted(&program.table(atom.relation)),
-            conditions.join(" AND ")
-        );
-        let found = self.connection.query_row(&sql, [], |row| row.get(0));
-        found.doing(|| format!("look for facts of {}", relation.name))
-    }
-
     /// The facts of the atoms of a rule, by their rows.
     pub(crate) fn premises(
         &self,
@@ -258,6 +226,27 @@ impl Database {
             error: rusqlite::Error::QueryReturnedNoRows,
         })
     }
+}
+
+/// Whether a fact is what its rule says, and begins when it should.
+fn check_head(
+    rule: &Rule,
+    fact: &Fact,
+    bound: &Bindings,
+    premises: &[Fact],
+) -> std::result::Result<(), String> {
+    let head = rule.head.iter().map(|head| match head {
+        Head::Is(expression) => value(expression, bound),
+        Head::Aggregate(..) => None,
+    });
+    if head.collect::<Option<Vec<_>>>().as_ref() != Some(&fact.values) {
+        return Err(format!("its rule derives another fact: {}", rule.text));
+    }
+    let began = premises.iter().map(|premise| premise.since_ns).max();
+    if fact.since_ns != began.unwrap_or(0).max(0) {
+        return Err("it does not begin when what it rests on has begun".into());
+    }
+    Ok(())
 }
 
 fn aggregated(aggregate: Aggregate, name: &str, ways: &BTreeSet<Bindings>) -> Option<Value> {

@@ -6,7 +6,8 @@ use crate::problem::{Checked, Position, Wrong};
 use crate::program::{Atom, Head, Rule};
 use crate::syntax::{Comparison, Condition, Expression, Term};
 
-/// Orders the conditions of a rule so that each comes after what binds its variables.
+/// Orders the conditions of a rule so that each comes after what binds its variables, and refuses one
+/// of which a variable is bound by nothing.
 pub(crate) fn order(rule: &mut Rule) -> Checked<()> {
     let mut bound: BTreeSet<String> = rule.atoms.iter().flat_map(variables).collect();
     let mut left = std::mem::take(&mut rule.conditions);
@@ -20,9 +21,14 @@ pub(crate) fn order(rule: &mut Rule) -> Checked<()> {
     if let Some((condition, at)) = left.first() {
         return Err(unbound_in(condition, &bound, *at));
     }
+    check_head(rule, &bound)?;
+    check_absent(rule, &bound)
+}
+
+fn check_head(rule: &Rule, bound: &BTreeSet<String>) -> Checked<()> {
     for head in &rule.head {
         let (name, at) = match head {
-            Head::Is(expression) => match unbound(expression, &bound) {
+            Head::Is(expression) => match unbound(expression, bound) {
                 Some(found) => found,
                 None => continue,
             },
@@ -31,6 +37,10 @@ pub(crate) fn order(rule: &mut Rule) -> Checked<()> {
         };
         return Err(missing(&name, at));
     }
+    Ok(())
+}
+
+fn check_absent(rule: &Rule, bound: &BTreeSet<String>) -> Checked<()> {
     for atom in &rule.absent {
         if let Some(name) = variables(atom).find(|name| !bound.contains(name)) {
             let what = format!(

@@ -80,22 +80,7 @@ struct Compiler<'a> {
 /// The statement that adds what a rule derives; `rows` says which rows of each of its atoms count.
 pub(crate) fn insert(program: &Program, rule_id: usize, rows: &[Rows]) -> Statement {
     let rule = &program.rules[rule_id];
-    let mut compiler = Compiler {
-        program,
-        bound: Bound::new(),
-        tables: Vec::new(),
-        conditions: Vec::new(),
-        lookups: Vec::new(),
-    };
-    for place in join_order(rule, rows) {
-        compiler.join(place, &rule.atoms[place], rows[place]);
-    }
-    for (condition, _) in &rule.conditions {
-        compiler.condition(condition);
-    }
-    for (place, atom) in rule.absent.iter().enumerate() {
-        compiler.absent(place, atom);
-    }
+    let mut compiler = Compiler::of_body(program, rule, rows);
     let select = if rule.is_aggregate() {
         compiler.aggregated(rule, rule_id)
     } else {
@@ -173,7 +158,32 @@ fn on_conflict(program: &Program, relation: usize, rule: &Rule) -> String {
     )
 }
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
+    fn new(program: &'a Program, bound: Bound) -> Self {
+        Self {
+            program,
+            bound,
+            tables: Vec::new(),
+            conditions: Vec::new(),
+            lookups: Vec::new(),
+        }
+    }
+
+    /// What the body of a rule demands.
+    fn of_body(program: &'a Program, rule: &Rule, rows: &[Rows]) -> Self {
+        let mut compiler = Self::new(program, Bound::new());
+        for place in join_order(rule, rows) {
+            compiler.join(place, &rule.atoms[place], rows[place]);
+        }
+        for (condition, _) in &rule.conditions {
+            compiler.condition(condition);
+        }
+        for (place, atom) in rule.absent.iter().enumerate() {
+            compiler.absent(place, atom);
+        }
+        compiler
+    }
+
     /// The column of an atom.
     fn column(&self, alias: &str, atom: &Atom, place: usize) -> String {
         let column = &self.program.relations[atom.relation].columns[place];
@@ -345,13 +355,8 @@ impl Compiler<'_> {
         }
         let ways: Vec<_> = names.values().cloned().collect();
         inner.push(format!("min({}) AS _began", self.all_began(rule)));
-        let outer = Compiler {
-            program: self.program,
-            bound: names,
-            tables: Vec::new(),
-            conditions: vec!["1".into()],
-            lookups: Vec::new(),
-        };
+        let mut outer = Self::new(self.program, names);
+        outer.conditions.push("1".into());
         let select = outer.grouped(rule, rule_id);
         let ways = format!(
             "(SELECT {} {} GROUP BY {})",
@@ -452,23 +457,7 @@ fn may_lack_value(expression: &Expression) -> bool {
 /// its body holds, where the places of the head that are no aggregates have these values.
 pub(crate) fn ways(program: &Program, rule_id: usize, fact: &[Value]) -> String {
     let rule = &program.rules[rule_id];
-    let mut compiler = Compiler {
-        program,
-        bound: Bound::new(),
-        tables: Vec::new(),
-        conditions: Vec::new(),
-        lookups: Vec::new(),
-    };
-    let rows = vec![Rows::All; rule.atoms.len()];
-    for place in join_order(rule, &rows) {
-        compiler.join(place, &rule.atoms[place], Rows::All);
-    }
-    for (condition, _) in &rule.conditions {
-        compiler.condition(condition);
-    }
-    for (place, atom) in rule.absent.iter().enumerate() {
-        compiler.absent(place, atom);
-    }
+    let mut compiler = Compiler::of_body(program, rule, &vec![Rows::All; rule.atoms.len()]);
     for (head, value) in rule.head.iter().zip(fact) {
         if let Head::Is(expression) = head {
             let is = compiler.expression(expression);

@@ -8,19 +8,11 @@ use crate::program::{Relation, Rule};
 
 /// The relations of rules, in groups of those that depend on each other.
 pub(crate) fn strata(relations: &[Relation], rules: &[Rule]) -> Result<Vec<Vec<usize>>, Problem> {
-    let mut needs = vec![BTreeSet::new(); relations.len()];
+    let reach = reach(&needs(relations.len(), rules));
+    let depend_on_each_other =
+        |one: usize, other: usize| reach[one].contains(&other) && reach[other].contains(&one);
     for rule in rules {
-        let atoms = rule.atoms.iter().chain(&rule.absent);
-        needs[rule.relation].extend(atoms.map(|atom| atom.relation));
-    }
-    let reach = reach(&needs);
-    let is_together = |one: usize, other: usize| {
-        one == other || reach[one].contains(&other) && reach[other].contains(&one)
-    };
-    for rule in rules {
-        refuse_unstratified(relations, rule, &|one, other| {
-            reach[one].contains(&other) && reach[other].contains(&one)
-        })?;
+        refuse_unstratified(relations, rule, &depend_on_each_other)?;
     }
     let mut left: Vec<usize> = (0..relations.len())
         .filter(|id| !relations[*id].is_input())
@@ -30,11 +22,22 @@ pub(crate) fn strata(relations: &[Relation], rules: &[Rule]) -> Result<Vec<Vec<u
     // its own group.
     left.sort_by_key(|id| reach[*id].len() + usize::from(!reach[*id].contains(id)));
     while let Some(first) = left.first().copied() {
-        let (group, rest) = left.into_iter().partition(|id| is_together(first, *id));
+        let is_of_group = |id: &usize| *id == first || depend_on_each_other(first, *id);
+        let (group, rest) = left.into_iter().partition(is_of_group);
         strata.push(group);
         left = rest;
     }
     Ok(strata)
+}
+
+/// Of each relation those that its rules ask for.
+fn needs(relations: usize, rules: &[Rule]) -> Vec<BTreeSet<usize>> {
+    let mut needs = vec![BTreeSet::new(); relations];
+    for rule in rules {
+        let atoms = rule.atoms.iter().chain(&rule.absent);
+        needs[rule.relation].extend(atoms.map(|atom| atom.relation));
+    }
+    needs
 }
 
 /// Of each relation all those that it needs, directly or not.

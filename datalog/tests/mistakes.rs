@@ -11,11 +11,7 @@ const INPUTS: &[InputRelation] = &[InputRelation {
 }];
 
 fn refused(text: &str) -> String {
-    let source = |text: &str| Source {
-        name: "a.dl".into(),
-        text: text.into(),
-    };
-    let program = Program::new(&source(text), INPUTS, &source(""), "");
+    let program = Program::new(&Source::new("a.dl", text), INPUTS, &Source::default(), "");
     program
         .err()
         .map_or_else(|| "right".into(), |problem| problem.to_string())

@@ -367,16 +367,14 @@ fn inputs() -> impl Strategy<Value = Facts> {
     })
 }
 
-fn source(text: &str) -> Source {
-    Source {
-        name: "random.dl".into(),
-        text: text.into(),
-    }
-}
-
 /// What the rules derive with the database.
 fn evaluated(rules: &str, inputs: &Facts) -> Result<Facts, TestCaseError> {
-    let program = Program::new(&source(rules), INPUTS, &source(""), "x");
+    let program = Program::new(
+        &Source::new("random.dl", rules),
+        INPUTS,
+        &Source::default(),
+        "x",
+    );
     let program = program.map_err(|problem| TestCaseError::fail(format!("{problem}\n{rules}")))?;
     let mut database = Database::in_memory(INPUTS).expect("made");
     for relation in [5, 6] {

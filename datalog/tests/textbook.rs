@@ -41,16 +41,14 @@ const INPUTS: &[InputRelation] = &[
     },
 ];
 
-fn source(text: &str) -> Source {
-    Source {
-        name: "test.dl".into(),
-        text: text.into(),
-    }
-}
-
 fn program(text: &str) -> Program {
-    let none = source("");
-    Program::new(&source(text), INPUTS, &none, "").unwrap_or_else(|problem| panic!("{problem}"))
+    let program = Program::new(
+        &Source::new("test.dl", text),
+        INPUTS,
+        &Source::default(),
+        "",
+    );
+    program.unwrap_or_else(|problem| panic!("{problem}"))
 }
 
 fn database(edges: &[(i64, i64)]) -> Database {
@@ -423,6 +421,7 @@ fn one_statement_that_takes_for_ever_is_stopped_and_what_was_there_stays() {
 
 #[test]
 fn given_rules_are_taken_where_they_are_needed_and_not_defined() {
+    let source = |text: &str| Source::new("test.dl", text);
     let given = source("far(X) :- near(X), X > 1. near(X) :- edge(X, _). other(X) :- edge(_, X).");
     let of = |text: &str| Program::new(&source(text), INPUTS, &given, "spec").expect("right");
     let mut database = database(&[(1, 2), (2, 3)]);

@@ -7,10 +7,7 @@ pub const FACTS_VERSION: u32 = 1;
 
 /// The short forms that every specification has.
 pub(super) fn given() -> Source {
-    Source {
-        name: "the short forms".into(),
-        text: include_str!("given.dl").into(),
-    }
+    Source::new("the short forms", include_str!("given.dl"))
 }
 
 const INTEGER: Kind = Kind::Integer;
@@ -50,6 +47,19 @@ const fn watched(
 
 /// When it happened.
 const TIME: Option<&str> = Some("time");
+
+/// An operation that was answered otherwise than with `ok`.
+const NOT_ACKNOWLEDGED: &[(&str, Kind)] = &[
+    ("op", INTEGER),
+    ("client", TEXT),
+    ("process", INTEGER),
+    ("f", TEXT),
+    ("key", TEXT),
+    ("value", TEXT),
+    ("error", TEXT),
+    ("called", INTEGER),
+    ("time", INTEGER),
+];
 
 /// The facts of a run. Times are nanoseconds from the start of the clients on.
 pub const FACTS: &[InputRelation] = &[
@@ -93,33 +103,13 @@ pub const FACTS: &[InputRelation] = &[
     ),
     watched(
         "refused",
-        &[
-            ("op", INTEGER),
-            ("client", TEXT),
-            ("process", INTEGER),
-            ("f", TEXT),
-            ("key", TEXT),
-            ("value", TEXT),
-            ("error", TEXT),
-            ("called", INTEGER),
-            ("time", INTEGER),
-        ],
+        NOT_ACKNOWLEDGED,
         TIME,
         "it was answered `fail`: it took no effect",
     ),
     watched(
         "unknown",
-        &[
-            ("op", INTEGER),
-            ("client", TEXT),
-            ("process", INTEGER),
-            ("f", TEXT),
-            ("key", TEXT),
-            ("value", TEXT),
-            ("error", TEXT),
-            ("called", INTEGER),
-            ("time", INTEGER),
-        ],
+        NOT_ACKNOWLEDGED,
         TIME,
         "it was answered `info`, or not at all (then `time` is the end of the run): it may take \
          effect at any time after `called`, or never",

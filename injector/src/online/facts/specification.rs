@@ -74,10 +74,7 @@ impl Specification {
     /// # Errors
     /// The first mistake in the text.
     pub fn program(&self, called: &str) -> std::result::Result<Program, Problem> {
-        let source = Source {
-            name: called.to_owned(),
-            text: self.text.clone(),
-        };
+        let source = Source::new(called, self.text.as_str());
         Program::new(&source, FACTS, &given(), &self.name)
     }
 

@@ -137,11 +137,16 @@ impl Kinds {
             Expression::Constant(value, _) => Some(value.kind()),
             Expression::Arithmetic(left, operation, right) => {
                 for side in [left, right] {
-                    if self.kind(side)? == Some(Kind::Text) {
-                        let what = format!("`{}` is for numbers", operation.sign());
-                        return Err(Wrong::new(side.at(), what));
+                    match self.kind(side)? {
+                        Some(Kind::Integer) => {}
+                        Some(Kind::Text) => {
+                            let what = format!("`{}` is for numbers", operation.sign());
+                            return Err(Wrong::new(side.at(), what));
+                        }
+                        // A variable: all else has been asked once, and must not be again, since
+                        // each level would double that.
+                        None => self.must_be(side, Kind::Integer)?,
                     }
-                    self.must_be(side, Kind::Integer)?;
                 }
                 Some(Kind::Integer)
             }

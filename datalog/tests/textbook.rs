@@ -394,6 +394,14 @@ fn rules_without_an_end_are_stopped_by_a_bound_or_refused() {
 }
 
 #[test]
+fn a_sum_of_many_numbers_is_checked_as_fast_as_it_is_read() {
+    let sum = vec!["X"; 60].join(" + ");
+    let program = program(&format!("n({sum}) :- edge(X, _)."));
+    let found = facts(&mut database(&[(2, 3)]), &program, "n");
+    assert_eq!(found, numbers(&[&[120]]));
+}
+
+#[test]
 fn one_statement_that_takes_for_ever_is_stopped_and_what_was_there_stays() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("facts.sqlite");

@@ -20,8 +20,8 @@ pub struct Surrounded {
 }
 
 impl Surrounded {
-    /// The options that ask for the same; nothing if none is needed.
-    pub fn options(&self) -> String {
+    /// The options that ask for the same, if any is needed.
+    pub fn options(&self) -> Option<String> {
         let chaos = Some(&self.chaos).filter(|chaos| *chaos != NO_CHAOS);
         let options = [
             ("chaos", chaos),
@@ -31,7 +31,7 @@ impl Surrounded {
         let given = options
             .iter()
             .filter_map(|(name, value)| Some(format!("--{name} {}", (*value)?)));
-        given.collect::<Vec<_>>().join(" ")
+        Some(given.collect::<Vec<_>>().join(" ")).filter(|given| !given.is_empty())
     }
 }
 
@@ -46,9 +46,10 @@ mod tests {
             network: None,
             clocks: None,
         };
-        assert_eq!(surrounded.options(), "");
+        assert_eq!(surrounded.options(), None);
         surrounded.clocks = Some("1s".into());
         surrounded.chaos = "high".into();
-        assert_eq!(surrounded.options(), "--chaos high --clocks 1s");
+        let options = surrounded.options();
+        assert_eq!(options.as_deref(), Some("--chaos high --clocks 1s"));
     }
 }

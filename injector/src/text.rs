@@ -101,9 +101,7 @@ fn told(
         rows.push(("", format!("{} after it", result.acknowledged - before)));
     }
     let options = manifest.asked.surrounded.options();
-    if !options.is_empty() {
-        rows.push(("machines", options));
-    }
+    rows.extend(options.map(|options| ("machines", options)));
     if result.repeated {
         let history = &result.history;
         rows.push(("repeated", format!("twice the same (history {history})")));

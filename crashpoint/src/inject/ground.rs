@@ -1,7 +1,7 @@
 //! One run of a plan, with a place of its own for the cluster.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use campaign::Interrupt;
@@ -114,32 +114,12 @@ fn in_namespaces(
     for (node, disk) in cluster.nodes().iter_mut().zip(disks) {
         node.set_disk(disk);
     }
-    let place = Place {
-        acknowledgements: workspace.temporary(ACKNOWLEDGEMENTS),
-        history: workspace.temporary(HISTORY),
-        log_times: workspace.temporary(LOG_TIMES),
-        points: manifest.counts_calls(),
-    };
+    let mut left = Left::new(workspace.logs.clone(), |name| workspace.temporary(name));
+    left.place.points = manifest.counts_calls();
     let cancelled = || interrupt.requested();
     let mut ground = Namespaces::new(&mut cluster, &workspace.directories, plan.seed, &cancelled);
-    let ran = run(&mut ground, plan, &place, &cancelled);
-    if let Some(kept) = kept {
-        keep(&workspace.logs, &place, kept)?;
-    }
-    let mut ran = ran?;
-    let files = files(&workspace.logs, &place);
-    examine((file, manifest), plan, &mut ran, &files, kept, interrupt)?;
-    Ok(ran)
-}
-
-/// Where a run has what rules are about.
-fn files(logs: &Path, place: &Place) -> RunFiles {
-    RunFiles {
-        history: place.history.clone(),
-        acknowledgements: place.acknowledgements.clone(),
-        logs: logs.to_owned(),
-        log_times: place.log_times.clone(),
-    }
+    let ran = run(&mut ground, plan, &left.place, &cancelled);
+    left.examined((file, manifest), plan, ran, kept, interrupt)
 }
 
 /// With what is kept are the frames, if something is broken.
@@ -152,27 +132,16 @@ fn on_simulated(
 ) -> Result<Ran> {
     let own = OwnDirectory::new(&std::env::temp_dir(), "run");
     let own = own.map_err(|error| not_prepared(&error.into()))?;
-    let logs = own.path().join(LOGS);
-    let mut cluster = SimulatedCluster::new(file, &logs, settings)?;
+    let left = Left::new(own.path().join(LOGS), |name| own.path().join(name));
+    let mut cluster = SimulatedCluster::new(file, &left.logs, settings)?;
     if kept.is_some() {
         cluster.simulation().switch().keep_frames();
     }
-    let place = Place {
-        acknowledgements: own.path().join(ACKNOWLEDGEMENTS),
-        history: own.path().join(HISTORY),
-        log_times: own.path().join(LOG_TIMES),
-        points: false,
-    };
     let cancelled = || interrupt.requested();
     let mut ground = Simulated::new(cluster, &cancelled);
-    let ran = run(&mut ground, plan, &place, &cancelled);
+    let ran = run(&mut ground, plan, &left.place, &cancelled);
     let cluster = ground.cluster();
-    if let Some(kept) = kept {
-        keep(&logs, &place, kept)?;
-    }
-    let mut ran = ran?;
-    let files = files(&logs, &place);
-    examine((file, manifest), plan, &mut ran, &files, kept, interrupt)?;
+    let mut ran = left.examined((file, manifest), plan, ran, kept, interrupt)?;
     if let Some(kept) = kept.filter(|_| ran.broken().is_some()) {
         cluster.write_frames(kept)?;
     }
@@ -183,24 +152,65 @@ fn on_simulated(
     Ok(ran)
 }
 
-/// Copies what a run leaves.
-fn keep(logs: &Path, place: &Place, kept: &Path) -> Result<()> {
-    let doing = |path: &Path| {
-        let doing = format!("copy {} to {}", path.display(), kept.display());
-        move |error| Error::System { doing, error }
-    };
-    let copy = |path: &Path, name: &Path| {
-        if path.exists() {
-            fs::copy(path, kept.join(name)).map_err(doing(path))?;
-        }
-        Ok::<(), Error>(())
-    };
-    copy(&place.acknowledgements, Path::new(ACKNOWLEDGEMENTS))?;
-    copy(&place.history, Path::new(HISTORY))?;
-    copy(&place.log_times, Path::new(LOG_TIMES))?;
-    fs::create_dir_all(kept.join(LOGS)).map_err(doing(logs))?;
-    for entry in fs::read_dir(logs).map_err(doing(logs))?.flatten() {
-        copy(&entry.path(), &Path::new(LOGS).join(entry.file_name()))?;
+/// Where a run leaves what clients said and nodes logged.
+struct Left {
+    logs: PathBuf,
+    place: Place,
+}
+
+impl Left {
+    fn new(logs: PathBuf, file: impl Fn(&str) -> PathBuf) -> Self {
+        let place = Place {
+            acknowledgements: file(ACKNOWLEDGEMENTS),
+            history: file(HISTORY),
+            log_times: file(LOG_TIMES),
+            points: false,
+        };
+        Self { logs, place }
     }
-    Ok(())
+
+    /// Copies all of it, and holds specifications against a run that came to its end.
+    fn examined(
+        &self,
+        of: (&ClusterFile, &InjectManifest),
+        plan: &FaultPlan,
+        ran: Result<Ran>,
+        kept: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> Result<Ran> {
+        if let Some(kept) = kept {
+            self.keep(kept)?;
+        }
+        let mut ran = ran?;
+        let files = RunFiles {
+            history: self.place.history.clone(),
+            acknowledgements: self.place.acknowledgements.clone(),
+            logs: self.logs.clone(),
+            log_times: self.place.log_times.clone(),
+        };
+        examine(of, plan, &mut ran, &files, kept, interrupt)?;
+        Ok(ran)
+    }
+
+    fn keep(&self, kept: &Path) -> Result<()> {
+        let doing = |path: &Path| {
+            let doing = format!("copy {} to {}", path.display(), kept.display());
+            move |error| Error::System { doing, error }
+        };
+        let copy = |path: &Path, name: &Path| {
+            if path.exists() {
+                fs::copy(path, kept.join(name)).map_err(doing(path))?;
+            }
+            Ok::<(), Error>(())
+        };
+        copy(&self.place.acknowledgements, Path::new(ACKNOWLEDGEMENTS))?;
+        copy(&self.place.history, Path::new(HISTORY))?;
+        copy(&self.place.log_times, Path::new(LOG_TIMES))?;
+        let logs = &self.logs;
+        fs::create_dir_all(kept.join(LOGS)).map_err(doing(logs))?;
+        for entry in fs::read_dir(logs).map_err(doing(logs))?.flatten() {
+            copy(&entry.path(), &Path::new(LOGS).join(entry.file_name()))?;
+        }
+        Ok(())
+    }
 }

@@ -118,37 +118,36 @@ pub fn timeline(ran: &Ran, machines: Option<&OnMachines>) -> String {
             event.acknowledged
         );
     }
-    let mut row = |name: &str, words: &str| {
+    for (name, words) in rows(ran, machines) {
         let _ = writeln!(text, "  {name:12}  {words}");
-    };
-    if let Some(run) = &ran.simulated {
-        let SimulatedRun { seed, history } = run;
-        row("history", &format!("{history}, seed {seed}"));
-        let options = machines.map(|machines| machines.surrounded.options());
-        if let Some(options) = options.filter(|options| !options.is_empty()) {
-            row("machines", &options);
-        }
-    }
-    match &ran.judged {
-        Judged::Ok => row("ok", &format!("{} acknowledged", ran.acknowledged)),
-        Judged::Inconclusive { why } => row("inconclusive", why),
-        Judged::Broken { broken } => {
-            for line in broken.iter().take(BROKEN_MAX) {
-                row("broken", line);
-            }
-            if broken.len() > BROKEN_MAX {
-                row("", &format!("and {} more", broken.len() - BROKEN_MAX));
-            }
-        }
-    }
-    for note in &ran.notes {
-        row("note", note);
-    }
-    for unlooked in &ran.unlooked {
-        row("note", &unlooked.words());
     }
     derivations(&mut text, ran);
     text
+}
+
+/// What came of a run, and what there is to know about it.
+fn rows(ran: &Ran, machines: Option<&OnMachines>) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    if let Some(SimulatedRun { seed, history }) = &ran.simulated {
+        rows.push(("history", format!("{history}, seed {seed}")));
+        let options = machines.and_then(|machines| machines.surrounded.options());
+        rows.extend(options.map(|options| ("machines", options)));
+    }
+    match &ran.judged {
+        Judged::Ok => rows.push(("ok", format!("{} acknowledged", ran.acknowledged))),
+        Judged::Inconclusive { why } => rows.push(("inconclusive", why.clone())),
+        Judged::Broken { broken } => {
+            let shown = broken.iter().take(BROKEN_MAX).cloned();
+            rows.extend(shown.map(|line| ("broken", line)));
+            if broken.len() > BROKEN_MAX {
+                rows.push(("", format!("and {} more", broken.len() - BROKEN_MAX)));
+            }
+        }
+    }
+    rows.extend(ran.notes.iter().map(|note| ("note", note.clone())));
+    let unlooked = ran.unlooked.iter();
+    rows.extend(unlooked.map(|unlooked| ("note", unlooked.words())));
+    rows
 }
 
 /// Why the first fact of each violation holds.

@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, say};
 use cluster::{
     CLIENT, ClusterFile, MachineRecorder, MachineRecording, NodeConfig, SimulatedCluster,
+    SimulationSettings,
 };
 use machine::OwnDirectory;
 use nix::errno::Errno;
@@ -77,13 +78,11 @@ impl MachineRecorder for InMachines {
     }
 }
 
-/// Runs a cluster and its client on simulated machines, and kills all nodes at one instant. Returns
-/// also what Wireshark reads of it.
-pub(super) fn recorded(
+/// How the machines are simulated. All have the same clock.
+fn settings_of_one_clock(
     file: &ClusterFile,
     arguments: &SimulateArgs,
-    interrupt: &Interrupt,
-) -> anyhow::Result<(Trace, Vec<u8>)> {
+) -> anyhow::Result<SimulationSettings> {
     if arguments.machines.clocks.is_some() {
         bail!("--clocks is not for recordings: the times of a trace are those of one clock");
     }
@@ -94,6 +93,17 @@ pub(super) fn recorded(
         );
         settings.clocks = Clocks::default();
     }
+    Ok(settings)
+}
+
+/// Runs a cluster and its client on simulated machines, and kills all nodes at one instant. Returns
+/// also what Wireshark reads of it.
+pub(super) fn recorded(
+    file: &ClusterFile,
+    arguments: &SimulateArgs,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Trace, Vec<u8>)> {
+    let settings = settings_of_one_clock(file, arguments)?;
     let logs = OwnDirectory::new(&std::env::temp_dir(), "logs");
     let logs = logs.context("make a directory for the logs")?;
     let cancelled = || interrupt.requested();

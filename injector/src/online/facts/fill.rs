@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::path::Path;
 
 use datalog::{Database, Value};
 use history::{History, Operation, Outcome, ReadError};
@@ -84,28 +85,36 @@ fn key(operation: &Operation) -> Value {
     operation.key.as_ref().map_or_else(|| "".into(), text)
 }
 
-fn operations(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
-    let path = &run.files.history;
+/// What clients did, if they print that.
+fn read_history(path: &Path) -> Result<History> {
     let Ok(file) = File::open(path) else {
-        return Ok(());
+        return Ok(History::default());
     };
-    let history = match history::read(BufReader::new(file)) {
-        // Its clients print none.
-        Err(ReadError::Empty) => History::default(),
-        other => other.map_err(|error| refused_file(path, &error))?,
-    };
+    match history::read(BufReader::new(file)) {
+        Err(ReadError::Empty) => Ok(History::default()),
+        other => other.map_err(|error| refused_file(path, &error)),
+    }
+}
+
+/// The first columns of an operation: what is known of it when it is called.
+fn beginning(run: &RunFacts<'_>, place: usize, operation: &Operation) -> Vec<Value> {
+    let client = run.ran.processes.get(operation.process as usize);
+    vec![
+        Value::Integer(place as i64),
+        client.map_or("", String::as_str).into(),
+        Value::Integer(operation.process as i64),
+        operation.f.as_str().into(),
+        key(operation),
+        text(&operation.argument),
+    ]
+}
+
+fn operations(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
+    let history = read_history(&run.files.history)?;
     let (mut called, mut acknowledged) = (Rows::new(), Rows::new());
     let (mut refused, mut unknown) = (Rows::new(), Rows::new());
     for (place, operation) in history.operations().iter().enumerate() {
-        let client = run.ran.processes.get(operation.process as usize);
-        let begin = vec![
-            Value::Integer(place as i64),
-            client.map_or("", String::as_str).into(),
-            Value::Integer(operation.process as i64),
-            operation.f.as_str().into(),
-            key(operation),
-            text(&operation.argument),
-        ];
+        let begin = beginning(run, place, operation);
         called.push([begin.clone(), vec![ns(operation.call_ns)]].concat());
         let end_ns = operation.return_ns.map_or(Value::Integer(run.end_ns()), ns);
         let (rows, what) = match operation.outcome {
@@ -203,7 +212,17 @@ fn happened(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
         told.add("started", vec![node.as_str().into(), 0.into()]);
     }
     for event in &run.ran.events {
-        tell(&mut told, run, &event.what, ns(event.time_ns));
+        let time = ns(event.time_ns);
+        if let Happening::Call { node, words } = &event.what
+            && let Some(hit) = hit(words)
+        {
+            let node = vec![node.as_str().into()];
+            told.add("call_hit", [node, hit, vec![time.clone()]].concat());
+        }
+        if let Some((relation, mut row)) = fact(run, &event.what) {
+            row.push(time);
+            told.add(relation, row);
+        }
     }
     for (relation, rows) in told.0 {
         database.add(relation, rows)?;
@@ -211,46 +230,32 @@ fn happened(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
     Ok(())
 }
 
-fn tell(told: &mut Told, run: &RunFacts<'_>, what: &Happening, time: Value) {
+/// What happened as a row of a relation, but for the time, which is its last column.
+fn fact(run: &RunFacts<'_>, what: &Happening) -> Option<(&'static str, Vec<Value>)> {
     let value = |text: &String| Value::from(text.as_str());
     let number = |fault: &usize| Value::Integer(*fault as i64);
-    match what {
+    Some(match what {
         Happening::InPlace { fault, words } => {
             let planned = run.plan.faults.get(fault - 1);
             let kind = planned.map_or("", |planned| planned.what.name());
-            told.add(
-                "fault",
-                vec![number(fault), kind.into(), value(words), time],
-            );
+            ("fault", vec![number(fault), kind.into(), value(words)])
         }
-        Happening::Undone { fault } => told.add("fault_ended", vec![number(fault), time]),
-        Happening::Call { node, words } => {
-            if let Some(hit) = hit(words) {
-                let row = [vec![value(node)], hit, vec![time.clone()]].concat();
-                told.add("call_hit", row);
-            }
-            told.add("call", vec![value(node), value(words), time]);
-        }
+        Happening::Undone { fault } => ("fault_ended", vec![number(fault)]),
+        Happening::Call { node, words } => ("call", vec![value(node), value(words)]),
         Happening::Role { node, role, more } => {
-            let row = vec![value(node), value(role), term(more), value(more), time];
-            told.add("role", row);
+            let row = vec![value(node), value(role), term(more), value(more)];
+            ("role", row)
         }
-        Happening::NodeEnded { node, how } => {
-            told.add("ended", vec![value(node), value(how), time]);
-        }
-        Happening::Ready { node } => told.add("started", vec![value(node), time]),
-        Happening::NotReady { node, why } => {
-            told.add("not_ready", vec![value(node), value(why), time]);
-        }
-        Happening::ClientEnded { client, how } => {
-            told.add("client_ended", vec![value(client), value(how), time]);
-        }
-        Happening::ProbeFailed { why } => told.add("probe_failed", vec![value(why), time]),
-        Happening::Healed => told.add("healed", vec![time]),
-        Happening::Progress => told.add("progress", vec![time]),
+        Happening::NodeEnded { node, how } => ("ended", vec![value(node), value(how)]),
+        Happening::Ready { node } => ("started", vec![value(node)]),
+        Happening::NotReady { node, why } => ("not_ready", vec![value(node), value(why)]),
+        Happening::ClientEnded { client, how } => ("client_ended", vec![value(client), value(how)]),
+        Happening::ProbeFailed { why } => ("probe_failed", vec![value(why)]),
+        Happening::Healed => ("healed", Vec::new()),
+        Happening::Progress => ("progress", Vec::new()),
         // The run is over then, or the fault is told of as one that was missed.
-        Happening::Checked | Happening::NotInjected { .. } => {}
-    }
+        Happening::Checked | Happening::NotInjected { .. } => return None,
+    })
 }
 
 /// The term that a probe says: the number behind the role.

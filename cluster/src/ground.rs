@@ -17,7 +17,7 @@ use crate::error::Result;
 pub(crate) type Direction = (Ipv4Addr, Ipv4Addr);
 
 /// How messages fare in a direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Quality {
     pub(crate) link: Link,
     /// What everything that is drawn comes from.

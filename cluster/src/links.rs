@@ -65,12 +65,12 @@ impl Links {
         self.change(|links| links.cuts.retain(|cut| !directions.contains(cut)))
     }
 
-    /// Heals all links.
+    /// Has all links be as ever: none is cut or worse.
     ///
     /// # Errors
     /// If this ground cannot heal links; then none has changed.
     pub fn heal_all(&self) -> Result<()> {
-        self.change(|links| links.cuts.clear())
+        self.change(|links| *links = Impaired::default())
     }
 
     /// Has messages fare so in several directions, or as ever. Where such a link is cut as well, all

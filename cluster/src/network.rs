@@ -23,6 +23,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, setns, unshare};
+use simulation::Link;
 
 use crate::error::{Context, Result};
 use crate::filter;
@@ -108,7 +109,11 @@ pub fn try_links() -> Result<()> {
     let _nodes = (network.connect(address(1))?, network.connect(address(2))?);
     let direction = (address(1), address(2));
     network.inside(|| filter::drop_only(&BTreeSet::from([direction])))?;
-    Relay::open(&network, direction, Quality::default()).map(drop)
+    let usual = Quality {
+        link: Link::USUAL,
+        seed: 0,
+    };
+    Relay::open(&network, direction, usual).map(drop)
 }
 
 /// The network of one cluster.

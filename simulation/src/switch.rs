@@ -45,15 +45,7 @@ impl Link {
         doubled_per_million: 0,
         late_per_million: 0,
     };
-}
 
-impl Default for Link {
-    fn default() -> Self {
-        Self::USUAL
-    }
-}
-
-impl Link {
     /// How long a frame takes each time that it comes: it comes not at all, once or twice.
     pub fn delays_ns(&self, chance: &mut Chance) -> Vec<u64> {
         if chance.happens(self.lost_per_million) {

@@ -34,7 +34,7 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut this = Self {
             text: text.to_owned(),
-            link: Link::default(),
+            link: Link::USUAL,
             bits_per_second: BITS_PER_SECOND,
         };
         for word in text.split(',') {
@@ -150,7 +150,7 @@ mod tests {
             latency_ns: 5_000_000,
             lost_per_million: 1000,
             late_per_million: 20_000,
-            ..Link::default()
+            ..Link::USUAL
         };
         assert_eq!(
             (network.link, network.bits_per_second),

@@ -203,7 +203,7 @@ impl Bench {
         let simulation = Simulation::new(Settings {
             kernel,
             seed,
-            link: Link::default(),
+            link: Link::USUAL,
             bits_per_second: BITS_PER_SECOND,
             consoles: consoles.path().to_owned(),
         });

@@ -378,6 +378,14 @@ fn worse() {
 
     set(&talkers, None);
     talkers.assert_cut(&[]);
+    // Once for all: what is worse, and what is cut.
+    set(&talkers, Some(all_lost));
+    let links = talkers.lab.cluster.links();
+    links.link(B, A).cut().expect("cut");
+    talkers.assert_cut(&[there, back]);
+    links.heal_all().expect("healed");
+    links.verify().expect("healed");
+    talkers.assert_cut(&[]);
 }
 
 /// Senders leave it to their network cards to cut what is long, and to put checksums into it.

@@ -118,7 +118,7 @@ pub(crate) fn settings(
         seed,
         chaos,
         clocks: clocks.map(|spread| spread.clocks).unwrap_or_default(),
-        link: network.map_or_else(Link::default, |network| network.link),
+        link: network.map_or(Link::USUAL, |network| network.link),
         bits_per_second: network.map_or(BITS_PER_SECOND, |network| network.bits_per_second),
         disk_times: DiskTimes::default(),
         keeping: Keeping::Honest,

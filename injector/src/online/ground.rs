@@ -146,7 +146,7 @@ pub trait Ground {
     /// If just the others are not cut then.
     fn heal(&mut self, directions: &[(Member, Member)]) -> Result<()>;
 
-    /// Ends all cuts.
+    /// Has all links be as ever: none is cut or worse.
     ///
     /// # Errors
     /// If a link is cut then.

@@ -22,6 +22,8 @@ pub struct Simulated<'a> {
     cluster: SimulatedCluster,
     programs: Vec<SimulatedProgram>,
     cuts: BTreeSet<(Member, Member)>,
+    /// The links that are worse than others.
+    worse: BTreeSet<(Member, Member)>,
     /// Whose end was told.
     told: BTreeSet<usize>,
     cancelled: &'a dyn Fn() -> bool,
@@ -34,6 +36,7 @@ impl<'a> Simulated<'a> {
             cluster,
             programs: Vec::new(),
             cuts: BTreeSet::new(),
+            worse: BTreeSet::new(),
             told: BTreeSet::new(),
             cancelled,
         }
@@ -184,6 +187,8 @@ impl Ground for Simulated<'_> {
     }
 
     fn heal_all(&mut self) -> Result<()> {
+        let worse: Vec<_> = self.worse.iter().copied().collect();
+        self.set_links(&worse, None)?;
         let cuts: Vec<_> = self.cuts.iter().copied().collect();
         self.heal(&cuts)
     }
@@ -192,9 +197,12 @@ impl Ground for Simulated<'_> {
         for direction in directions {
             let (from, to) = self.machines(*direction);
             let switch = self.cluster.simulation().switch();
-            match worse {
-                Some(worse) => switch.set_link(from, to, worse.than(switch.usual())),
-                None => switch.reset_link(from, to),
+            if let Some(worse) = worse {
+                self.worse.insert(*direction);
+                switch.set_link(from, to, worse.than(switch.usual()));
+            } else {
+                self.worse.remove(direction);
+                switch.reset_link(from, to);
             }
         }
         Ok(())

@@ -151,8 +151,8 @@ pub(super) const TABLE: &[Requirement] = &[
         part: Part::Kernel,
         name: "links of nodes",
         needed_by: &[],
-        required: "CONFIG_NF_TABLES and CONFIG_NF_TABLES_BRIDGE (module nf_tables)",
-        without: "a link between two nodes cannot be cut: one line with the option; all else works",
+        required: "CONFIG_NF_TABLES and CONFIG_NF_TABLES_BRIDGE (module nf_tables); CONFIG_PACKET (module af_packet)",
+        without: "a link between two nodes cannot be cut, or made worse: one line with the option; all else works",
         check: check::links,
     },
     Requirement {

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod folder;
 mod laboratory;
 mod ordinary;
 mod page;
@@ -10,6 +11,7 @@ mod programs;
 mod random;
 mod traces_of_us;
 
+pub use folder::Folder;
 pub use laboratory::{Laboratory, in_own_namespace};
 pub use ordinary::Ordinary;
 pub use page::page_told;

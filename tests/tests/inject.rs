@@ -1,75 +1,54 @@
 //! Faults from a plan, in clusters of real programs: what is lost by which fault, and what a plan that
 //! cannot be is answered. Needs root, redis and Python.
 
-use std::fs;
-use std::path::PathBuf;
 use std::process::Output;
 
-use end_to_end::{crashpoint, printed, require_root, said};
+use end_to_end::{Folder, crashpoint, printed, require_root, said};
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// The client and the check of all clusters.
 const KV: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters/kv.py");
 
-/// A folder with a cluster file and plans, and one for temporary files.
-struct Laid(TempDir, TempDir);
+fn folder(cluster: &str) -> Folder {
+    Folder::new(&[("cluster.toml", cluster)])
+}
 
-impl Laid {
-    fn new(cluster: &str) -> Self {
-        require_root();
-        let folder = tempfile::tempdir().expect("a directory");
-        fs::write(folder.path().join("cluster.toml"), cluster).expect("written");
-        Self(folder, tempfile::tempdir().expect("a directory"))
-    }
+/// Injects the faults of a plan, which leaves no temporary files.
+fn inject(folder: &Folder, plan: &str, arguments: &[&str]) -> Output {
+    folder.write("plan.toml", plan);
+    let inject = ["inject", "cluster.toml", "--plan", "plan.toml"];
+    let output = folder.run(&[&inject[..], arguments].concat());
+    let left = folder.left();
+    assert!(left.is_empty(), "{left:?}");
+    output
+}
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
+/// What a plan that cannot be is answered, in one line, without its path.
+fn refused(folder: &Folder, plan: &str) -> String {
+    let output = inject(folder, plan, &[]);
+    let words = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    let rest = words.strip_prefix("error: plan.toml:");
+    rest.unwrap_or_else(|| panic!("{words}"))
+        .trim_end()
+        .to_owned()
+}
 
-    fn inject(&self, plan: &str, arguments: &[&str]) -> Output {
-        fs::write(self.path("plan.toml"), plan).expect("written");
-        let mut command = crashpoint();
-        command.arg("inject").arg(self.path("cluster.toml"));
-        command.arg("--plan").arg(self.path("plan.toml"));
-        command.args(arguments).env("TMPDIR", self.1.path());
-        let output = command.output().expect("it runs");
-        let left: Vec<_> = fs::read_dir(self.1.path())
-            .expect("read")
-            .flatten()
-            .collect();
-        assert!(left.is_empty(), "{left:?}");
-        output
-    }
-
-    /// What a plan that cannot be is answered, in one line, without its path.
-    fn refuses(&self, plan: &str) -> String {
-        let output = self.inject(plan, &[]);
-        let words = said(&output);
-        assert_eq!(output.status.code(), Some(2), "{words}");
-        let path = format!("error: {}:", self.path("plan.toml").display());
-        let rest = words.strip_prefix(&path);
-        rest.unwrap_or_else(|| panic!("{words}"))
-            .trim_end()
-            .to_owned()
-    }
-
-    /// The results of runs that are printed as objects.
-    fn results(&self, plan: &str, arguments: &[&str]) -> (i32, Vec<Value>) {
-        let output = self.inject(plan, &[&["--format", "json"], arguments].concat());
-        let status = output.status.code().expect("it ends by itself");
-        assert_ne!(status, 2, "{}", said(&output));
-        let lines = printed(&output);
-        let results = lines
-            .lines()
-            .map(|line| serde_json::from_str(line).expect("an object"));
-        (status, results.collect())
-    }
+/// The results of runs that are printed as objects.
+fn runs(folder: &Folder, plan: &str, arguments: &[&str]) -> (i32, Vec<Value>) {
+    let output = inject(folder, plan, &[&["--format", "json"], arguments].concat());
+    let status = output.status.code().expect("it ends by itself");
+    assert_ne!(status, 2, "{}", said(&output));
+    let lines = printed(&output);
+    let results = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object"));
+    (status, results.collect())
 }
 
 /// One redis that syncs its log as `appendfsync` says, on a recorded disk.
-fn redis(appendfsync: &str) -> Laid {
-    Laid::new(&format!(
+fn redis(appendfsync: &str) -> Folder {
+    folder(&format!(
         r#"
 disk = "ext4"
 [[nodes]]
@@ -103,25 +82,25 @@ fn after_all_writes(fault: &str) -> String {
 #[test]
 fn what_was_not_synced_survives_a_kill_and_not_a_power_loss() {
     let forgets = redis("no");
-    let (status, killed) = forgets.results(&after_all_writes("kill"), &[]);
+    let (status, killed) = runs(&forgets, &after_all_writes("kill"), &[]);
     assert_eq!(status, 0, "{killed:?}");
     assert_eq!(killed[0]["verdict"], "ok", "{killed:?}");
     assert_eq!(killed[0]["faults"][0]["state"], "undone", "{killed:?}");
-    let (status, lost) = forgets.results(&after_all_writes("power-loss"), &[]);
+    let (status, lost) = runs(&forgets, &after_all_writes("power-loss"), &[]);
     assert_eq!(status, 1, "{lost:?}");
     let broken = lost[0]["broken"][0].as_str().expect("words");
     assert!(broken.contains("has lost it"), "{broken}");
     let syncs = redis("always");
-    let (status, kept) = syncs.results(&after_all_writes("power-loss"), &[]);
+    let (status, kept) = runs(&syncs, &after_all_writes("power-loss"), &[]);
     assert_eq!(status, 0, "{kept:?}");
 }
 
 #[test]
 fn a_fault_that_never_happens_is_no_pass() {
-    let laid = redis("always");
+    let folder = redis("always");
     let plan =
         "within_s = 0.1\n[[faults]]\nat = { log = \"never said\" }\nfault = \"kill\"\non = \"a\"\n";
-    let (status, results) = laid.results(plan, &[]);
+    let (status, results) = runs(&folder, plan, &[]);
     assert_eq!(status, 3, "{results:?}");
     assert_eq!(results[0]["verdict"], "inconclusive");
     assert_eq!(results[0]["faults"][0]["state"], "never-fired");
@@ -130,7 +109,7 @@ fn a_fault_that_never_happens_is_no_pass() {
     assert_eq!(why, expected);
     let ends = "until = { log = \"never said\" }\n";
     let plan = format!("within_s = 0.1\n{}{ends}", after_all_writes("kill"));
-    let (status, results) = laid.results(&plan, &[]);
+    let (status, results) = runs(&folder, &plan, &[]);
     assert_eq!(status, 3, "{results:?}");
     let why = results[0]["why"].as_str().expect("words");
     assert!(why.contains("its end never came: until { log = "), "{why}");
@@ -138,11 +117,11 @@ fn a_fault_that_never_happens_is_no_pass() {
 
 #[test]
 fn a_client_that_dies_before_the_first_fault_is_no_pass() {
-    let laid = redis("always");
-    let cluster = fs::read_to_string(laid.path("cluster.toml")).expect("read");
+    let folder = redis("always");
+    let cluster = folder.read("cluster.toml");
     let dies = cluster.replace(&format!("python3 {KV} redis write 20"), "sh -c 'exit 7'");
-    fs::write(laid.path("cluster.toml"), dies).expect("written");
-    let (status, results) = laid.results(&after_all_writes("kill"), &[]);
+    folder.write("cluster.toml", &dies);
+    let (status, results) = runs(&folder, &after_all_writes("kill"), &[]);
     assert_eq!(status, 3, "{results:?}");
     let why = results[0]["why"].as_str().expect("words");
     let expected = "client client ended with status 7 before there was a fault";
@@ -151,13 +130,13 @@ fn a_client_that_dies_before_the_first_fault_is_no_pass() {
 
 #[test]
 fn a_plan_that_cannot_be_is_refused_with_line_and_column() {
-    let laid = redis("always");
+    let folder = redis("always");
     let with = |line: &str| {
         let plan = "[[faults]]\nat = { lines = 3 }\nfault = \"kill\"\non = \"a\"\n";
         let key = line.split(' ').next().expect("a word");
         let kept = plan.lines().filter(|old| !old.starts_with(key));
         let kept: Vec<_> = kept.collect();
-        laid.refuses(&format!("{}\n{line}\n", kept.join("\n")))
+        refused(&folder, &format!("{}\n{line}\n", kept.join("\n")))
     };
     let place = |words: String, place: &str, expected: &str| {
         assert!(
@@ -210,10 +189,10 @@ fn a_plan_that_cannot_be_is_refused_with_line_and_column() {
         "4:6: ",
         "-1 is no number of seconds",
     );
-    place(laid.refuses("faults = [\n"), "1:1", "");
-    let cluster = fs::read_to_string(laid.path("cluster.toml")).expect("read");
+    place(refused(&folder, "faults = [\n"), "1:1", "");
+    let cluster = folder.read("cluster.toml");
     let without = cluster.replace("disk = \"ext4\"", "");
-    fs::write(laid.path("cluster.toml"), without).expect("written");
+    folder.write("cluster.toml", &without);
     place(
         with("fault = \"power-loss\""),
         "4:9: ",
@@ -224,41 +203,35 @@ fn a_plan_that_cannot_be_is_refused_with_line_and_column() {
 /// What shows that a campaign goes on where it was stopped, and what its findings are.
 #[test]
 fn a_campaign_is_continued_shown_and_its_runs_are_made_again() {
-    let laid = redis("no");
-    let out = laid.path("out");
-    let out = out.to_str().expect("text");
+    let folder = redis("no");
     let plan = after_all_writes("power-loss");
-    let (status, first) =
-        laid.results(&plan, &["--repeat", "2", "--stop-after", "1", "--out", out]);
+    let (status, first) = runs(
+        &folder,
+        &plan,
+        &["--repeat", "2", "--stop-after", "1", "--out", "out"],
+    );
     assert_eq!((status, first.len()), (1, 1), "{first:?}");
-    let run = |arguments: &[&str]| {
-        let mut command = crashpoint();
-        let output = command.args(arguments).output().expect("it runs");
-        (output.status.code(), printed(&output) + &said(&output))
+    let run = |status, arguments: &[&str]| {
+        let output = folder.ends(status, arguments);
+        printed(&output) + &said(&output)
     };
-    let (status, told) = run(&["show", out]);
-    assert_eq!(status, Some(1), "{told}");
+    let told = run(1, &["show", "out"]);
     assert!(told.contains("it has not ended: continue with: "), "{told}");
-    let (status, told) = run(&["inject", "--resume", out]);
-    assert_eq!(status, Some(1), "{told}");
+    let told = run(1, &["inject", "--resume", "out"]);
     assert!(
         told.contains("2 broken of 2 runs, 0 inconclusive"),
         "{told}"
     );
     assert!(!told.contains("run 1: "), "it is known already: {told}");
-    let (_, told) = run(&["show", out]);
+    let told = run(1, &["show", "out"]);
     assert!(told.contains("alike         runs 1, 2"), "{told}");
-    let (status, told) = run(&["show", out, "2"]);
-    assert_eq!(status, Some(1), "{told}");
+    let told = run(1, &["show", "out", "2"]);
     assert!(told.contains("fault = \"power-loss\""), "{told}");
-    let history = format!("{out}/runs/2/acknowledgements");
-    let lines = fs::read_to_string(history).expect("it was kept");
+    let lines = folder.read("out/runs/2/acknowledgements");
     assert_eq!(lines.lines().count(), 40);
-    let (status, told) = run(&["replay", out, "2"]);
-    assert_eq!(status, Some(1), "{told}");
+    let told = run(1, &["replay", "out", "2"]);
     assert!(told.ends_with("it broke the same again\n"), "{told}");
-    let (status, told) = run(&["show", out, "3"]);
-    assert_eq!(status, Some(2), "{told}");
+    let told = run(2, &["show", "out", "3"]);
     assert!(told.contains("there is no run 3: the last is 2"), "{told}");
 }
 
@@ -302,9 +275,7 @@ command = "echo ok"
 
 #[test]
 fn a_link_is_slower_by_what_the_plan_says_while_the_fault_lasts() {
-    let laid = Laid::new(ECHO);
-    let out = laid.path("out");
-    let out = out.to_str().expect("text");
+    let folder = folder(ECHO);
     let plan = r#"
 [[faults]]
 at = { acknowledged = 20 }
@@ -314,10 +285,10 @@ latency_s = 0.25
 flow = "in"
 until = { after_s = 2.0 }
 "#;
-    let (status, results) = laid.results(plan, &["--out", out]);
+    let (status, results) = runs(&folder, plan, &["--out", "out"]);
     assert_eq!(status, 0, "{results:?}");
     assert_eq!(results[0]["faults"][0]["state"], "undone", "{results:?}");
-    let said = fs::read_to_string(format!("{out}/runs/1/acknowledgements")).expect("kept");
+    let said = folder.read("out/runs/1/acknowledgements");
     let took_ms: Vec<u64> = said
         .lines()
         .map(|ms| ms.parse().expect("a number"))
@@ -332,26 +303,14 @@ until = { after_s = 2.0 }
 #[test]
 #[ignore = "it takes a minute: make test-clusters"]
 fn a_finding_of_two_faults_is_made_smaller() {
-    let laid = redis("no");
-    let out = laid.path("out");
-    let out = out.to_str().expect("text");
+    let folder = redis("no");
     let restart = after_all_writes("restart");
     let loss = after_all_writes("power-loss").replace("lines = 40", "after_s = 0.5");
-    let (status, _) = laid.results(&(restart + &loss), &["--out", out]);
+    let (status, _) = runs(&folder, &(restart + &loss), &["--out", "out"]);
     assert_eq!(status, 1);
-    let mut command = crashpoint();
-    let output = command
-        .args(["minimize", out, "1"])
-        .output()
-        .expect("it runs");
     // Without the restart there is no fault before the first one: both are needed as they are.
-    let told = printed(&output);
-    assert!(
-        told.starts_with("2 faults down to "),
-        "{told}{}",
-        said(&output)
-    );
-    assert_eq!(output.status.code(), Some(1));
+    let told = printed(&folder.ends(1, &["minimize", "out", "1"]));
+    assert!(told.starts_with("2 faults down to "), "{told}");
 }
 
 /// The server that leads is isolated with a client: what it acknowledges from then on is lost when it

@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Family, crashpoint, printed, program, require_root, said};
+use end_to_end::{Family, Folder, printed, program, said};
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// How long something may take on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -29,50 +27,40 @@ command = "echo broken it is"
 
 const PLAN: &str = "[[faults]]\nat = { time_s = 0 }\nfault = \"kill\"\non = \"a\"\n";
 
-struct Laid(TempDir);
+fn folder() -> Folder {
+    Folder::new(&[("cluster.toml", CLUSTER), ("plan.toml", PLAN)])
+}
 
-impl Laid {
-    fn new() -> Self {
-        require_root();
-        let folder = tempfile::tempdir().expect("a directory");
-        fs::write(folder.path().join("cluster.toml"), CLUSTER).expect("written");
-        fs::write(folder.path().join("plan.toml"), PLAN).expect("written");
-        fs::create_dir(folder.path().join("tmp")).expect("made");
-        Self(folder)
-    }
+/// Runs the plan once.
+const ONCE: [&str; 6] = [
+    "inject",
+    "cluster.toml",
+    "--plan",
+    "plan.toml",
+    "--out",
+    "out",
+];
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+/// The plan and the first line that is broken of each run, by its index.
+fn results(folder: &Folder, out: &str) -> BTreeMap<u64, (String, String)> {
+    let text = folder.read(&format!("{out}/results.jsonl"));
+    let mut all = BTreeMap::new();
+    for line in text.lines() {
+        // What was half written when it was killed is none.
+        let Ok(result) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let index = result["index"].as_u64().expect("a number");
+        let came = (text(&result["plan"]), text(&result["broken"][0]));
+        assert_eq!(all.insert(index, came), None, "run {index} is there twice");
     }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = crashpoint();
-        command.args(arguments).current_dir(self.0.path());
-        command.env("TMPDIR", self.path("tmp"));
-        command.output().expect("it runs")
-    }
-
-    /// The plan and the first line that is broken of each run, by its index.
-    fn results(&self, out: &str) -> BTreeMap<u64, (String, String)> {
-        let text = fs::read_to_string(self.path(out).join("results.jsonl")).expect("read");
-        let mut all = BTreeMap::new();
-        for line in text.lines() {
-            // What was half written when it was killed is none.
-            let Ok(result) = serde_json::from_str::<Value>(line) else {
-                continue;
-            };
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let index = result["index"].as_u64().expect("a number");
-            let came = (text(&result["plan"]), text(&result["broken"][0]));
-            assert_eq!(all.insert(index, came), None, "run {index} is there twice");
-        }
-        all
-    }
+    all
 }
 
 #[test]
 fn shards_put_together_are_the_campaign() {
-    let laid = Laid::new();
+    let folder = folder();
     let campaign = [
         "inject",
         "cluster.toml",
@@ -81,40 +69,28 @@ fn shards_put_together_are_the_campaign() {
         "--sample",
         "4",
     ];
-    let run = |more: &[&str]| {
-        let output = laid.run(&[&campaign[..], more].concat());
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    };
+    let run = |more: &[&str]| folder.ends(1, &[&campaign[..], more].concat());
     run(&["--out", "whole"]);
     run(&["--shard", "1/2", "--out", "one"]);
     run(&["--shard", "2/2", "--out", "two"]);
-    assert_eq!(
-        (laid.results("one").len(), laid.results("two").len()),
-        (2, 2)
-    );
-    let merge = laid.run(&["merge", "one", "two", "--out", "merged"]);
-    assert_eq!(merge.status.code(), Some(1), "{}", said(&merge));
-    assert!(
-        printed(&merge).contains("4 broken of 4 runs"),
-        "{}",
-        printed(&merge)
-    );
-    assert_eq!(laid.results("merged"), laid.results("whole"));
+    let results = |out: &str| results(&folder, out);
+    assert_eq!((results("one").len(), results("two").len()), (2, 2));
+    let merge = printed(&folder.ends(1, &["merge", "one", "two", "--out", "merged"]));
+    assert!(merge.contains("4 broken of 4 runs"), "{merge}");
+    assert_eq!(results("merged"), results("whole"));
     for run in 1..=4 {
-        assert!(laid.path(&format!("merged/runs/{run}/logs/a.log")).exists());
+        let log = folder.path(&format!("merged/runs/{run}/logs/a.log"));
+        assert!(log.exists());
     }
-    let half = laid.run(&["merge", "one", "--out", "half"]);
-    assert_eq!(half.status.code(), Some(2), "{}", printed(&half));
-    let half = laid.run(&["merge", "one", "--incomplete", "--out", "half"]);
-    assert_eq!(half.status.code(), Some(1), "{}", said(&half));
-    let resumed = laid.run(&["inject", "--resume", "half"]);
-    assert_eq!(resumed.status.code(), Some(1), "{}", said(&resumed));
-    assert_eq!(laid.results("half"), laid.results("whole"));
+    folder.ends(2, &["merge", "one", "--out", "half"]);
+    folder.ends(1, &["merge", "one", "--incomplete", "--out", "half"]);
+    folder.ends(1, &["inject", "--resume", "half"]);
+    assert_eq!(results("half"), results("whole"));
 }
 
 #[test]
 fn a_budget_ends_a_campaign_that_can_be_continued() {
-    let laid = Laid::new();
+    let folder = folder();
     let begun = [
         "inject",
         "cluster.toml",
@@ -123,28 +99,27 @@ fn a_budget_ends_a_campaign_that_can_be_continued() {
         "--repeat",
         "3",
     ];
-    let output = laid.run(&[&begun[..], &["--budget", "1ms", "--out", "out"]].concat());
-    assert!(
-        said(&output).contains("continue with: "),
-        "{}",
-        said(&output)
+    // Not even the first one is made.
+    let output = folder.ends(
+        3,
+        &[&begun[..], &["--budget", "0", "--out", "out"]].concat(),
     );
-    assert!(laid.results("out").len() < 3);
-    let output = laid.run(&["inject", "--resume", "out"]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert_eq!(laid.results("out").len(), 3);
-    let shown = laid.run(&["show", "out"]);
-    assert!(
-        printed(&shown).contains("3 broken of 3 runs"),
-        "{}",
-        printed(&shown)
-    );
+    let words = "stopped before all runs were made: continue with: ";
+    assert!(said(&output).contains(words), "{}", said(&output));
+    assert_eq!(results(&folder, "out").len(), 0);
+    folder.ends(3, &["show", "out"]);
+    folder.run(&["inject", "--resume", "out", "--budget", "1ms"]);
+    assert!(results(&folder, "out").len() < 3);
+    folder.ends(1, &["inject", "--resume", "out"]);
+    assert_eq!(results(&folder, "out").len(), 3);
+    let shown = printed(&folder.ends(1, &["show", "out"]));
+    assert!(shown.contains("3 broken of 3 runs"), "{shown}");
 }
 
 #[test]
 fn a_campaign_that_is_killed_goes_on_where_it_was() {
     const RUNS: usize = 5;
-    let laid = Laid::new();
+    let folder = folder();
     let runs = RUNS.to_string();
     let begin = [
         "inject",
@@ -159,8 +134,8 @@ fn a_campaign_that_is_killed_goes_on_where_it_was() {
     let resume = ["inject", "--resume", "out"];
     for (kill, arguments) in [&begin[..], &resume, &resume].into_iter().enumerate() {
         let mut command = Command::new(program("crashpoint"));
-        command.args(arguments).current_dir(laid.0.path());
-        command.env("TMPDIR", laid.path("tmp"));
+        command.args(arguments).current_dir(&folder);
+        command.env("TMPDIR", folder.path("tmp"));
         let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -168,7 +143,7 @@ fn a_campaign_that_is_killed_goes_on_where_it_was() {
             .expect("it runs");
         let begun = Instant::now();
         let done = || {
-            let text = fs::read_to_string(laid.path("out/results.jsonl")).unwrap_or_default();
+            let text = fs::read_to_string(folder.path("out/results.jsonl")).unwrap_or_default();
             text.matches('\n').count()
         };
         // In the midst of the run after this one.
@@ -185,28 +160,18 @@ fn a_campaign_that_is_killed_goes_on_where_it_was() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    let output = laid.run(&resume);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert_eq!(laid.results("out").len(), RUNS);
-    assert!(
-        printed(&output).contains("5 broken of 5 runs"),
-        "{}",
-        printed(&output)
-    );
+    let told = printed(&folder.ends(1, &resume));
+    assert_eq!(results(&folder, "out").len(), RUNS);
+    assert!(told.contains("5 broken of 5 runs"), "{told}");
     // Empty directories are left, which have its mark.
-    let left = fs::read_dir(laid.path("tmp")).expect("read").flatten();
-    for left in left {
-        let name = left.file_name().to_string_lossy().into_owned();
+    for left in folder.left() {
+        let name = left.file_name().unwrap_or_default().to_string_lossy();
         assert!(name.starts_with("crashpoint-"), "{name}");
-        fs::remove_dir(left.path()).expect("it is empty");
+        fs::remove_dir(&left).expect("it is empty");
     }
-    let looked = laid.run(&["replay", "out", "1", "--command", "ls"]);
-    assert_eq!(looked.status.code(), Some(2));
-    assert!(
-        said(&looked).contains("--command has nothing to look at here"),
-        "{}",
-        said(&looked)
-    );
+    let looked = said(&folder.ends(2, &["replay", "out", "1", "--command", "ls"]));
+    let words = "--command has nothing to look at here";
+    assert!(looked.contains(words), "{looked}");
 }
 
 /// What a run's client prints: a lock that is held twice, and which only the cluster file says is one.
@@ -218,33 +183,22 @@ const HELD_TWICE: &str = r#"{"type":"invoke","process":0,"f":"acquire","key":"l"
 
 #[test]
 fn what_the_clients_of_a_run_saw_is_written_in_other_forms() {
-    let laid = Laid::new();
-    fs::write(laid.path("said"), HELD_TWICE).expect("written");
+    let folder = folder();
+    folder.write("said", HELD_TWICE);
     let cluster = CLUSTER.replace("sleep 0.1", "sh -c 'sleep 0.5; cat {here}/said'");
     let cluster = cluster + "[[histories]]\nkeys = \"l\"\nmodel = \"lock\"\n";
-    fs::write(laid.path("cluster.toml"), cluster).expect("written");
-    let output = laid.run(&[
-        "inject",
-        "cluster.toml",
-        "--plan",
-        "plan.toml",
-        "--out",
-        "out",
-    ]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let export = |number: &str, form: &str| {
-        let output = laid.run(&["history", "out", number, "--export", form]);
-        (output.status.code(), printed(&output) + &said(&output))
+    folder.write("cluster.toml", &cluster);
+    folder.ends(1, &ONCE);
+    let export = |status, number: &str, form: &str| {
+        folder.ends(status, &["history", "out", number, "--export", form])
     };
-    let (status, told) = export("1", "jepsen");
-    assert_eq!(status, Some(0), "{told}");
+    let told = printed(&export(0, "1", "jepsen"));
     assert!(told.contains(":process :nemesis, :f :fault"), "{told}");
     assert!(
         told.contains(":type :ok, :process 1, :f :acquire, :key \"l\""),
         "{told}"
     );
-    let (status, told) = export("1", "porcupine");
-    assert_eq!(status, Some(0), "{told}");
+    let told = printed(&export(0, "1", "porcupine"));
     let drawn: Value = serde_json::from_str(&told).expect("JSON");
     let partition = &drawn["Partitions"][0];
     assert_eq!(partition["History"].as_array().map(Vec::len), Some(2));
@@ -258,56 +212,32 @@ fn what_the_clients_of_a_run_saw_is_written_in_other_forms() {
             .all(|order| order.as_array().expect("steps").len() == 1),
         "{told}"
     );
-    let shown = printed(&laid.run(&["show", "out", "1"]));
+    let shown = printed(&folder.ends(1, &["show", "out", "1"]));
     assert!(shown.contains("! shows what is broken"), "{shown}");
     assert!(
         shown
             .lines()
             .all(|line| !line.starts_with("client client") || line.len() <= 80)
     );
-    let report = laid.run(&[
-        "report",
-        "out",
-        "--html",
-        "page.html",
-        "--junit",
-        "junit.xml",
-    ]);
-    assert_eq!(report.status.code(), Some(0), "{}", said(&report));
-    let page = fs::read_to_string(laid.path("page.html")).expect("read");
+    let report = ["report", "out", "--html", "page.html"];
+    folder.ends(0, &[&report[..], &["--junit", "junit.xml"]].concat());
+    let page = folder.read("page.html");
     for part in ["kill a", "acquire l", "double-lock of l"] {
         assert!(page.contains(part), "{part} is missing");
     }
-    let junit = fs::read_to_string(laid.path("junit.xml")).expect("read");
+    let junit = folder.read("junit.xml");
     assert!(junit.contains("failures=\"1\""), "{junit}");
-    let (status, told) = export("2", "jepsen");
-    assert_eq!(status, Some(2), "{told}");
+    let told = said(&export(2, "2", "jepsen"));
     assert!(told.contains("there is no run 2 in out"), "{told}");
-    let other = laid.run(&["history", "tmp", "1", "--export", "jepsen"]);
-    assert!(
-        said(&other).contains("tmp has no results of `crashpoint inject`"),
-        "{}",
-        said(&other)
-    );
+    let other = said(&folder.run(&["history", "tmp", "1", "--export", "jepsen"]));
+    let words = "tmp has no results of `crashpoint inject`";
+    assert!(other.contains(words), "{other}");
 }
 
 #[test]
 fn clients_that_print_no_history_have_none_to_export() {
-    let laid = Laid::new();
-    let output = laid.run(&[
-        "inject",
-        "cluster.toml",
-        "--plan",
-        "plan.toml",
-        "--out",
-        "out",
-    ]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let output = laid.run(&["history", "out", "1", "--export", "jsonl"]);
-    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
-    assert!(
-        said(&output).contains("run 1 has no history"),
-        "{}",
-        said(&output)
-    );
+    let folder = folder();
+    folder.ends(1, &ONCE);
+    let told = said(&folder.ends(2, &["history", "out", "1", "--export", "jsonl"]));
+    assert!(told.contains("run 1 has no history"), "{told}");
 }

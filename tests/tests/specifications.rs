@@ -1,12 +1,14 @@
 //! Specifications: questions to runs that are over, and what campaigns are held against. Needs root.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use end_to_end::{crashpoint, elects_cluster, printed, program, require_root, said};
+use end_to_end::{Folder, elects_cluster, printed, program, require_root, said};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// Ready at once; its client tells a story.
 const CLUSTER: &str = r#"
@@ -31,52 +33,38 @@ const PLAN: &str = "[[faults]]\nat = { acknowledged = 1 }\nfault = \"kill\"\non 
 
 const LOST: &str = "violation lost(K) :- acked(K), !served(K).\n";
 
-struct Laid(TempDir);
+/// A folder with the cluster, the plan, and a specification.
+fn folder(specification: &str) -> Folder {
+    Folder::new(&[
+        ("cluster.toml", CLUSTER),
+        ("story", STORY),
+        ("plan.toml", PLAN),
+        ("lost.dl", specification),
+    ])
+}
 
-impl Laid {
-    fn new(specification: &str) -> Self {
-        require_root();
-        let laid = Self(tempfile::tempdir().expect("a directory"));
-        for (name, text) in [
-            ("cluster.toml", CLUSTER),
-            ("story", STORY),
-            ("plan.toml", PLAN),
-            ("lost.dl", specification),
-        ] {
-            fs::write(laid.path(name), text).expect("written");
-        }
-        fs::create_dir(laid.path("tmp")).expect("made");
-        laid
-    }
+/// Runs the plan once, held against the specification.
+const INJECT: [&str; 8] = [
+    "inject",
+    "cluster.toml",
+    "--plan",
+    "plan.toml",
+    "--spec",
+    "lost.dl",
+    "--out",
+    "out",
+];
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = crashpoint();
-        command.args(arguments).current_dir(self.0.path());
-        command.env("TMPDIR", self.path("tmp"));
-        command.output().expect("it runs")
-    }
-
-    /// Runs the plan once, held against the specification.
-    fn inject(&self) -> Output {
-        let words = "inject cluster.toml --plan plan.toml --spec lost.dl --out out";
-        self.run(&words.split(' ').collect::<Vec<_>>())
-    }
-
-    fn ask(&self, rules: &str) -> Output {
-        self.run(&["rules", "out", "1", rules])
-    }
+/// What a run that is over answers to rules.
+#[track_caller]
+fn asked(folder: &Folder, status: i32, rules: &str) -> String {
+    printed(&folder.ends(status, &["rules", "out", "1", rules]))
 }
 
 #[test]
 fn a_violation_is_a_finding_with_what_it_rests_on_in_show_and_report() {
-    let laid = Laid::new(LOST);
-    let output = laid.inject();
-    let told = printed(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}{}", said(&output));
+    let folder = folder(LOST);
+    let told = printed(&folder.ends(1, &INJECT));
     assert!(
         told.contains("broken        lost: lost(\"k1\") from "),
         "{told}"
@@ -87,9 +75,9 @@ fn a_violation_is_a_finding_with_what_it_rests_on_in_show_and_report() {
         "f: \"write\", key: \"k1\", value: \"3\"",
         "no served(\"k1\")",
     ];
-    let shown = printed(&laid.run(&["show", "out", "1"]));
-    laid.run(&["report", "out", "--html", "report.html"]);
-    let page = fs::read_to_string(laid.path("report.html")).expect("written");
+    let shown = printed(&folder.ends(1, &["show", "out", "1"]));
+    folder.ends(0, &["report", "out", "--html", "report.html"]);
+    let page = folder.read("report.html");
     let page = page.replace("&#34;", "\"").replace("&quot;", "\"");
     for part in parts {
         assert!(
@@ -98,118 +86,82 @@ fn a_violation_is_a_finding_with_what_it_rests_on_in_show_and_report() {
         );
         assert!(page.contains(part), "{part}: {page}");
     }
-    let results = fs::read_to_string(laid.path("out/results.jsonl")).expect("read");
+    let results = folder.read("out/results.jsonl");
     let result: Value = serde_json::from_str(results.lines().next().expect("a run")).expect("JSON");
     assert_eq!(result["violations"][0]["specification"], "lost");
     assert_eq!(result["violations"][0]["fact"], "lost(\"k1\")");
-    assert!(laid.path("out/runs/1/facts.sqlite").exists());
+    assert!(folder.path("out/runs/1/facts.sqlite").exists());
     // It goes by the specification that it was begun with.
-    fs::remove_file(laid.path("lost.dl")).expect("removed");
-    let again = laid.run(&["replay", "out", "1"]);
-    assert_eq!(
-        again.status.code(),
-        Some(1),
-        "{}{}",
-        printed(&again),
-        said(&again)
-    );
+    fs::remove_file(folder.path("lost.dl")).expect("removed");
+    let again = folder.ends(1, &["replay", "out", "1"]);
     assert!(printed(&again).contains("it broke the same again"));
 }
 
 #[test]
 fn a_run_that_is_over_answers_questions() {
-    let laid = Laid::new("violation no(K) :- acked(K), served(K), !acked(K).\n");
+    let folder = folder("violation no(K) :- acked(K), served(K), !acked(K).\n");
     // Nobody read after the heal, so it had nothing that it could have looked at? It had: reads.
-    let output = laid.inject();
+    folder.ends(0, &INJECT);
+    let asked = |status, rules: &str| asked(&folder, status, rules);
     assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}{}",
-        printed(&output),
-        said(&output)
+        asked(0, "lost(K) :- acked(K), !served(K)."),
+        "lost(\"k1\")\nlost: 1 fact\n"
     );
-    let asked = laid.ask("lost(K) :- acked(K), !served(K).");
     assert_eq!(
-        printed(&asked),
-        "lost(\"k1\")\nlost: 1 fact\n",
-        "{}",
-        said(&asked)
+        asked(
+            0,
+            "open(K, E) :- unknown(key: K, f: F, error: E), changes(F)."
+        ),
+        "open(\"k2\", \"\")\nopen: 1 fact\n"
     );
-    assert_eq!(asked.status.code(), Some(0));
-    let asked = laid.ask("open(K, E) :- unknown(key: K, f: F, error: E), changes(F).");
-    assert_eq!(
-        printed(&asked),
-        "open(\"k2\", \"\")\nopen: 1 fact\n",
-        "{}",
-        said(&asked)
-    );
-    let asked = laid.ask(
+    let terms = asked(
+        0,
         "t(N, T) :- logged(node: N, line: L), T = number(capture(L, \"elected in term ([0-9]+)\")).",
     );
-    assert!(
-        printed(&asked).starts_with("t(\"a\", 7)\nt(\"b\", 7)\n"),
-        "{}",
-        printed(&asked)
+    assert!(terms.starts_with("t(\"a\", 7)\nt(\"b\", 7)\n"), "{terms}");
+    assert_eq!(
+        asked(
+            0,
+            "hit(N, K) :- fault_on(fault: F, node: N), fault(fault: F, kind: K)."
+        ),
+        "hit(\"a\", \"kill\")\nhit: 1 fact\n"
     );
-    let asked = laid.ask("hit(N, K) :- fault_on(fault: F, node: N), fault(fault: F, kind: K).");
-    assert_eq!(printed(&asked), "hit(\"a\", \"kill\")\nhit: 1 fact\n");
     // The node was started at first, and when everything was healed.
-    let asked = laid.ask("starts(N, count(T)) :- started(N, T).");
-    let told = printed(&asked);
+    let told = asked(0, "starts(N, count(T)) :- started(N, T).");
     assert!(
         told.contains("starts(\"a\", 2)") && told.contains("starts(\"b\", 1)"),
         "{told}"
     );
-    let asked = laid.ask("violation lost(K) :- acked(K), !served(K).");
-    assert_eq!(asked.status.code(), Some(1));
-    assert!(
-        printed(&asked).contains("no served(\"k1\")"),
-        "{}",
-        printed(&asked)
-    );
-    let asked = laid.ask("violation v(N) :- call_hit(node: N).");
-    assert_eq!(asked.status.code(), Some(3));
+    let told = asked(1, "violation lost(K) :- acked(K), !served(K).");
+    assert!(told.contains("no served(\"k1\")"), "{told}");
+    let told = asked(3, "violation v(N) :- call_hit(node: N).");
     let words = "v never had a fact to look at: there is no call_hit";
-    assert!(printed(&asked).contains(words), "{}", printed(&asked));
-    let listed = printed(&laid.run(&["rules", "out", "1", "--facts"]));
+    assert!(told.contains(words), "{told}");
+    let listed = printed(&folder.ends(0, &["rules", "out", "1", "--facts"]));
     assert!(listed.contains("       2  node(node)\n"), "{listed}");
-    let json = laid.run(&["rules", "out", "1", "--format", "json", "a(K) :- acked(K)."]);
-    let first: Value =
-        serde_json::from_str(printed(&json).lines().next().expect("a line")).expect("JSON");
+    let json = ["rules", "out", "1", "--format", "json", "a(K) :- acked(K)."];
+    let json = printed(&folder.ends(0, &json));
+    let first: Value = serde_json::from_str(json.lines().next().expect("a line")).expect("JSON");
     assert_eq!(first["values"]["k"], "k1");
 }
 
 #[test]
 fn what_cannot_be_asked_is_said_in_a_line() {
-    let laid = Laid::new("violation never(N) :- call_hit(node: N).\n");
+    let folder = folder("violation never(N) :- call_hit(node: N).\n");
     // It had nothing to look at, so it is no pass.
-    let output = laid.inject();
-    assert_eq!(
-        output.status.code(),
-        Some(3),
-        "{}{}",
-        printed(&output),
-        said(&output)
-    );
+    let told = printed(&folder.ends(3, &INJECT));
     let words = "lost: never never had a fact to look at: there is no call_hit";
-    assert!(printed(&output).contains(words), "{}", printed(&output));
+    assert!(told.contains(words), "{told}");
     let refused = |arguments: &[&str], words: &str| {
-        let output = laid.run(arguments);
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{arguments:?}: {}",
-            printed(&output)
-        );
-        let said = said(&output);
+        let said = said(&folder.ends(2, arguments));
         assert!(
             said.lines().count() == 1 && said.contains(words),
             "{arguments:?}: {said}"
         );
     };
-    let asked = "RULES:1:9: in the rule of a: nothing is known of ackd: it has no rule, and is no fact \
-                 of a run; did you mean acked?";
-    refused(&["rules", "out", "1", "a(K) :- ackd(K)."], asked);
+    let unknown = "RULES:1:9: in the rule of a: nothing is known of ackd: it has no rule, and is no \
+                   fact of a run; did you mean acked?";
+    refused(&["rules", "out", "1", "a(K) :- ackd(K)."], unknown);
     refused(
         &["rules", "out", "7", "a(K) :- acked(K)."],
         "there is no run 7: the last is 1",
@@ -219,30 +171,58 @@ fn what_cannot_be_asked_is_said_in_a_line() {
         "has no results of `crashpoint inject`",
     );
     refused(&["rules", "out", "1", "--spec", "none.dl"], "none.dl");
-    fs::write(laid.path("ask.dl"), "a(K) :- acked(K).\n").expect("written");
+    folder.write("ask.dl", "a(K) :- acked(K).\n");
     let inject = ["inject", "cluster.toml", "--plan", "plan.toml", "--spec"];
     refused(
         &[&inject[..], &["ask.dl"]].concat(),
         "ask.dl has no violation",
     );
-    fs::write(laid.path("bad.dl"), "\nviolation a(K) :- acked(L).\n").expect("written");
+    folder.write("bad.dl", "\nviolation a(K) :- acked(L).\n");
     refused(
         &[&inject[..], &["bad.dl"]].concat(),
         "bad.dl:2:13: in the rule of a: nothing binds K",
     );
-    let facts = laid.path("out/runs/1/facts.sqlite");
-    fs::write(&facts, "something else").expect("written");
+    folder.write("out/runs/1/facts.sqlite", "something else");
     refused(
         &["rules", "out", "1", "a(K) :- acked(K)."],
         "facts.sqlite is no database of facts",
     );
-    fs::remove_file(&facts).expect("removed");
-    let asked = laid.ask("a(K) :- acked(K).");
+    fs::remove_file(folder.path("out/runs/1/facts.sqlite")).expect("removed");
     assert_eq!(
-        printed(&asked),
-        "a(\"k1\")\na: 1 fact\n",
-        "{}",
-        said(&asked)
+        asked(&folder, 0, "a(K) :- acked(K)."),
+        "a(\"k1\")\na: 1 fact\n"
+    );
+}
+
+#[test]
+fn ctrl_c_is_heard_while_one_rule_takes_for_ever() {
+    let folder = folder("violation no(K) :- acked(K), served(K), !acked(K).\n");
+    folder.ends(0, &INJECT);
+    // Three operations each with each, forty times: more than 10^19 rows.
+    let operations: Vec<_> = (0..40).map(|place| format!("O{place}")).collect();
+    let body: Vec<_> = operations
+        .iter()
+        .map(|op| format!("called(op: {op})"))
+        .collect();
+    let sum = operations.join(" + ");
+    let rules = format!("n(count(O0)) :- {}, {sum} < 0.", body.join(", "));
+    let mut command = Command::new(program("crashpoint"));
+    command.args(["rules", "out", "1", &rules]);
+    command.current_dir(&folder).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it runs");
+    std::thread::sleep(Duration::from_secs(1));
+    let begun = Instant::now();
+    let id = Pid::from_raw(child.id().cast_signed());
+    kill(id, Signal::SIGINT).expect("it still runs");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{begun:?}");
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let words = "interrupted: not all rules were evaluated";
+    assert!(said(&output).contains(words), "{}", said(&output));
+    assert_eq!(
+        asked(&folder, 0, "lost(K) :- acked(K), !served(K)."),
+        "lost(\"k1\")\nlost: 1 fact\n"
     );
 }
 

@@ -151,16 +151,16 @@ pub(crate) fn too_long(within: Duration) -> Verdict {
 }
 
 /// The verdict of a check that printed these lines: `ok` or `broken`, alone or with more words
-/// after a space. All else is talk. `success` is whether it ended with status 0, or goes on
-/// running: who says `ok` and ends otherwise has decided nothing.
+/// after a space, with or without a colon. All else is talk. `success` is whether it ended with
+/// status 0, or goes on running: who says `ok` and ends otherwise has decided nothing.
 pub fn verdict(said: &[impl AsRef<str>], success: bool) -> Verdict {
     let lines = || said.iter().map(|line| line.as_ref().trim_end());
-    let broken = lines().filter_map(|line| match line.split_once(' ') {
-        Some(("broken", what)) => Some(what.trim().to_owned()),
-        _ => (line == "broken").then(|| line.to_owned()),
+    let broken = lines().filter_map(|line| {
+        let what = after_word(line, "broken")?;
+        Some(if what.is_empty() { "broken" } else { what }.to_owned())
     });
     let broken: Vec<_> = broken.collect();
-    let ok = lines().any(|line| line == "ok" || line.starts_with("ok "));
+    let ok = lines().any(|line| after_word(line, "ok").is_some());
     match (broken.is_empty(), ok) {
         (false, _) => Verdict::Broken(broken),
         (true, true) if success => Verdict::Ok,
@@ -172,6 +172,13 @@ pub fn verdict(said: &[impl AsRef<str>], success: bool) -> Verdict {
             None => "the check gave no verdict: it printed nothing".into(),
         }),
     }
+}
+
+/// What a line says after a word of a verdict; nothing if it does not begin with that word.
+fn after_word<'a>(line: &'a str, word: &str) -> Option<&'a str> {
+    let rest = line.strip_prefix(word)?;
+    let rest = rest.strip_prefix(':').unwrap_or(rest);
+    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim())
 }
 
 #[cfg(test)]
@@ -212,6 +219,16 @@ mod tests {
         assert_eq!(
             of("echo broken k1 is lost"),
             Verdict::Broken(vec!["k1 is lost".into()])
+        );
+        // Who writes a colon means the same: beside an `ok`, taken for talk, it would be lost.
+        assert_eq!(
+            of("echo 'broken: k1 is lost'; echo ok"),
+            Verdict::Broken(vec!["k1 is lost".into()])
+        );
+        assert_eq!(of("echo ok: 5 keys"), Verdict::Ok);
+        assert_eq!(
+            of("echo 'broken:ness'; echo 'ok:ay'"),
+            inconclusive("the check gave no verdict: the last that it printed is `ok:ay`")
         );
         assert_eq!(
             of("echo okay"),

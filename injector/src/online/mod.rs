@@ -23,6 +23,7 @@ mod plan;
 mod points;
 mod print;
 mod ran;
+mod restarts;
 mod roles;
 mod run;
 mod select;

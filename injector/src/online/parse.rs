@@ -38,6 +38,7 @@ struct RawPlan {
     operations: Option<u64>,
     within_s: Option<Spanned<f64>>,
     progress_within_s: Option<Spanned<f64>>,
+    restart_after_s: Option<Spanned<f64>>,
     faults: Vec<RawFault>,
 }
 
@@ -174,11 +175,14 @@ fn settle(raw: RawPlan, file: &ClusterFile) -> Checked<FaultPlan> {
         Some(seconds) => duration(seconds.span(), *seconds.get_ref()),
         None => Ok(usual),
     };
+    let restart = raw.restart_after_s.as_ref();
+    let restart = restart.map(|seconds| duration(seconds.span(), *seconds.get_ref()));
     let plan = FaultPlan {
         seed: raw.seed,
         operations: raw.operations,
         within: given(&raw.within_s, FaultPlan::WITHIN)?,
         progress_within: given(&raw.progress_within_s, FaultPlan::PROGRESS_WITHIN)?,
+        restart_after: restart.transpose()?,
         faults,
     };
     Ok(plan)
@@ -618,7 +622,7 @@ roles = [\"leader\", \"follower\"]
 
     #[test]
     fn a_plan_is_read_again_as_it_was_printed() {
-        let text = "seed = 7\noperations = 40\nwithin_s = 2.5\nprogress_within_s = 9\n
+        let text = "seed = 7\noperations = 40\nwithin_s = 2.5\nprogress_within_s = 9\nrestart_after_s = 0.5\n
 [[faults]]
 at = { acknowledged = 5, client = \"client\", delay_s = 0.25 }
 fault = \"partition\"

@@ -22,6 +22,9 @@ pub struct FaultPlan {
     pub within: Duration,
     /// How long the cluster has to make progress after the heal.
     pub progress_within: Duration,
+    /// So long after a node has ended by itself it is started again, if at all before everything is
+    /// healed.
+    pub restart_after: Option<Duration>,
     /// The faults. The trigger of each is looked at from when the one before it is in place.
     pub faults: Vec<PlannedFault>,
 }
@@ -289,6 +292,7 @@ impl FaultPlan {
             operations: None,
             within: Self::WITHIN,
             progress_within: Self::PROGRESS_WITHIN,
+            restart_after: None,
             faults,
         }
     }

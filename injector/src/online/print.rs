@@ -21,6 +21,9 @@ impl Display for FaultPlan {
         if self.progress_within != Self::PROGRESS_WITHIN {
             writeln!(f, "progress_within_s = {}", seconds(self.progress_within))?;
         }
+        if let Some(after) = self.restart_after {
+            writeln!(f, "restart_after_s = {}", seconds(after))?;
+        }
         if self.faults.is_empty() {
             writeln!(f, "faults = []")?;
         }

@@ -16,6 +16,7 @@ use super::logs::LogTail;
 use super::plan::FaultPlan;
 use super::points::SeenPoint;
 use super::ran::{FaultCame, Happening, Ran, RunEvent, State};
+use super::restarts::Restarts;
 use super::roles::{Probe, Roles};
 use super::sometimes::Reached;
 use super::triggers::{ROLE_IS_FRESH, Seen, Waiting};
@@ -68,8 +69,10 @@ pub(super) struct Runner<'a> {
     log_times: Vec<LogTime>,
     events: Vec<RunEvent>,
     came: Vec<FaultCame>,
-    /// Nodes that were started again and are not ready yet, with the fault whose end that is.
-    returning: Vec<(usize, usize)>,
+    /// Nodes that were started again and are not ready yet, with the fault whose end that is, if they
+    /// had not ended by themselves.
+    returning: Vec<(usize, Option<usize>)>,
+    restarts: Restarts,
     last_placed: Option<Duration>,
     /// Whom the last fault has hit.
     pub(super) last_hit: Option<Vec<usize>>,
@@ -136,6 +139,7 @@ pub fn run(
         events: Vec::new(),
         came: vec![FaultCame::not_yet(); plan.faults.len()],
         returning: Vec::new(),
+        restarts: Restarts::new(plan.restart_after),
         last_placed: None,
         last_hit: None,
         last_ended: false,
@@ -281,6 +285,7 @@ impl Runner<'_> {
             self.hear()?;
             self.fire(&mut next);
             self.look_for_ends();
+            self.start_again();
             if self.clients.are_over() && clients_ended.is_none() {
                 clients_ended = Some(self.ground.now());
             }
@@ -320,7 +325,8 @@ impl Runner<'_> {
         let mut waiting = next.map(|next| &next.trigger).into_iter().chain(untils);
         let (within, is_one_running) = (self.plan.within, self.clients.is_one_running());
         let now = self.ground.now();
-        let is_returning = !self.returning.is_empty() && now < ended + within;
+        let is_one_down = !self.returning.is_empty() || self.restarts.is_one_due();
+        let is_returning = is_one_down && now < ended + within;
         let times = (ended, now);
         is_returning || waiting.any(|waiting| waiting.may_fire(times, within, is_one_running))
     }
@@ -469,6 +475,24 @@ impl Runner<'_> {
         self.look_after_returning();
     }
 
+    /// Starts nodes again that have ended by themselves, if the plan says so. Those that a fault keeps
+    /// down are started at its end.
+    fn start_again(&mut self) {
+        for node in self.restarts.take(self.ground.now()) {
+            let keeps_down = |active: &Active| match &active.undo {
+                Undo::Start(nodes) => nodes.contains(&node),
+                _ => false,
+            };
+            if self.active.iter().any(keeps_down) {
+                continue;
+            }
+            match self.ground.restart(node) {
+                Ok(()) => self.returning.push((node, None)),
+                Err(error) => self.problems.push(error.to_string()),
+            }
+        }
+    }
+
     /// Ends a fault that is not in place any more.
     fn undo(&mut self, active: &Active) {
         let fault = active.fault;
@@ -476,7 +500,7 @@ impl Runner<'_> {
             (Err(why), _) => self.not_undone(fault, why),
             (Ok(()), Undo::Start(nodes)) => {
                 self.returning
-                    .extend(nodes.iter().map(|node| (*node, fault)));
+                    .extend(nodes.iter().map(|node| (*node, Some(fault))));
             }
             (Ok(()), _) => self.undone(fault),
         }
@@ -523,7 +547,12 @@ impl Runner<'_> {
                 }),
             }
             self.returning.remove(place);
-            if !self.returning.iter().any(|(_, other)| *other == fault) {
+            if let Some(fault) = fault
+                && !self
+                    .returning
+                    .iter()
+                    .any(|(_, other)| *other == Some(fault))
+            {
                 self.undone(fault);
             }
         }
@@ -651,6 +680,7 @@ impl Runner<'_> {
         }
         self.end_late_clients();
         for (node, how) in self.ground.ends() {
+            self.restarts.ended(node, self.ground.now());
             let node = self.name(node);
             self.happened(Happening::NodeEnded { node, how });
         }

@@ -59,7 +59,15 @@ impl Laid {
     /// Two nodes with disks: what one of them loses is lost.
     fn new(mistake: &str) -> Self {
         let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);
-        let text = text.replace("--lead {address:b},{address:c}", "--lead {address:b}");
+        let text = text.replace(
+            "--lead {address:b},{address:c}",
+            "--lead {address:b} --ping 1",
+        );
+        // What loses its power says nothing any more.
+        let text = text.replace(
+            "store client {address:a}",
+            "store client {address:a} --patience 2",
+        );
         Self::of(&format!("disk = \"ext4\"\n{text}"))
     }
 

@@ -278,8 +278,21 @@ impl Desk {
     }
 }
 
-/// What a thread keeps in a call whose return a trigger waits for.
-type Kept = Option<u64>;
+/// What is kept of a call until it returns.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// The trigger that waits for its return.
+    watch: Option<u64>,
+    /// What it was counted as.
+    counted: Option<Counted>,
+}
+
+impl Kept {
+    /// Whether nobody wants to see it return.
+    fn is_nothing(&self) -> bool {
+        self.watch.is_none() && self.counted.is_none()
+    }
+}
 
 impl State {
     /// Whether nobody wants anything of calls.
@@ -300,13 +313,15 @@ impl State {
             || hit.any(|of| of.site.is_some())
     }
 
-    fn count(&mut self, call: &Made) {
-        if self.tally.is_counting
-            && let Some(counted) = call.counted(self.role.as_ref())
-        {
-            self.tally
-                .count(counted, call.origin.start_ns, call.bytes());
+    /// Counts a call, if calls are counted, and returns what it is then.
+    fn count(&mut self, call: &Made) -> Option<Counted> {
+        if !self.tally.is_counting {
+            return None;
         }
+        let counted = call.counted(self.role.as_ref())?;
+        let at_ns = call.origin.start_ns;
+        self.tally.count(counted.clone(), at_ns, call.bytes());
+        Some(counted)
     }
 
     fn decide(&mut self, call: &Made) -> Decision<Kept> {
@@ -317,10 +332,11 @@ impl State {
             // It was counted already.
             Some(Held::Watch(_)) => {
                 self.held.remove(&thread);
-                return self.ruled(call, None);
+                return self.ruled(call, Kept::default());
             }
-            None => self.count(call),
+            None => {}
         }
+        let counted = self.count(call);
         let (mut is_held, mut after) = (false, None);
         for (id, watch) in &mut self.watches {
             if watch.fired.is_some() || !call.is(&watch.of) {
@@ -340,7 +356,8 @@ impl State {
         if is_held {
             return Decision::Hold;
         }
-        self.ruled(call, after)
+        let watch = after;
+        self.ruled(call, Kept { watch, counted })
     }
 
     /// Whether a fault that is in place still holds a thread that it has held since then.
@@ -368,13 +385,15 @@ impl State {
     }
 
     /// What faults make of a call.
-    fn ruled(&mut self, call: &Made, after: Kept) -> Decision<Kept> {
+    fn ruled(&mut self, call: &Made, mut kept: Kept) -> Decision<Kept> {
         let is_hit = |(_, rule): &(&usize, &mut Rule)| call.is(&rule.fault.of);
         for (id, rule) in self.rules.iter_mut().filter(is_hit) {
             rule.seen += 1;
             let is_its_turn = rule.seen >= rule.fault.of.nth && !(rule.fault.once && rule.hits > 0);
-            let Some((decision, words)) = rule.fault.decide(call, after).filter(|_| is_its_turn)
-            else {
+            if !is_its_turn {
+                continue;
+            }
+            let Some((decision, words)) = rule.fault.decide(call, &mut kept) else {
                 continue;
             };
             rule.hits += 1;
@@ -388,13 +407,16 @@ impl State {
             }
             return decision;
         }
-        after.map_or(Decision::GoOn, |after| Decision::ToExit(Some(after)))
+        if kept.is_nothing() {
+            return Decision::GoOn;
+        }
+        Decision::ToExit(kept)
     }
 }
 
 impl CallFault {
     /// What a call comes to that it hits, and that in words. None if there is nothing to hit.
-    fn decide(&self, call: &Made, after: Kept) -> Option<(Decision<Kept>, String)> {
+    fn decide(&self, call: &Made, kept: &mut Kept) -> Option<(Decision<Kept>, String)> {
         Some(match &self.comes {
             Comes::Fails(error) => (
                 Decision::Fail(error.number()),
@@ -406,7 +428,8 @@ impl CallFault {
                     return None;
                 }
                 let (argument, value) = (LENGTH, *bytes);
-                let decision = Decision::Change(Change { argument, value }, after);
+                let kept = std::mem::take(kept);
+                let decision = Decision::Change(Change { argument, value }, kept);
                 (decision, format!("{bytes} of {asked} bytes"))
             }
             Comes::Slow(time) => (
@@ -460,7 +483,13 @@ impl Observer for Clerk {
 
     fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Kept, result: i64) -> After {
         let mut state = self.0.state();
-        let Some((id, watch)) = kept.and_then(|id| Some((id, state.watches.get_mut(&id)?))) else {
+        if result < 0
+            && let Some(counted) = &kept.counted
+        {
+            state.tally.failed(counted);
+        }
+        let watch = kept.watch;
+        let Some((id, watch)) = watch.and_then(|id| Some((id, state.watches.get_mut(&id)?))) else {
             return After::GoOn;
         };
         // What has failed has changed nothing.

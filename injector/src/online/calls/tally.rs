@@ -20,6 +20,8 @@ pub(in crate::online) struct Made {
 pub(in crate::online) struct Times {
     /// So often.
     pub(in crate::online) count: u64,
+    /// So often it failed.
+    pub(in crate::online) failed: u64,
     /// First then, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(in crate::online) first_ns: u64,
     /// The fewest bytes that were asked for in one buffer, if it has bytes.
@@ -40,9 +42,17 @@ impl Tally {
         self.made.clear();
     }
 
+    /// A call that was counted has failed.
+    pub(super) fn failed(&mut self, made: &Made) {
+        if let Some(times) = self.made.get_mut(made) {
+            times.failed += 1;
+        }
+    }
+
     pub(super) fn count(&mut self, made: Made, at_ns: u64, bytes: Option<u64>) {
         let times = self.made.entry(made).or_insert(Times {
             count: 0,
+            failed: 0,
             first_ns: at_ns,
             bytes_min: bytes,
         });

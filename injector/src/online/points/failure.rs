@@ -98,10 +98,13 @@ impl PointFailure {
     pub fn at(seen: &SeenPoint, has_disks: bool) -> impl Iterator<Item = Self> {
         let call = seen.point.call.clone();
         let is_long = seen.bytes_min.is_some_and(|bytes| bytes > 1);
+        let never_fails = seen.failed == 0;
         AT.into_iter().filter_map(move |(failure, calls)| {
             let can_be = match failure {
                 Self::PowerLoss => has_disks,
                 Self::Short => is_long,
+                // A call that fails has changed nothing, and is not waited for.
+                Self::KillAfter => never_fails,
                 _ => true,
             };
             (can_be && calls.contains(&call.as_str())).then_some(failure)

@@ -46,6 +46,9 @@ pub struct SeenPoint {
     pub point: Point,
     /// How often each node came there.
     pub by_node: BTreeMap<String, u64>,
+    /// How often the call failed.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub failed: u64,
     /// The fewest bytes that were asked for, if that is known of such a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_min: Option<u64>,
@@ -68,6 +71,11 @@ pub struct Collected {
     /// Which second failures come first.
     #[serde(default)]
     pub order: Order,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 fn one() -> u64 {
@@ -138,6 +146,7 @@ impl SeenPoint {
             id: point.id(),
             point,
             by_node: BTreeMap::new(),
+            failed: 0,
             bytes_min: None,
             callers: Vec::new(),
         }
@@ -145,6 +154,7 @@ impl SeenPoint {
 
     fn add(&mut self, node: &str, times: &Times, callers: Vec<String>) {
         self.by_node.insert(node.to_owned(), times.count);
+        self.failed += times.failed;
         self.bytes_min = match (self.bytes_min, times.bytes_min) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

@@ -23,6 +23,10 @@ const AFTER: Duration = Duration::from_secs(3);
 /// beginning on.
 const WITHIN: Duration = Duration::from_secs(5);
 
+/// So long after a node has ended by itself it is started again: how it recovers belongs to the
+/// failure.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+
 /// A failure of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Single {
@@ -171,6 +175,7 @@ impl Exhaustive {
         let faults = faults.into_iter().chain(end).collect();
         FaultPlan {
             within,
+            restart_after: Some(RESTART_AFTER),
             ..FaultPlan::new(self.seed, faults)
         }
     }
@@ -349,6 +354,7 @@ mod tests {
         let first = "\
 seed = 0
 within_s = 5.0
+restart_after_s = 1.0
 
 [[faults]]
 at = { call = \"write\", path = \"log/wal-*\", site = \"00000000000000ff\", node = \"a\" }

@@ -125,10 +125,11 @@ impl<'a> Made<'a> {
     fn words(&self) -> String {
         let inside = |path: &PathBuf| {
             let data = self.data.unwrap_or(Path::new("/"));
-            path.strip_prefix(data)
-                .unwrap_or(path)
-                .display()
-                .to_string()
+            let inside = path.strip_prefix(data).unwrap_or(path);
+            if inside.as_os_str().is_empty() {
+                return ".".to_owned();
+            }
+            inside.display().to_string()
         };
         let paths: Vec<_> = self.paths.iter().map(inside).collect();
         format!("{} {}", self.origin.row.name, paths.join(" "))

@@ -105,7 +105,9 @@ impl Exhaustive {
         Some(single.failure.fault(seen, on, *nth))
     }
 
-    /// The second failures after a run with a first one. What only that made appear comes first.
+    /// The second failures after a run with a first one. Calls that only that made appear come first,
+    /// one failure at all of them before the next failure. Of the others the nearest comes first, with
+    /// all failures: whatever happens next happens right after the first failure.
     fn seconds(&self, ran: &Ran) -> Vec<PlannedFault> {
         let Some(first) = ran.faults.first() else {
             return Vec::new();
@@ -115,10 +117,13 @@ impl Exhaustive {
         }
         let known: BTreeSet<_> = self.collected.points.iter().map(|seen| &seen.id).collect();
         let mut all = Vec::new();
-        for seen in &ran.points {
+        for (rank, seen) in ran.points.iter().enumerate() {
             for (on, nth) in self.second_times(seen, &first.on) {
                 for failure in PointFailure::at(seen, self.has_disks) {
-                    let place = (known.contains(&seen.id), failure);
+                    let place = match (known.contains(&seen.id), failure as usize) {
+                        (false, failure) => (false, failure, rank),
+                        (true, failure) => (true, rank, failure),
+                    };
                     all.push((place, failure.fault(seen, on.clone(), nth)));
                 }
             }

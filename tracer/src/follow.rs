@@ -189,7 +189,24 @@ impl<O: Observer> Follower<O> {
         if self.observer.wants_stack_before(&origin) {
             origin.stack = self.stacks.of(thread, origin.process);
         }
-        let doing = match self.observer.entry(&origin, &entry) {
+        let decision = self.observer.entry(&origin, &entry);
+        let doing = self.carry_out(thread, origin, entry, decision);
+        let is_inside = matches!(doing, Doing::Calls(..));
+        self.set_doing(thread, doing);
+        if !is_inside {
+            self.left(thread);
+        }
+    }
+
+    /// Has a thread do what was decided about the call that it is about to make.
+    fn carry_out(
+        &mut self,
+        thread: pid_t,
+        mut origin: Origin,
+        entry: Entry,
+        decision: Decision<O::Kept>,
+    ) -> Doing<O::Kept> {
+        match decision {
             Decision::GoOn => {
                 system::go_on(thread, 0);
                 Doing::Runs
@@ -209,11 +226,6 @@ impl<O: Observer> Follower<O> {
             Decision::Hold => Doing::Held(entry),
             Decision::Fail(error) => self.skip(thread, -i64::from(error)),
             Decision::Skip(result) => self.skip(thread, result),
-        };
-        let is_inside = matches!(doing, Doing::Calls(..));
-        self.set_doing(thread, doing);
-        if !is_inside {
-            self.left(thread);
         }
     }
 

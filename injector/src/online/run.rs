@@ -111,6 +111,23 @@ pub fn run(
     place: &Place,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Ran> {
+    let mut runner = begin(ground, plan, place, cancelled)?;
+    runner.tell_roles(None);
+    let ran = runner.all_of_it(place);
+    let calls = Rc::clone(&runner.calls);
+    runner.ground.end();
+    // What the functions are called is known when the nodes have ended.
+    let points = SeenPoint::all(&calls);
+    ran.map(|ran| Ran { points, ..ran })
+}
+
+/// Starts the nodes, and then the clients.
+fn begin<'a>(
+    ground: &'a mut dyn Ground,
+    plan: &'a FaultPlan,
+    place: &Place,
+    cancelled: &'a dyn Fn() -> bool,
+) -> Result<Runner<'a>> {
     let clients = ground.file().all_clients().len();
     let asks = place.points || !plan.faults.is_empty();
     let mut probe = probe_for(ground, clients).filter(|_| asks);
@@ -125,7 +142,7 @@ pub fn run(
         .as_mut()
         .map(|probe| first_roles(probe, ground, cancelled))
         .transpose()?;
-    let mut runner = Runner {
+    Ok(Runner {
         clients: Clients::start(ground, plan, &place.acknowledgements, &place.history)?,
         ground,
         plan,
@@ -148,14 +165,7 @@ pub fn run(
         is_over: false,
         problems: Vec::new(),
         cancelled,
-    };
-    runner.tell_roles(None);
-    let ran = runner.all_of_it(place);
-    let calls = Rc::clone(&runner.calls);
-    runner.ground.end();
-    // What the functions are called is known when the nodes have ended.
-    let points = SeenPoint::all(&calls);
-    ran.map(|ran| Ran { points, ..ran })
+    })
 }
 
 fn logs(ground: &dyn Ground) -> Vec<LogTail> {
@@ -214,15 +224,7 @@ impl Runner<'_> {
             broken.extend(self.progress()?);
         }
         self.end_clients()?;
-        let mut verdict = if broken.is_empty() {
-            self.check(place)?
-        } else {
-            Verdict::Broken(broken)
-        };
-        let rules = &self.ground.file().histories;
-        if !rules.is_empty() {
-            verdict = witness::together(verdict, witness::verdict(rules, &place.history)?);
-        }
+        let verdict = self.verdict(broken, place)?;
         let seconds = self.since_begin(self.ground.now()) as f64 / 1e9;
         self.close();
         write_times(&place.log_times, &self.log_times)?;
@@ -245,6 +247,21 @@ impl Runner<'_> {
             points: Vec::new(),
             simulated: None,
         })
+    }
+
+    /// What is broken already, or else what the check says; with what the clients saw.
+    fn verdict(&mut self, broken: Vec<String>, place: &Place) -> Result<Verdict> {
+        let verdict = if broken.is_empty() {
+            self.check(place)?
+        } else {
+            Verdict::Broken(broken)
+        };
+        let rules = &self.ground.file().histories;
+        if rules.is_empty() {
+            return Ok(verdict);
+        }
+        let seen = witness::verdict(rules, &place.history)?;
+        Ok(witness::together(verdict, seen))
     }
 
     /// Asks the check, and once more if something is broken: what is broken for a while only, on a

@@ -114,6 +114,38 @@ pub fn replay() -> Command {
     command("replay")
 }
 
+/// Sweeps a program with `crashpoint app`, in the folder of the project. `words` are those of the
+/// program.
+///
+/// # Panics
+/// If it leaves temporary files.
+pub fn app(options: &[&str], words: &[&str]) -> Output {
+    let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let mut command = Process::new(program("crashpoint"));
+    command.args(["app", "--format", "json"]).args(options);
+    command.arg("--").args(words);
+    command.env("TMPDIR", temporary.path());
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let output = command.output().expect("it runs");
+    let left = temporary.path().read_dir().expect("read").count();
+    assert_eq!(left, 0, "something is left");
+    output
+}
+
+/// What a sweep of crash states printed with `--format json`: its findings, and the summary, if it
+/// came to one.
+///
+/// # Panics
+/// If it printed anything else.
+pub fn findings_and_summary(output: &Output) -> (Vec<Value>, Value) {
+    let text = printed(output);
+    let lines = text.lines();
+    let lines = lines.map(|line| serde_json::from_str::<Value>(line).expect("one object a line"));
+    let (findings, mut summaries): (Vec<_>, Vec<_>) =
+        lines.partition(|line| line["type"] == "states-finding");
+    (findings, summaries.pop().unwrap_or_default())
+}
+
 /// Results as a program prints them with `--format json`.
 #[derive(Debug)]
 pub struct Report {

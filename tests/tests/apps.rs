@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Ordinary, program, require_root};
+use end_to_end::{Ordinary, app, findings_and_summary, program, require_root, said};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -20,39 +20,15 @@ struct Swept {
 
 /// Sweeps a program; `words` are those of the program.
 fn sweep(options: &[&str], words: &[&str]) -> Swept {
-    let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    let mut command = Command::new(program("crashpoint"));
-    command
-        .args(["app", "--format", "json"])
-        .args(options)
-        .arg("--")
-        .args(words);
-    command
-        .env("TMPDIR", temporary.path())
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let output = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let lines = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("one object a line"))
-        .collect();
-    let (findings, mut summaries): (Vec<_>, Vec<_>) = lines
-        .into_iter()
-        .partition(|line| line["type"] == "states-finding");
-    assert_eq!(
-        temporary.path().read_dir().expect("read").count(),
-        0,
-        "something is left"
-    );
-    let status = output
-        .status
-        .code()
-        .unwrap_or_else(|| panic!("{}: {said}", output.status));
+    let output = app(options, words);
+    let (findings, summary) = findings_and_summary(&output);
+    let said = said(&output);
+    let status = output.status.code();
+    let status = status.unwrap_or_else(|| panic!("{}: {said}", output.status));
     Swept {
         status,
         findings,
-        summary: summaries.pop().unwrap_or_default(),
+        summary,
         said,
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
-use end_to_end::{printed, program, require_root, said, store_cluster};
+use end_to_end::{findings_and_summary, printed, program, require_root, said, store_cluster};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -170,16 +170,8 @@ impl Recorded {
         ]
         .concat();
         let output = self.crashpoint(&arguments);
-        let text = printed(&output);
-        let lines = text
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).expect("an object"));
-        let (findings, summary): (Vec<_>, Vec<_>) =
-            lines.partition(|line| line["type"] == "states-finding");
-        let summary = summary
-            .last()
-            .unwrap_or_else(|| panic!("no summary: {}", said(&output)))
-            .clone();
+        let (findings, summary) = findings_and_summary(&output);
+        assert!(!summary.is_null(), "no summary: {}", said(&output));
         println!("{model} {options:?} {summary}");
         Swept {
             status: output.status.code(),

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use block_dev::loop_device::marked;
-use end_to_end::{program, require_root, store_cluster};
+use end_to_end::{app, findings_and_summary, program, require_root, said, store_cluster};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -24,23 +24,14 @@ struct Swept {
 }
 
 fn printed(output: &Output) -> Swept {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let lines = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("one object a line"))
-        .collect();
-    let (findings, mut summaries): (Vec<_>, Vec<_>) = lines
-        .into_iter()
-        .partition(|line| line["type"] == "states-finding");
-    let status = output
-        .status
-        .code()
-        .unwrap_or_else(|| panic!("{}: {said}", output.status));
+    let (findings, summary) = findings_and_summary(output);
+    let said = said(output);
+    let status = output.status.code();
+    let status = status.unwrap_or_else(|| panic!("{}: {said}", output.status));
     Swept {
         status,
         findings,
-        summary: summaries.pop().unwrap_or_default(),
+        summary,
         said,
     }
 }
@@ -48,23 +39,7 @@ fn printed(output: &Output) -> Swept {
 /// Sweeps a program; `words` are those of the program.
 fn sweep(options: &[&str], words: &[&str]) -> Swept {
     require_root();
-    let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    let mut command = Command::new(program("crashpoint"));
-    command
-        .args(["app", "--format", "json"])
-        .args(options)
-        .arg("--")
-        .args(words);
-    command
-        .env("TMPDIR", temporary.path())
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let swept = printed(&command.output().expect("it runs"));
-    assert_eq!(
-        temporary.path().read_dir().expect("read").count(),
-        0,
-        "something is left"
-    );
-    swept
+    printed(&app(options, words))
 }
 
 impl Swept {

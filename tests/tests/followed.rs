@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use end_to_end::{program, require_root};
+use end_to_end::{findings_and_summary, program, require_root, said};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -63,20 +63,13 @@ fn sweep_by(options: &[&str], words: &[&str]) -> Swept {
         .arg("--")
         .args(words);
     let output = command.output().expect("it runs");
-    let lines = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("one object a line"))
-        .collect();
-    let (findings, mut summaries): (Vec<_>, Vec<_>) = lines
-        .into_iter()
-        .partition(|line| line["type"] == "states-finding");
+    let (findings, summary) = findings_and_summary(&output);
     Swept {
         status: output.status.code(),
         findings: findings.len(),
         first: findings.first().cloned().unwrap_or_default(),
-        summary: summaries.pop().unwrap_or_default(),
-        said: String::from_utf8_lossy(&output.stderr).into_owned(),
+        summary,
+        said: said(&output),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use end_to_end::{printed, program, require_root, said};
+use end_to_end::{findings_and_summary, printed, program, require_root, said};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -89,16 +89,13 @@ impl Recorded {
     fn sweep(&self, options: &[&str]) -> Swept {
         let sweep = ["cluster", "sweep", "trace", "--format", "json"];
         let output = self.crashpoint(&[&sweep, &OPTIONS[..], options].concat());
-        let text = printed(&output);
-        let lines = text.lines();
-        let lines = lines.map(|line| serde_json::from_str::<Value>(line).expect("an object"));
-        let (findings, summary): (Vec<_>, Vec<_>) =
-            lines.partition(|line| line["type"] == "states-finding");
+        let (findings, summary) = findings_and_summary(&output);
         let said = said(&output);
+        assert!(!summary.is_null(), "{said}");
         Swept {
             status: output.status.code(),
             findings,
-            summary: summary.last().unwrap_or_else(|| panic!("{said}")).clone(),
+            summary,
             said,
         }
     }

@@ -918,20 +918,36 @@ impl<'a> Findings<'a> {
         parts
     }
 
+    /// The operations of a node that were lost, and the one of which only the first part reached the
+    /// disk.
+    fn missing(&self, node: usize, parts: &BTreeMap<usize, Parts>) -> (Vec<Lost>, Option<Lost>) {
+        let lost = parts.iter().filter(|(_, parts)| parts.lost > 0);
+        let lost = lost.filter_map(|(event, parts)| self.lost(node, *event, parts.lost, parts.all));
+        let midway = parts
+            .iter()
+            .find(|(_, parts)| parts.lost == 0 && parts.to_come > 0);
+        let midway =
+            midway.and_then(|(event, parts)| self.lost(node, *event, parts.to_come, parts.all));
+        (lost.collect(), midway)
+    }
+
+    /// What persisted whole, in words.
+    fn kept_words(&self, node: usize, persisted: &[usize], midway: Option<&Lost>) -> Vec<String> {
+        let whole = persisted
+            .iter()
+            .filter(|event| midway.is_none_or(|midway| midway.event != **event));
+        let words =
+            whole.filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
+        words.collect()
+    }
+
     /// What somebody may have taken for a sync of what is missing.
     fn promised_nothing(&self, state: &State, nodes: &[NodeStory]) -> Vec<PromisedNothing> {
         let mut all = Vec::new();
         for (node, story) in nodes.iter().enumerate() {
             let calls = self.trace.about.weak_syncs.get(&story.node);
             let calls = calls.map_or(&[][..], Vec::as_slice);
-            // The first that is missing of each file.
-            let mut missing: BTreeMap<FileId, (usize, &str)> = BTreeMap::new();
-            for lost in &story.lost {
-                if let Some(operation) = self.operations[node].get(lost.event) {
-                    let first = missing.entry(operation.file);
-                    first.or_insert((lost.event, &lost.path));
-                }
-            }
+            let missing = self.first_missing(node, story);
             let mut times: BTreeMap<(&str, &str), usize> = BTreeMap::new();
             for weak in calls {
                 if let Some((event, path)) = missing.get(&weak.file)
@@ -951,6 +967,22 @@ impl<'a> Findings<'a> {
             all.extend(told);
         }
         all
+    }
+
+    /// The first operation that is missing of each file of a node, with its path.
+    fn first_missing<'s>(
+        &self,
+        node: usize,
+        story: &'s NodeStory,
+    ) -> BTreeMap<FileId, (usize, &'s str)> {
+        let mut missing = BTreeMap::new();
+        for lost in &story.lost {
+            if let Some(operation) = self.operations[node].get(lost.event) {
+                let first = missing.entry(operation.file);
+                first.or_insert((lost.event, &*lost.path));
+            }
+        }
+        missing
     }
 
     /// When the events before the crash ended, with node and place.
@@ -1028,26 +1060,13 @@ impl<'a> Findings<'a> {
     fn node(&self, state: &State, node: usize) -> NodeStory {
         let (run, cut) = (&self.trace.run, state.cut[node]);
         let parts = self.parts(state, node);
-        let lost = parts.iter().filter(|(_, parts)| parts.lost > 0);
-        let lost: Vec<_> = lost
-            .filter_map(|(event, parts)| self.lost(node, *event, parts.lost, parts.all))
-            .collect();
-        let midway = parts
-            .iter()
-            .find(|(_, parts)| parts.lost == 0 && parts.to_come > 0);
-        let midway =
-            midway.and_then(|(event, parts)| self.lost(node, *event, parts.to_come, parts.all));
+        let (lost, midway) = self.missing(node, &parts);
         let from = lost.first().map_or(usize::MAX, |first| first.event + 1);
         let persisted = parts
             .range(from..)
             .filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
         let persisted: Vec<_> = persisted.map(|(event, _)| *event).collect();
-        let whole = persisted
-            .iter()
-            .filter(|event| midway.as_ref().is_none_or(|midway| midway.event != **event));
-        let words =
-            whole.filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
-        let mut all_kept: Vec<_> = words.collect();
+        let mut all_kept = self.kept_words(node, &persisted, midway.as_ref());
         let kept_more = all_kept.len().saturating_sub(KEPT_LISTED_MAX);
         all_kept.truncate(KEPT_LISTED_MAX);
         let events = cut.min(run.nodes[node].events.len());

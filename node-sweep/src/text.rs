@@ -6,7 +6,7 @@ use brief::counted;
 use pace_rules::Sector;
 use pace_rules::nodes::{LINUX, Model, Split};
 
-use crate::findings::{Finding, Lost, NodeStory, StartStory, Sync};
+use crate::findings::{DiskStory, Finding, Lost, NodeStory, StartStory, Sync};
 use crate::request::Level;
 use crate::starts::Start;
 use crate::summary::recordings_words;
@@ -256,6 +256,25 @@ impl Finding {
     /// `head` comes before what was said of it.
     fn lines(&self, head: &str, detail: Detail) -> Lines {
         let mut lines = Lines::default();
+        self.add_complaint(&mut lines, head, detail);
+        if let Some(line) = &self.acknowledged {
+            lines.add(
+                "acknowledged",
+                &format!("`{}`, printed by {} before the crash", line.line, line.node),
+                detail.lines,
+            );
+        }
+        if let Some(start) = &self.start {
+            lines.add("started", &start.words(), detail.lines);
+        }
+        self.add_crashes(&mut lines, detail);
+        self.add_nodes(&mut lines, detail);
+        self.add_remedies(&mut lines, detail);
+        lines
+    }
+
+    /// What the check said, and how often.
+    fn add_complaint(&self, lines: &mut Lines, head: &str, detail: Detail) {
         for words in self.complaint.words.iter().take(detail.broken) {
             lines.add(head, words, detail.lines);
         }
@@ -274,16 +293,10 @@ impl Finding {
             });
             lines.add("seen", &format!("in {seen} of {tries} tries{without}"), 1);
         }
-        if let Some(line) = &self.acknowledged {
-            lines.add(
-                "acknowledged",
-                &format!("`{}`, printed by {} before the crash", line.line, line.node),
-                detail.lines,
-            );
-        }
-        if let Some(start) = &self.start {
-            lines.add("started", &start.words(), detail.lines);
-        }
+    }
+
+    /// The crashes before this one, if it is one of a recovery.
+    fn add_crashes(&self, lines: &mut Lines, detail: Detail) {
         for crash in &self.crashes {
             lines.add("first crash", crash, detail.lines);
         }
@@ -295,9 +308,6 @@ impl Finding {
             };
             lines.add("then", words, 2);
         }
-        self.add_nodes(&mut lines, detail);
-        self.add_remedies(&mut lines, detail);
-        lines
     }
 
     /// What is missing on the nodes, what their files are, and when they crashed.
@@ -306,30 +316,46 @@ impl Finding {
         let (harmed, whole): (Vec<_>, Vec<_>) =
             self.nodes.iter().partition(|node| node.is_harmed());
         let shown = &harmed[..harmed.len().min(detail.harmed)];
-        for node in shown {
-            node.add_missing(lines, is_named, detail);
-        }
         let more = harmed.len() - shown.len();
-        if more > 0 {
-            lines.add(
-                "lost",
-                &format!(
-                    "and something on {} (--all shows it)",
-                    counted(more, "more node")
-                ),
-                1,
-            );
-        }
-        if self.lost_together.len() > 1 {
-            let words = "without any one of these losses nothing is broken";
-            lines.add("together", words, 1);
-        }
+        self.add_losses(lines, shown, more, detail);
         for node in shown {
             node.add_files(lines, is_named, detail);
         }
         for node in shown {
             node.add_kept(lines, is_named, detail);
         }
+        self.add_patterns(lines, detail);
+        // A program does nothing while its file system recovers.
+        if self.level() != Level::DiskRecovery {
+            for node in shown.iter().chain(whole.iter().take(detail.nodes)) {
+                lines.add("crash", &node.crash(is_named), detail.lines);
+            }
+        }
+        let more = more + whole.len().saturating_sub(detail.nodes);
+        if more > 0 {
+            let words = format!("and {} (--all shows them)", counted(more, "more node"));
+            lines.add("crash", &words, 1);
+        }
+    }
+
+    /// What is missing on some nodes, where there are so many more.
+    fn add_losses(&self, lines: &mut Lines, shown: &[&NodeStory], more: usize, detail: Detail) {
+        for node in shown {
+            node.add_missing(lines, self.nodes.len() > 1, detail);
+        }
+        if more > 0 {
+            let nodes = counted(more, "more node");
+            let words = format!("and something on {nodes} (--all shows it)");
+            lines.add("lost", &words, 1);
+        }
+        if self.lost_together.len() > 1 {
+            let words = "without any one of these losses nothing is broken";
+            lines.add("together", words, 1);
+        }
+    }
+
+    /// Files that are one finding because their names are alike.
+    fn add_patterns(&self, lines: &mut Lines, detail: Detail) {
         for (pattern, files) in &self.patterns {
             let words = format!(
                 "{} of the run are called {pattern}: they are one finding",
@@ -337,49 +363,43 @@ impl Finding {
             );
             lines.add("alike", &words, detail.lines);
         }
-        let crashed = shown.iter().chain(whole.iter().take(detail.nodes));
-        // A program does nothing while its file system recovers.
-        for node in crashed.filter(|_| self.level() != Level::DiskRecovery) {
-            lines.add("crash", &node.crash(is_named), detail.lines);
+    }
+
+    /// Which node it is, if there are several.
+    fn on_node(&self, node: &str) -> String {
+        if self.nodes.len() > 1 {
+            format!(" on {node}")
+        } else {
+            String::new()
         }
-        let more = more + whole.len().saturating_sub(detail.nodes);
-        if more > 0 {
-            lines.add(
-                "crash",
-                &format!("and {} (--all shows them)", counted(more, "more node")),
-                1,
-            );
+    }
+
+    /// The syncs that would have prevented it.
+    fn add_prevented_by(&self, lines: &mut Lines, detail: Detail) {
+        if self.prevented_by.is_empty() {
+            return;
         }
+        let sync = |sync: &Sync| {
+            let node = self.on_node(&sync.node);
+            let times = if sync.times > 1 {
+                format!(" ({} times)", sync.times)
+            } else {
+                String::new()
+            };
+            format!("fsync of {}{node} before {}{times}", sync.path, sync.before)
+        };
+        let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
+        lines.add("prevented by", &syncs.join(" and "), detail.lines);
     }
 
     fn add_remedies(&self, lines: &mut Lines, detail: Detail) {
         for weak in self.promised_nothing.iter().take(detail.lines) {
-            let node = if self.nodes.len() > 1 {
-                format!(" on {}", weak.node)
-            } else {
-                String::new()
-            };
+            let node = self.on_node(&weak.node);
             let times = counted(weak.times, "time");
             let words = format!("by {} of {}{node} ({times})", weak.call, weak.path);
             lines.add("not promised", &words, detail.lines);
         }
-        if !self.prevented_by.is_empty() {
-            let sync = |sync: &Sync| {
-                let node = if self.nodes.len() > 1 {
-                    format!(" on {}", sync.node)
-                } else {
-                    String::new()
-                };
-                let times = if sync.times > 1 {
-                    format!(" ({} times)", sync.times)
-                } else {
-                    String::new()
-                };
-                format!("fsync of {}{node} before {}{times}", sync.path, sync.before)
-            };
-            let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
-            lines.add("prevented by", &syncs.join(" and "), detail.lines);
-        }
+        self.add_prevented_by(lines, detail);
         if let Some(words) = self.recordings_words() {
             lines.add("recordings", &words, detail.lines);
         }
@@ -398,24 +418,16 @@ impl Finding {
         if self.models.is_empty() {
             return None;
         }
+        let mut words = format!("possible on {}", self.possible_models().join(", "));
         let is_model = |name: &str| name == LINUX || Model::named(name).is_some();
-        let named = |wanted: &dyn Fn(&str, bool) -> bool| {
-            let names = self.models.iter();
-            let names = names.filter(|(name, is_possible)| wanted(name, **is_possible));
-            names.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
-        };
-        let own = Some(&*self.model).filter(|name| *name != LINUX);
-        let possible: Vec<_> = own
-            .into_iter()
-            .chain(named(&|_, is_possible| is_possible))
-            .collect();
-        let not_found = named(&|name, is_possible| !is_possible && is_model(name)).join(", ");
-        let not_seen = named(&|name, is_possible| !is_possible && !is_model(name)).join(", ");
-        let mut words = format!("possible on {}", possible.join(", "));
+        let not_found = self.models_where(|name, is_possible| !is_possible && is_model(name));
+        let not_seen = self.models_where(|name, is_possible| !is_possible && !is_model(name));
         if !not_found.is_empty() {
+            let not_found = not_found.join(", ");
             words += &format!("; with {} not found on {not_found}", self.searched);
         }
         if !not_seen.is_empty() {
+            let not_seen = not_seen.join(", ");
             words += &if self.recorded_under.is_empty() {
                 format!("; not seen on {not_seen}")
             } else {
@@ -424,6 +436,19 @@ impl Finding {
             };
         }
         Some(words)
+    }
+
+    fn models_where(&self, is_wanted: impl Fn(&str, bool) -> bool) -> Vec<&str> {
+        let names = self.models.iter();
+        let names = names.filter(|(name, is_possible)| is_wanted(name, **is_possible));
+        names.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Its own model, and those that allow it too.
+    fn possible_models(&self) -> Vec<&str> {
+        let own = Some(&*self.model).filter(|name| *name != LINUX);
+        let others = self.models_where(|_, is_possible| is_possible);
+        own.into_iter().chain(others).collect()
     }
 
     /// In which recordings of its disk a finding was seen, if there are several.
@@ -536,32 +561,7 @@ impl NodeStory {
             midway.add_callers(lines, detail);
         }
         if let Some(disk) = &self.disk {
-            let words = format!(
-                "{name}{}, {}, {} pending",
-                disk.file_system,
-                disk.state,
-                counted(disk.pending, "write")
-            );
-            lines.add("disk", &words, detail.lines);
-            if let Some(until) = &disk.held_until {
-                let words =
-                    format!("{name}{until}: a crash one moment earlier does not break this");
-                lines.add("held until", &words, detail.lines);
-            }
-            for lost in disk.lost.iter().take(detail.lost) {
-                lines.add("lost", &format!("{name}{lost}"), detail.lines);
-            }
-            if disk.lost.len() > detail.lost {
-                let more = disk.lost.len() - detail.lost;
-                lines.add(
-                    "lost",
-                    &format!(
-                        "{name}and {} (--all shows them)",
-                        counted(more, "more write")
-                    ),
-                    1,
-                );
-            }
+            disk.add_missing(lines, &name, detail);
         }
     }
 
@@ -654,6 +654,31 @@ fn more_words(rest: &[&Lost]) -> String {
             format!("{count} more {verbs} {path}")
         }
         _ => counted(rest.len(), "more operation"),
+    }
+}
+
+impl DiskStory {
+    /// What the disk lost, and until when.
+    fn add_missing(&self, lines: &mut Lines, name: &str, detail: Detail) {
+        let words = format!(
+            "{name}{}, {}, {} pending",
+            self.file_system,
+            self.state,
+            counted(self.pending, "write")
+        );
+        lines.add("disk", &words, detail.lines);
+        if let Some(until) = &self.held_until {
+            let words = format!("{name}{until}: a crash one moment earlier does not break this");
+            lines.add("held until", &words, detail.lines);
+        }
+        for lost in self.lost.iter().take(detail.lost) {
+            lines.add("lost", &format!("{name}{lost}"), detail.lines);
+        }
+        if self.lost.len() > detail.lost {
+            let more = counted(self.lost.len() - detail.lost, "more write");
+            let words = format!("{name}and {more} (--all shows them)");
+            lines.add("lost", &words, 1);
+        }
     }
 }
 

@@ -87,30 +87,12 @@ impl Tree {
                 file,
                 offset,
                 content,
-            } => {
-                if let Some(own) = self.content(*file) {
-                    match content {
-                        Bytes::Written(data) => own.write(*offset, trace.bytes(*data)),
-                        Bytes::Zeros(len) => own.zeros(*offset, *len),
-                        Bytes::Garbage(len) => own.garbage(*offset, *len),
-                    }
-                }
-            }
+            } => self.write(*file, *offset, content, trace),
             Effect::Overwrite {
                 file,
                 offset,
                 content,
-            } => {
-                if let Some(own) = self.content(*file) {
-                    match content {
-                        Bytes::Written(data) => own.overwrite(*offset, trace.bytes(*data)),
-                        Bytes::Zeros(len) => own.overwrite(*offset, &vec![0; *len as usize]),
-                        Bytes::Garbage(_) => {
-                            unreachable!("garbage is written, and nothing is over it")
-                        }
-                    }
-                }
-            }
+            } => self.overwrite(*file, *offset, content, trace),
             Effect::Grow { file, size } => {
                 if let Some(content) = self.content(*file) {
                     content.grow(*size);
@@ -134,6 +116,28 @@ impl Tree {
                         None => xattrs.remove(name),
                     };
                 }
+            }
+        }
+    }
+
+    /// Bytes that may make the file larger.
+    fn write(&mut self, file: FileId, offset: u64, content: &Bytes, trace: &Trace) {
+        if let Some(own) = self.content(file) {
+            match content {
+                Bytes::Written(data) => own.write(offset, trace.bytes(*data)),
+                Bytes::Zeros(len) => own.zeros(offset, *len),
+                Bytes::Garbage(len) => own.garbage(offset, *len),
+            }
+        }
+    }
+
+    /// Bytes that stay within the file's size.
+    fn overwrite(&mut self, file: FileId, offset: u64, content: &Bytes, trace: &Trace) {
+        if let Some(own) = self.content(file) {
+            match content {
+                Bytes::Written(data) => own.overwrite(offset, trace.bytes(*data)),
+                Bytes::Zeros(len) => own.overwrite(offset, &vec![0; *len as usize]),
+                Bytes::Garbage(_) => unreachable!("garbage is written, and nothing is over it"),
             }
         }
     }

@@ -23,7 +23,9 @@ const GROUPS: [Group; 4] = [
             ),
             (
                 "inject",
-                "crashpoint inject cluster.toml --plan plan.toml --repeat 10",
+                "crashpoint inject cluster.toml --plan plan.toml --repeat 10\n  \
+                 crashpoint inject cluster.toml --points\n  \
+                 crashpoint inject cluster.toml --strategy exhaustive --max-failures 2 --budget 1h --out results/",
             ),
             (
                 "history",

@@ -127,7 +127,9 @@ enum Command {
     /// Inject faults into a cluster that runs, as a plan says, and judge by what clients saw
     ///
     /// Runs the cluster of a cluster file and its clients, puts the faults of the plan in place when
-    /// their triggers fire, heals everything, and has the check look. Exit status: 0 nothing was
+    /// their triggers fire, heals everything, and has the check look. With --strategy it makes plans
+    /// itself: `exhaustive` has every failure happen at every system call of the nodes' programs that
+    /// --points lists. Exit status: 0 nothing was
     /// broken, 1 something was, 2 it could not run, 3 the check did not decide, a fault of the plan
     /// did not happen, or it was interrupted.
     Inject(Box<inject::InjectArgs>),

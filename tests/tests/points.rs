@@ -172,6 +172,21 @@ fn shards_have_the_same_failure_points_and_are_put_together() {
     let refused = laid.run(&[&begun[..], &["2", "--shard", "1/2", "--out", "one"]].concat());
     assert_eq!(refused.status.code(), Some(2));
     assert!(said(&refused).contains("--points-of"), "{}", said(&refused));
+    let random = [
+        "inject",
+        "cluster.toml",
+        "--strategy",
+        "random",
+        "--sample",
+        "1",
+    ];
+    let refused = laid.run(&[&random[..], &["--max-failures", "2"]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        said(&refused).contains("--max-failures is for --strategy exhaustive"),
+        "{}",
+        said(&refused)
+    );
     let run = |more: &[&str]| {
         let output = laid.run(&[&begun[..], more].concat());
         assert_eq!(

@@ -188,6 +188,7 @@ fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Res
             "--seed is for --strategy and --simulate: what a plan draws, it draws with its own seed"
         );
     }
+    points::refuse_elsewhere(arguments)?;
     let file = read_file(path, simulate)?;
     let specifications = specs::read(&arguments.spec)?;
     if specifications.is_empty() {

@@ -7,8 +7,8 @@ use campaign::{Interrupt, Outcome, OutputFormat, say};
 use cluster::ClusterFile;
 use injector::Judged;
 use injector::online::{
-    Collected, EXHAUSTIVE, InjectManifest, PointFailure, Ran, SeenPoint, manifest, points_table,
-    without_faults,
+    Collected, EXHAUSTIVE, InjectManifest, Order, PointFailure, Ran, SeenPoint, manifest,
+    points_table, without_faults,
 };
 use serde_json::json;
 
@@ -73,6 +73,21 @@ fn why(judged: &Judged) -> String {
         Judged::Ok => "ok".into(),
         Judged::Broken { broken } => broken.join("; "),
         Judged::Inconclusive { why } => why.clone(),
+    }
+}
+
+/// Fails if arguments are given that only an exhaustive campaign has.
+pub(super) fn refuse_elsewhere(arguments: &InjectArgs) -> anyhow::Result<()> {
+    let given = [
+        (arguments.max_failures != 1, "--max-failures"),
+        (arguments.order != Order::default(), "--order"),
+        (arguments.all_occurrences, "--all-occurrences"),
+        (arguments.points_of.is_some(), "--points-of"),
+    ];
+    let is_elsewhere = arguments.strategy.as_deref() != Some(EXHAUSTIVE);
+    match given.into_iter().find(|(is_given, _)| *is_given) {
+        Some((_, name)) if is_elsewhere => bail!("{name} is for --strategy {EXHAUSTIVE}"),
+        _ => Ok(()),
     }
 }
 

@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn every_example_is_one_that_is_taken() {
         for (name, example) in GROUPS.iter().flat_map(|(_, commands)| commands.iter()) {
-            for line in example.split(" && ") {
+            for line in example.lines().flat_map(|line| line.split(" && ")) {
                 let words = shlex::split(line).expect("words of a shell");
                 let parsed = crate::command().try_get_matches_from(words);
                 assert!(

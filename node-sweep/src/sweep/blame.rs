@@ -73,17 +73,25 @@ impl<S: Source> Rounds<'_, '_, S> {
         }
         let all = self.maker.source.losses(index);
         let run = self.maker.source.run(index);
+        // What others were broken by depends on which were drawn, and parts of a sample are to come
+        // to the same together: each is explained by itself.
+        let is_sample = self.stop.plan.is_sample;
         // Most are broken by what breaks others.
-        let is_known = |loss: &Loss| found.alone.contains_key(&(run, *loss));
+        let is_known = |loss: &Loss| !is_sample && found.alone.contains_key(&(run, *loss));
         let (alone, others): (Vec<_>, Vec<_>) = all.iter().copied().partition(is_known);
         if !alone.is_empty() && self.is_known_ok(index, &others, found)? {
             let alone = alone.into_iter().take(FEWER_MAX);
             return Ok(alone.map(|loss| found.alone[&(run, loss)]).collect());
         }
         let mut rest = all.clone();
-        let alone = self.broken_alone(index, &mut rest, found)?;
+        let alone = if is_sample {
+            Vec::new()
+        } else {
+            self.broken_alone(index, &mut rest, found)?
+        };
         let mut together = Vec::new();
-        while rest.len() > 1
+        // One that breaks something alone is known, but of a sample.
+        while rest.len() > usize::from(!is_sample)
             && together.len() < SETS_MAX
             && self.is_broken(index, &rest, found)?.is_some()
         {
@@ -114,7 +122,7 @@ impl<S: Source> Rounds<'_, '_, S> {
         fewer.truncate(FEWER_MAX);
         // Those of other parts are nowhere else compared with this one.
         let plan = self.stop.plan;
-        if plan.shard.is_some() && !plan.is_sample && !plan.only_known {
+        if plan.shard.is_some() && !plan.only_known {
             let numbers: Vec<_> = fewer.iter().map(|(number, _)| *number).collect();
             self.maker.judged.clone_from(&self.judged);
             self.visit(numbers.into_iter())?;
@@ -149,7 +157,9 @@ impl<S: Source> Rounds<'_, '_, S> {
         let set = ddmin(all, |losses| {
             Ok::<_, Error>(self.is_broken(index, losses, found)?.is_some())
         })?;
-        found.sets.push(set.clone());
+        if !self.stop.plan.is_sample {
+            found.sets.push(set.clone());
+        }
         Ok(set)
     }
 

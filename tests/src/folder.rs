@@ -6,7 +6,7 @@ use std::process::Output;
 
 use tempfile::TempDir;
 
-use crate::{crashpoint, printed, require_root, said};
+use crate::{crashpoint, printed, require_root, said, search_path};
 
 /// The folder for temporary files.
 const TEMPORARY: &str = "tmp";
@@ -51,7 +51,7 @@ impl Folder {
         text.unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Runs `crashpoint` in it.
+    /// Runs `crashpoint` in it, with our programs on its `PATH`.
     ///
     /// # Panics
     /// If it does not run.
@@ -59,6 +59,7 @@ impl Folder {
         let mut command = crashpoint();
         command.args(arguments).current_dir(self.0.path());
         command.env("TMPDIR", self.path(TEMPORARY));
+        command.env("PATH", search_path());
         command.output().expect("it runs")
     }
 

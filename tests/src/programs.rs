@@ -23,6 +23,14 @@ pub fn program(name: &str) -> PathBuf {
     FOLDER.get_or_init(built_programs).join(name)
 }
 
+/// A `PATH` that begins with the folder of our programs.
+pub fn search_path() -> String {
+    let crashpoint = program("crashpoint");
+    let folder = crashpoint.parent().unwrap_or(Path::new("/"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{}:{path}", folder.display())
+}
+
 fn built_programs() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a program");
     let folder = test

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Family, Random, leftovers, printed, program, require_root, said, store_cluster};
+use end_to_end::{
+    Family, Random, leftovers, printed, program, require_root, said, search_path, store_cluster,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -26,16 +28,10 @@ fn crashpoint(arguments: &[&str], path: &Path) -> Output {
 }
 
 fn command(arguments: &[&str], path: &Path) -> Command {
-    let folder = program("store").parent().expect("a folder").to_owned();
-    let programs = format!(
-        "{}:{}",
-        folder.display(),
-        std::env::var("PATH").unwrap_or_default()
-    );
     let mut command = Command::new(program("crashpoint"));
     command
         .args(arguments)
-        .env("PATH", programs)
+        .env("PATH", search_path())
         .current_dir(path);
     command
 }
@@ -122,17 +118,11 @@ fn states_are_counted_before_anything_runs() {
 /// has said something.
 fn signalled(arguments: &[&str], path: &Path, says: &str, signal: Signal) -> Output {
     let temporary = tempfile::tempdir().expect("a directory");
-    let folder = program("store").parent().expect("a folder").to_owned();
-    let programs = format!(
-        "{}:{}",
-        folder.display(),
-        std::env::var("PATH").unwrap_or_default()
-    );
     let said = temporary.path().join("said");
     let mut command = Command::new(program("crashpoint"));
     command
         .args(arguments)
-        .env("PATH", programs)
+        .env("PATH", search_path())
         .env("TMPDIR", temporary.path())
         .current_dir(path);
     command

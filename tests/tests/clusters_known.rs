@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
-use end_to_end::{findings_and_summary, printed, program, require_root, said, store_cluster};
+use end_to_end::{
+    findings_and_summary, printed, program, require_root, said, search_path, store_cluster,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -147,17 +149,11 @@ impl Recorded {
     }
 
     fn crashpoint(&self, arguments: &[&str]) -> Output {
-        let folder = program("store").parent().expect("a folder").to_owned();
-        let programs = format!(
-            "{}:{}",
-            folder.display(),
-            std::env::var("PATH").unwrap_or_default()
-        );
         let mut command = Command::new(program("crashpoint"));
         command
             .arg("cluster")
             .args(arguments)
-            .env("PATH", programs)
+            .env("PATH", search_path())
             .current_dir(self.0.path());
         command.output().expect("it runs")
     }

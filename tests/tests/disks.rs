@@ -6,7 +6,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use block_dev::loop_device::marked;
-use end_to_end::{app, findings_and_summary, program, require_root, said, store_cluster};
+use end_to_end::{
+    app, findings_and_summary, program, require_root, said, search_path, store_cluster,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -544,17 +546,11 @@ fn store(mistake: &str) -> TempDir {
 }
 
 fn cluster(arguments: &[&str], path: &Path) -> Output {
-    let folder = program("store").parent().expect("a folder").to_owned();
-    let programs = format!(
-        "{}:{}",
-        folder.display(),
-        std::env::var("PATH").unwrap_or_default()
-    );
     let mut command = Command::new(program("crashpoint"));
     command
         .arg("cluster")
         .args(arguments)
-        .env("PATH", programs)
+        .env("PATH", search_path())
         .current_dir(path)
         .output()
         .expect("it runs")

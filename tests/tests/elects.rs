@@ -1,9 +1,8 @@
 //! The store that elects its leader, as a cluster. Needs root.
 
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use end_to_end::{elects_cluster, printed, program, require_root, said};
+use end_to_end::{elects_cluster, printed, program, require_root, said, search_path};
 
 /// Each mistake, and the plan that shows it.
 const SHOWN: [(&str, &str); 9] = [
@@ -62,19 +61,11 @@ fn crashpoint(words: &[&str], text: &str, arguments: &[&str], files: &[(&str, &s
     let temporary = tempfile::tempdir().expect("a directory");
     let mut command = Command::new(program("crashpoint"));
     command.args(words).arg(path).args(arguments);
-    command.env("PATH", programs()).stdin(Stdio::null());
+    command.env("PATH", search_path()).stdin(Stdio::null());
     let output = command.env("TMPDIR", temporary.path()).output();
     let left = std::fs::read_dir(temporary.path()).expect("it is there");
     assert_eq!(left.count(), 0);
     output.expect("it runs")
-}
-
-/// A PATH that begins with what was built.
-fn programs() -> String {
-    let elects = program("elects");
-    let folder = elects.parent().unwrap_or(Path::new("/"));
-    let path = std::env::var("PATH").unwrap_or_default();
-    format!("{}:{path}", folder.display())
 }
 
 #[test]

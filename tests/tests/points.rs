@@ -2,15 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
-use std::process::Output;
 
-use end_to_end::{crashpoint, printed, program, require_root, said, store_cluster};
+use end_to_end::{Folder, printed, said, store_cluster};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A folder with the cluster file of a store in it.
-struct Laid(TempDir);
 
 /// A node that changes a file a while after its start, and recovers if it was ended while it did. A
 /// recovery that finds that one before it was ended gives up, if GIVES_UP is not empty.
@@ -48,69 +42,45 @@ command = "sleep 0.6"
 command = "echo ok"
 "#;
 
-impl Laid {
-    /// A node that has few failure points.
-    fn small(gives_up: &str) -> Self {
-        let laid = Self::of(&CLUSTER.replace("MISTAKE", gives_up));
-        fs::write(laid.path("node.sh"), NODE).expect("written");
-        laid
-    }
+/// A node that has few failure points.
+fn small(gives_up: &str) -> Folder {
+    let cluster = CLUSTER.replace("MISTAKE", gives_up);
+    Folder::new(&[("cluster.toml", &cluster), ("node.sh", NODE)])
+}
 
-    /// Two nodes with disks: what one of them loses is lost.
-    fn new(mistake: &str) -> Self {
-        let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);
-        let text = text.replace(
-            "--lead {address:b},{address:c}",
-            "--lead {address:b} --ping 1",
-        );
-        // What loses its power says nothing any more.
-        let text = text.replace(
-            "store client {address:a}",
-            "store client {address:a} --patience 2",
-        );
-        Self::of(&format!("disk = \"ext4\"\n{text}"))
-    }
+/// Two nodes of a store with disks: what one of them loses is lost.
+fn store(mistake: &str) -> Folder {
+    let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);
+    let text = text.replace(
+        "--lead {address:b},{address:c}",
+        "--lead {address:b} --ping 1",
+    );
+    // What loses its power says nothing any more.
+    let text = text.replace(
+        "store client {address:a}",
+        "store client {address:a} --patience 2",
+    );
+    Folder::new(&[("cluster.toml", &format!("disk = \"ext4\"\n{text}"))])
+}
 
-    fn of(text: &str) -> Self {
-        require_root();
-        let folder = tempfile::tempdir().expect("a directory");
-        fs::write(folder.path().join("cluster.toml"), text).expect("written");
-        fs::create_dir(folder.path().join("tmp")).expect("made");
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let store = program("store");
-        let folder = store.parent().expect("it is in one").display().to_string();
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = crashpoint();
-        command.args(arguments).current_dir(self.0.path());
-        command.env("TMPDIR", self.path("tmp"));
-        command.env("PATH", format!("{folder}:{path}"));
-        command.output().expect("it runs")
-    }
-
-    /// The failure points, by their IDs.
-    fn points(&self) -> BTreeMap<String, Value> {
-        let output = self.run(&["inject", "cluster.toml", "--points", "--format", "json"]);
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        let text = printed(&output);
-        let lines = text
-            .lines()
-            .map(|line| serde_json::from_str(line).expect("JSON"));
-        let id = |point: Value| (point["id"].as_str().expect("a name").to_owned(), point);
-        lines.map(id).collect()
-    }
+/// The failure points, by their IDs.
+fn points(laid: &Folder) -> BTreeMap<String, Value> {
+    let output = laid.ends(
+        0,
+        &["inject", "cluster.toml", "--points", "--format", "json"],
+    );
+    let text = printed(&output);
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let id = |point: Value| (point["id"].as_str().expect("a name").to_owned(), point);
+    lines.map(id).collect()
 }
 
 #[test]
 fn the_same_code_is_the_same_failure_point_in_another_run() {
-    let (one, other) = (Laid::new(""), Laid::new(""));
-    let (points, again) = (one.points(), other.points());
+    let (one, other) = (store(""), store(""));
+    let (points, again) = (points(&one), points(&other));
     let ids = |points: &BTreeMap<String, Value>| points.keys().cloned().collect::<Vec<_>>();
     assert_eq!(ids(&points), ids(&again));
     let of = |call: &str, file: &str| {
@@ -143,11 +113,13 @@ fn the_same_code_is_the_same_failure_point_in_another_run() {
 
 #[test]
 fn a_kill_between_two_calls_that_must_not_be_two_is_found_and_replayed() {
-    let laid = Laid::new("version-last");
+    let laid = store("version-last");
     let begun = ["inject", "cluster.toml", "--strategy", "exhaustive"];
-    let output = laid.run(&[&begun[..], &["--stop-after", "1", "--out", "found"]].concat());
+    let output = laid.ends(
+        1,
+        &[&begun[..], &["--stop-after", "1", "--out", "found"]].concat(),
+    );
     let text = printed(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
     assert!(
         text.contains("is about to pwrite64 log/wal-00000002"),
         "{text}"
@@ -155,13 +127,12 @@ fn a_kill_between_two_calls_that_must_not_be_two_is_found_and_replayed() {
     let show = printed(&laid.run(&["show", "found"]));
     let (_, replay) = show.split_once(" replay found ").expect("it is told");
     let number = replay.split_whitespace().next().expect("a number");
-    let replayed = laid.run(&["replay", "found", number]);
-    assert_eq!(replayed.status.code(), Some(1), "{}", printed(&replayed));
+    laid.ends(1, &["replay", "found", number]);
 }
 
 #[test]
 fn shards_have_the_same_failure_points_and_are_put_together() {
-    let laid = Laid::new("");
+    let laid = store("");
     let begun = [
         "inject",
         "cluster.toml",
@@ -169,8 +140,10 @@ fn shards_have_the_same_failure_points_and_are_put_together() {
         "exhaustive",
         "--sample",
     ];
-    let refused = laid.run(&[&begun[..], &["2", "--shard", "1/2", "--out", "one"]].concat());
-    assert_eq!(refused.status.code(), Some(2));
+    let refused = laid.ends(
+        2,
+        &[&begun[..], &["2", "--shard", "1/2", "--out", "one"]].concat(),
+    );
     assert!(said(&refused).contains("--points-of"), "{}", said(&refused));
     let random = [
         "inject",
@@ -180,29 +153,18 @@ fn shards_have_the_same_failure_points_and_are_put_together() {
         "--sample",
         "1",
     ];
-    let refused = laid.run(&[&random[..], &["--max-failures", "2"]].concat());
-    assert_eq!(refused.status.code(), Some(2));
+    let refused = laid.ends(2, &[&random[..], &["--max-failures", "2"]].concat());
     assert!(
         said(&refused).contains("--max-failures is for --strategy exhaustive"),
         "{}",
         said(&refused)
     );
-    let run = |more: &[&str]| {
-        let output = laid.run(&[&begun[..], more].concat());
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{}{}",
-            printed(&output),
-            said(&output)
-        );
-    };
+    let run = |more: &[&str]| laid.ends(0, &[&begun[..], more].concat());
     run(&["1", "--out", "base"]);
     for (shard, out) in [("1/2", "one"), ("2/2", "two")] {
         run(&["2", "--points-of", "base", "--shard", shard, "--out", out]);
     }
-    let merge = laid.run(&["merge", "one", "two", "--out", "merged"]);
-    assert_eq!(merge.status.code(), Some(0), "{}", said(&merge));
+    let merge = laid.ends(0, &["merge", "one", "two", "--out", "merged"]);
     assert!(
         printed(&merge).contains("0 broken of 2 runs"),
         "{}",
@@ -212,7 +174,7 @@ fn shards_have_the_same_failure_points_and_are_put_together() {
 
 #[test]
 fn a_failure_point_that_does_not_come_up_is_tried_twice_and_is_no_clean_result() {
-    let laid = Laid::new("");
+    let laid = store("");
     let begun = [
         "inject",
         "cluster.toml",
@@ -221,16 +183,14 @@ fn a_failure_point_that_does_not_come_up_is_tried_twice_and_is_no_clean_result()
         "--sample",
         "1",
     ];
-    let output = laid.run(&[&begun[..], &["--out", "base"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    laid.ends(0, &[&begun[..], &["--out", "base"]].concat());
     // Another program has its calls at other places.
     let manifest = fs::read_to_string(laid.path("base/manifest.json")).expect("read");
     let mut manifest: Value = serde_json::from_str(&manifest).expect("JSON");
     manifest["collected"]["points"][0]["site"] = "0000000000000001".into();
     fs::write(laid.path("base/manifest.json"), manifest.to_string()).expect("written");
-    let output = laid.run(&[&begun[..], &["--points-of", "base"]].concat());
+    let output = laid.ends(3, &[&begun[..], &["--points-of", "base"]].concat());
     let text = printed(&output);
-    assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(
         text.contains("a failure point did not come up in two runs"),
         "{text}"
@@ -244,12 +204,11 @@ fn a_failure_point_that_does_not_come_up_is_tried_twice_and_is_no_clean_result()
 /// What a kill of the node leaves is recovered from, and what a kill in that recovery leaves is not.
 #[test]
 fn a_recovery_that_gives_up_at_the_second_failure_is_found_by_a_pair() {
-    let laid = Laid::small("yes");
+    let laid = small("yes");
     let begun = ["inject", "cluster.toml", "--strategy", "exhaustive"];
     let pairs = ["--max-failures", "2", "--stop-after", "1", "--out", "found"];
-    let output = laid.run(&[&begun[..], &pairs].concat());
+    let output = laid.ends(1, &[&begun[..], &pairs].concat());
     let text = printed(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
     assert!(text.contains("a recovery did not end"), "{text}");
     // All single failures came before, and none broke anything.
     let tried = text
@@ -263,14 +222,13 @@ fn a_recovery_that_gives_up_at_the_second_failure_is_found_by_a_pair() {
     let number = replay.split_whitespace().next().expect("a number");
     let told = printed(&laid.run(&["show", "found", number]));
     assert_eq!(told.matches("[[faults]]").count(), 2, "{told}");
-    let replayed = laid.run(&["replay", "found", number]);
-    assert_eq!(replayed.status.code(), Some(1), "{}", printed(&replayed));
+    laid.ends(1, &["replay", "found", number]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn no_failure_and_no_pair_breaks_a_node_that_recovers() {
-    let laid = Laid::small("");
+    let laid = small("");
     let begun = ["inject", "cluster.toml", "--strategy", "exhaustive"];
     let output = laid.run(&[&begun[..], &["--max-failures", "2"]].concat());
     let text = printed(&output);

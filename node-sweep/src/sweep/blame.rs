@@ -165,12 +165,8 @@ impl<S: Source> Rounds<'_, '_, S> {
 
     /// Whether the check finds nothing broken where no more than these is lost.
     fn is_known_ok(&mut self, index: u64, losses: &[Loss], found: &mut Found) -> Result<bool> {
-        if losses.is_empty() {
-            return Ok(true);
-        }
-        let is_broken = self.is_broken(index, losses, found)?.is_some();
-        let made = self.maker.source.make_with(index, losses).state;
-        Ok(!is_broken && made.is_ok_and(|state| self.judged.contains(&state.key)))
+        let is_ok = |(_, is_broken): (Fingerprint, bool)| !is_broken;
+        Ok(losses.is_empty() || self.look_at(index, losses, found)?.is_some_and(is_ok))
     }
 
     /// The key of the state in which no more than these is lost, if it is broken.
@@ -180,6 +176,18 @@ impl<S: Source> Rounds<'_, '_, S> {
         losses: &[Loss],
         found: &mut Found,
     ) -> Result<Option<Fingerprint>> {
+        let looked_at = self.look_at(index, losses, found)?;
+        Ok(looked_at.and_then(|(key, is_broken)| is_broken.then_some(key)))
+    }
+
+    /// The key of the state in which no more than these is lost, and whether it is broken; nothing if
+    /// that is not known.
+    fn look_at(
+        &mut self,
+        index: u64,
+        losses: &[Loss],
+        found: &mut Found,
+    ) -> Result<Option<(Fingerprint, bool)>> {
         let Made { size, state, .. } = self.maker.source.make_with(index, losses);
         let Ok(state) = state else {
             return Ok(None);
@@ -213,7 +221,7 @@ impl<S: Source> Rounds<'_, '_, S> {
                 self.at.different += 1;
             }
         }
-        Ok(self.swept.broken.contains_key(&key).then_some(key))
+        Ok(Some((key, self.swept.broken.contains_key(&key))))
     }
 
     /// What is said of a state; nothing if nobody is there to say it, or it is inconclusive.

@@ -581,7 +581,10 @@ impl<'a> Findings<'a> {
     fn groups(&self, spaces: &Spaces, states: &mut [States<'_>], swept: &Swept) -> Vec<Group> {
         let mut groups: HashMap<Cause, Group> = HashMap::new();
         let mut smaller = HashMap::new();
-        for (key, broken) in &swept.broken {
+        // What comes first decides between equals.
+        let mut all: Vec<_> = swept.broken.iter().collect();
+        all.sort_unstable_by_key(|(key, broken)| (broken.smallest, *key));
+        for (key, broken) in all {
             let (own, of_key) = broken.state(spaces);
             let (mut start, mut content) = (Start::Together, *key);
             if self.of_model(own).turns(&of_key).is_some() {
@@ -631,7 +634,8 @@ impl<'a> Findings<'a> {
             }
         }
         let mut groups: Vec<_> = groups.into_values().collect();
-        groups.sort_by_key(|group| order(&group.state, &group.smallest));
+        // What has no number of its own has that of the state it was made of.
+        groups.sort_by_key(|group| (order(&group.state, &group.smallest), group.key));
         groups
     }
 
@@ -645,40 +649,49 @@ impl<'a> Findings<'a> {
         states: &mut [States<'_>],
         known: &mut HashMap<Fingerprint, Fingerprint>,
     ) -> Fingerprint {
-        let words = self.plain(&swept.broken[&key]);
-        let mut way = vec![key];
+        let mut way = Vec::new();
+        let mut at = key;
         let smallest = loop {
-            let key = way[way.len() - 1];
-            if let Some(known) = known.get(&key) {
+            if let Some(known) = known.get(&at) {
                 break *known;
             }
-            let broken = &swept.broken[&key];
-            let (member, state) = broken.state(spaces);
-            let blamed = self.blamed(key, &words, swept);
-            if let Some(blamed) = blamed.filter(|blamed| !way.contains(blamed)) {
-                way.push(blamed);
-                continue;
-            }
-            let of_model = self.of_model(member);
-            let less = of_model
-                .with_less_missing(&state)
-                .into_iter()
-                .chain(of_model.earlier(&state))
-                .find_map(|less| {
-                    let made = states[member].make(&less).ok()?.key;
-                    let found = swept.broken.get(&made)?;
-                    // What was drawn may lack the very state, and have one that is the same to any
-                    // check.
-                    let is_less = order(&found.state(spaces).1, found) < order(&state, broken);
-                    (is_less && self.plain(found) == words).then_some(made)
-                });
-            match less {
-                Some(less) => way.push(less),
-                None => break key,
+            way.push(at);
+            match self.smaller(spaces, at, swept, states) {
+                Some(smaller) => at = smaller,
+                None => break at,
             }
         };
         known.extend(way.into_iter().map(|key| (key, smallest)));
         smallest
+    }
+
+    /// A broken state that is easier to understand than this one and shows why it is broken, if there
+    /// is such a one. It depends on nothing but these two, so that every way to a state goes on the
+    /// same.
+    fn smaller(
+        &self,
+        spaces: &Spaces,
+        key: Fingerprint,
+        swept: &Swept,
+        states: &mut [States<'_>],
+    ) -> Option<Fingerprint> {
+        let broken = &swept.broken[&key];
+        let words = self.plain(broken);
+        let (member, state) = broken.state(spaces);
+        let of_this = order(&state, broken);
+        let is_smaller = |other: &Broken| order(&other.state(spaces).1, other) < of_this;
+        let blamed = self.blamed(key, &words, swept);
+        if let Some(blamed) = blamed.filter(|blamed| is_smaller(&swept.broken[blamed])) {
+            return Some(blamed);
+        }
+        let of_model = self.of_model(member);
+        let less = of_model.with_less_missing(&state).into_iter();
+        less.chain(of_model.earlier(&state)).find_map(|less| {
+            let made = states[member].make(&less).ok()?.key;
+            let found = swept.broken.get(&made)?;
+            // What was drawn may lack the very state, and have one that is the same to any check.
+            (is_smaller(found) && self.plain(found) == words).then_some(made)
+        })
     }
 
     /// The state that shows why one is broken that lost all at once: the first that shows it in the

@@ -2,7 +2,6 @@
 //! that break something together and none of them alone.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use campaign::ddmin;
 use pace_rules::nodes::Loss;
@@ -22,17 +21,6 @@ const FEWER_MAX: usize = 256;
 /// So many sets of losses that break different things are looked for in one state.
 const SETS_MAX: usize = 4;
 
-/// What was found to break something.
-#[derive(Default)]
-struct Found {
-    /// In a run, by one loss: a state that shows it.
-    alone: HashMap<(usize, Loss), Fingerprint>,
-    /// By several losses, and none of them alone.
-    sets: Vec<Vec<Loss>>,
-    /// In the states that were made of one to find out which losses matter: their keys.
-    made: Vec<Fingerprint>,
-}
-
 impl<S: Source> Rounds<'_, '_, S> {
     /// Says of each broken state that lost all at once which smaller one shows why. States are looked
     /// at for that which have no number.
@@ -45,17 +33,17 @@ impl<S: Source> Rounds<'_, '_, S> {
             .collect();
         all.sort_unstable();
         self.maker.is_beside = true;
-        let mut found = Found::default();
         for ((_, index), key) in all {
             if self.stop.is_now() {
                 break;
             }
-            let smaller = self.smaller(index, &mut found)?;
+            let mut made = Vec::new();
+            let smaller = self.smaller(index, &mut made)?;
             // What was made on the way lost more than it takes, too.
             let Swept { broken, blamed, .. } = &mut self.swept;
             let is_larger =
                 |made: &Fingerprint| broken.contains_key(made) && !smaller.contains(made);
-            for larger in found.made.drain(..).filter(is_larger).chain([key]) {
+            for larger in made.into_iter().filter(is_larger).chain([key]) {
                 let others = smaller.iter().copied().filter(|one| *one != larger);
                 blamed.entry(larger).or_insert(others.collect());
             }
@@ -63,40 +51,33 @@ impl<S: Source> Rounds<'_, '_, S> {
         Ok(())
     }
 
-    /// The broken states that show why a state is broken that lost all at once: the one with a set of
-    /// losses that break nothing alone, or those with fewer losses. `found` is what was found in
-    /// others.
-    fn smaller(&mut self, index: u64, found: &mut Found) -> Result<Vec<Fingerprint>> {
+    /// The broken states that show why a state is broken that lost all at once: those with a set of
+    /// losses of which each is needed, and those with fewer losses. Nothing that was found of another
+    /// state plays a part: what is looked at for a state is the same in any part of a sweep. The keys
+    /// of new states that are made for it come to `made`.
+    fn smaller(&mut self, index: u64, made: &mut Vec<Fingerprint>) -> Result<Vec<Fingerprint>> {
         // What is broken as it is, no loss has broken.
-        if let Some(key) = self.is_broken(index, &[], found)? {
+        if let Some(key) = self.is_broken(index, &[], made)? {
             return Ok(vec![key]);
         }
         let all = self.maker.source.losses(index);
-        let run = self.maker.source.run(index);
-        // What others were broken by depends on which were drawn, and parts of a sample are to come
-        // to the same together: each is explained by itself.
-        let is_sample = self.stop.plan.is_sample;
-        // Most are broken by what breaks others.
-        let is_known = |loss: &Loss| !is_sample && found.alone.contains_key(&(run, *loss));
-        let (alone, others): (Vec<_>, Vec<_>) = all.iter().copied().partition(is_known);
-        if !alone.is_empty() && self.is_known_ok(index, &others, found)? {
-            let alone = alone.into_iter().take(FEWER_MAX);
-            return Ok(alone.map(|loss| found.alone[&(run, loss)]).collect());
-        }
         let mut rest = all.clone();
-        let alone = if is_sample {
+        // In a sample it is not known what breaks alone, and to look at each would be a sweep of its
+        // own.
+        let alone = if self.stop.plan.is_sample {
             Vec::new()
         } else {
-            self.broken_alone(index, &mut rest, found)?
+            self.broken_alone(index, &mut rest)?
         };
         let mut together = Vec::new();
-        // One that breaks something alone is known, but of a sample.
-        while rest.len() > usize::from(!is_sample)
+        while !rest.is_empty()
             && together.len() < SETS_MAX
-            && self.is_broken(index, &rest, found)?.is_some()
+            && self.is_broken(index, &rest, made)?.is_some()
         {
-            let set = self.smallest_set(index, &rest, found)?;
-            let key = self.is_broken(index, &set, found)?;
+            let set = ddmin(&rest, |losses| {
+                Ok::<_, Error>(self.is_broken(index, losses, made)?.is_some())
+            })?;
+            let key = self.is_broken(index, &set, made)?;
             if set.len() == all.len() {
                 self.maker
                     .with_losses
@@ -110,13 +91,7 @@ impl<S: Source> Rounds<'_, '_, S> {
     }
 
     /// The broken states with fewer of the losses; what is lost there is no more among `rest`.
-    fn broken_alone(
-        &mut self,
-        index: u64,
-        rest: &mut Vec<Loss>,
-        found: &mut Found,
-    ) -> Result<Vec<Fingerprint>> {
-        let run = self.maker.source.run(index);
+    fn broken_alone(&mut self, index: u64, rest: &mut Vec<Loss>) -> Result<Vec<Fingerprint>> {
         let mut fewer = self.maker.source.with_fewer_lost(index);
         fewer.sort_by_key(|(number, losses)| (losses.len(), Reverse(*number)));
         fewer.truncate(FEWER_MAX);
@@ -138,56 +113,19 @@ impl<S: Source> Rounds<'_, '_, S> {
             if self.swept.broken.contains_key(&state.key) {
                 alone.push(state.key);
                 rest.retain(|loss| !losses.contains(loss));
-                if let [loss] = losses[..] {
-                    found.alone.insert((run, loss), state.key);
-                }
             }
         }
         Ok(alone)
     }
 
-    /// Losses of which each is needed for something to be broken.
-    fn smallest_set(&mut self, index: u64, all: &[Loss], found: &mut Found) -> Result<Vec<Loss>> {
-        for set in found.sets.clone() {
-            let is_part = set.iter().all(|loss| all.contains(loss));
-            if is_part && self.is_broken(index, &set, found)?.is_some() {
-                return Ok(set);
-            }
-        }
-        let set = ddmin(all, |losses| {
-            Ok::<_, Error>(self.is_broken(index, losses, found)?.is_some())
-        })?;
-        if !self.stop.plan.is_sample {
-            found.sets.push(set.clone());
-        }
-        Ok(set)
-    }
-
-    /// Whether the check finds nothing broken where no more than these is lost.
-    fn is_known_ok(&mut self, index: u64, losses: &[Loss], found: &mut Found) -> Result<bool> {
-        let is_ok = |(_, is_broken): (Fingerprint, bool)| !is_broken;
-        Ok(losses.is_empty() || self.look_at(index, losses, found)?.is_some_and(is_ok))
-    }
-
-    /// The key of the state in which no more than these is lost, if it is broken.
+    /// The key of the state in which no more than these is lost, if it is known to be broken. It is
+    /// looked at if nobody has.
     fn is_broken(
         &mut self,
         index: u64,
         losses: &[Loss],
-        found: &mut Found,
+        made: &mut Vec<Fingerprint>,
     ) -> Result<Option<Fingerprint>> {
-        let looked_at = self.look_at(index, losses, found)?;
-        Ok(looked_at.and_then(|(key, is_broken)| is_broken.then_some(key)))
-    }
-
-    /// The key of the state in which no more than these is lost, and whether it is broken; nothing if
-    /// that is not known.
-    fn look_at(
-        &mut self,
-        index: u64,
-        losses: &[Loss],
-        found: &mut Found,
-    ) -> Result<Option<(Fingerprint, bool)>> {
         let Made { size, state, .. } = self.maker.source.make_with(index, losses);
         let Ok(state) = state else {
             return Ok(None);
@@ -216,12 +154,12 @@ impl<S: Source> Rounds<'_, '_, S> {
                 };
                 self.maker.seen.insert(key, same);
                 self.maker.with_losses.insert(key, losses.into());
-                found.made.push(key);
+                made.push(key);
                 self.at.made += 1;
                 self.at.different += 1;
             }
         }
-        Ok(Some((key, self.swept.broken.contains_key(&key))))
+        Ok(self.swept.broken.contains_key(&key).then_some(key))
     }
 
     /// What is said of a state; nothing if nobody is there to say it, or it is inconclusive.

@@ -7,6 +7,7 @@ mod points;
 mod specs;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -282,12 +283,23 @@ fn refuse_idle(file: &ClusterFile, path: &Path) -> anyhow::Result<()> {
 
 /// A cluster file, as it is on its ground.
 fn read_file(path: &Path, simulate: bool) -> anyhow::Result<ClusterFile> {
-    let file = ClusterFile::read(path)?;
-    Ok(if simulate {
+    Ok(on_ground(ClusterFile::read(path)?, simulate))
+}
+
+/// The cluster file that a campaign keeps. Its programs may be on another machine.
+fn kept_file(manifest: &InjectManifest) -> anyhow::Result<ClusterFile> {
+    let path = Path::new(&manifest.file);
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let file = ClusterFile::parse(&manifest.text, path, folder)?;
+    Ok(on_ground(file, manifest.simulated.is_some()))
+}
+
+fn on_ground(file: ClusterFile, simulate: bool) -> ClusterFile {
+    if simulate {
         SimulatedCluster::with_disks(file)
     } else {
         file
-    })
+    }
 }
 
 /// The cluster file of a campaign that was begun, if it and the kernel of simulated machines are still
@@ -305,26 +317,27 @@ fn file_of(manifest: &InjectManifest, directory: &Path) -> anyhow::Result<Cluste
     Ok(file)
 }
 
-impl Campaign<'_> {
-    fn strategy(&self) -> anyhow::Result<Box<dyn Strategy>> {
-        let InjectManifest { seed, first, .. } = self.manifest;
-        if let Some(collected) = &self.manifest.collected {
-            return Ok(Box::new(Exhaustive::new(&self.file, seed, collected)));
-        }
-        if let Some(name) = &self.manifest.strategy {
-            let found = strategy(name, &self.file, seed);
-            return found.with_context(|| format!("there is no strategy {name}"));
-        }
-        let text = self.manifest.plan.as_deref().context("it has no plan")?;
-        let plan = FaultPlan::parse(text, Path::new("the plan of the results"), &self.file)?;
-        Ok(Box::new(Repeated {
-            plan,
-            times: first.unwrap_or(1),
-        }))
+/// What proposes the plans of a campaign.
+fn strategy_of(manifest: &InjectManifest, file: &ClusterFile) -> anyhow::Result<Box<dyn Strategy>> {
+    let InjectManifest { seed, first, .. } = *manifest;
+    if let Some(collected) = &manifest.collected {
+        return Ok(Box::new(Exhaustive::new(file, seed, collected)));
     }
+    if let Some(name) = &manifest.strategy {
+        let found = strategy(name, file, seed);
+        return found.with_context(|| format!("there is no strategy {name}"));
+    }
+    let text = manifest.plan.as_deref().context("it has no plan")?;
+    let plan = FaultPlan::parse(text, Path::new("the plan of the results"), file)?;
+    Ok(Box::new(Repeated {
+        plan,
+        times: first.unwrap_or(1),
+    }))
+}
 
+impl Campaign<'_> {
     fn go_on(mut self) -> anyhow::Result<Outcome> {
-        let mut strategy = self.strategy()?;
+        let mut strategy = strategy_of(&self.manifest, &self.file)?;
         let selection = self.selection()?;
         let known = self
             .directory
@@ -415,11 +428,23 @@ pub(crate) fn merge(
     format: OutputFormat,
 ) -> anyhow::Result<Outcome> {
     let (mut merged, is_whole) = injector::online::merge(parts, out, incomplete)?;
+    let file = kept_file(&merged.manifest)?;
+    let selection = Selection {
+        first: merged.manifest.first,
+        ..Selection::default()
+    };
+    let results = std::mem::take(&mut merged.known);
+    let mut left_out = BTreeMap::new();
+    for part in parts {
+        for (role, count) in summary_of(part, Vec::new()).left_out {
+            *left_out.entry(role).or_default() += count;
+        }
+    }
+    let strategy = strategy_of(&merged.manifest, &file)?;
     let summary = Summary {
-        wanted: merged.manifest.first,
-        results: std::mem::take(&mut merged.known),
         is_cut_off: !is_whole,
-        ..Summary::default()
+        left_out,
+        ..Summary::of(results, strategy.as_ref(), &selection)
     };
     if is_whole {
         merged.finish(&summary)?;

@@ -80,6 +80,16 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// What runs came to that were made before, as the parts of a campaign.
+    pub fn of(results: Vec<InjectResult>, strategy: &dyn Strategy, selection: &Selection) -> Self {
+        let mut summary = Self {
+            results,
+            ..Self::default()
+        };
+        summary.conclude(strategy, selection);
+        summary
+    }
+
     /// What of that which should happen in some run did in none.
     pub fn never_reached<'a>(&self, sometimes: &'a [String]) -> Vec<&'a str> {
         let is_reached = |name: &String| {

@@ -158,6 +158,14 @@ impl PointFailure {
         What::Call(CallFault { of, once, comes })
     }
 
+    /// Whether a call does not do what it was called for, and the node goes on.
+    pub(in crate::online) fn is_of_call(self) -> bool {
+        matches!(
+            self,
+            Self::Eio | Self::EioForGood | Self::Enospc | Self::Short
+        )
+    }
+
     /// Whether it ends before everything does. An error that comes once is over when it came.
     fn ends(self) -> bool {
         matches!(

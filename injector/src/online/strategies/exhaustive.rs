@@ -37,6 +37,16 @@ struct Single {
     at: (String, u64),
 }
 
+/// When a second failure is tried: the first comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// At a call that only the first failure made appear: the failure, whether it is on another node
+    /// than the first, and which of the points it is.
+    New((bool, usize), bool, usize),
+    /// At any other: whether it is on another node, which of the points, and the failure.
+    Known(bool, usize, (bool, usize)),
+}
+
 /// All single failures, and then all pairs: a second failure is at a call that was made after the first.
 ///
 /// The single failures have the indices from 0 on. Of `n` of them, the pairs that begin with number `i`
@@ -106,23 +116,33 @@ impl Exhaustive {
     }
 
     /// The second failures after a run with a first one. Calls that only that made appear come first,
-    /// one failure at all of them before the next failure. Of the others the nearest comes first, with
-    /// all failures: whatever happens next happens right after the first failure.
-    fn seconds(&self, ran: &Ran) -> Vec<PlannedFault> {
+    /// one failure at all of them before the next failure. Of the others those of a node that the first
+    /// failure hit come first, the nearest of them before others, with all failures: whatever happens
+    /// next happens right after the first failure.
+    ///
+    /// After a call that failed, a loss of power comes before all else: what the failed call did not
+    /// write, nobody misses before.
+    fn seconds(&self, result: &InjectResult) -> Vec<PlannedFault> {
+        let ran = &result.ran;
         let Some(first) = ran.faults.first() else {
             return Vec::new();
         };
         if ran.judged != Judged::Ok || !first.happened() {
             return Vec::new();
         }
-        let known: BTreeSet<_> = self.collected.points.iter().map(|seen| &seen.id).collect();
+        let is_of_call = self.failure(result).is_some_and(PointFailure::is_of_call);
+        let known = self.known();
         let mut all = Vec::new();
         for (rank, seen) in ran.points.iter().enumerate() {
+            let is_elsewhere = !seen.by_node.keys().any(|node| first.on.contains(node));
             for (on, nth) in self.second_times(seen, &first.on) {
                 for failure in PointFailure::at(seen, self.has_disks) {
-                    let place = match (known.contains(&seen.id), failure as usize) {
-                        (false, failure) => (false, failure, rank),
-                        (true, failure) => (true, rank, failure),
+                    let is_later = !(is_of_call && failure == PointFailure::PowerLoss);
+                    let of_failure = (is_later, failure as usize);
+                    let place = if known.contains(seen.id.as_str()) {
+                        Place::Known(is_elsewhere, rank, of_failure)
+                    } else {
+                        Place::New(of_failure, is_elsewhere, rank)
                     };
                     all.push((place, failure.fault(seen, on.clone(), nth)));
                 }
@@ -130,6 +150,26 @@ impl Exhaustive {
         }
         all.sort_by_key(|(place, _)| *place);
         all.into_iter().map(|(_, fault)| fault).collect()
+    }
+
+    /// The points of a run without failures.
+    fn known(&self) -> BTreeSet<&str> {
+        let points = self.collected.points.iter();
+        points.map(|seen| seen.id.as_str()).collect()
+    }
+
+    /// The first failure of a run.
+    fn failure(&self, result: &InjectResult) -> Option<PointFailure> {
+        let single = usize::try_from(self.root(result.index)).ok()?;
+        self.singles.get(single).map(|single| single.failure)
+    }
+
+    /// Whether a call failed, and all went on as if it had not: somebody took the error for nothing.
+    fn is_ignored(&self, result: &InjectResult) -> bool {
+        let is_error = self.failure(result).is_some_and(PointFailure::is_of_call);
+        let known = self.known();
+        let mut points = result.ran.points.iter();
+        is_error && points.all(|seen| known.contains(seen.id.as_str()))
     }
 
     /// At which of its times a point is tried after a first failure, and on whom: the first one, on a
@@ -156,22 +196,28 @@ impl Exhaustive {
     }
 
     /// How many second failures there are after each first one that was tried, by its index: of those
-    /// that come first, and of the others.
+    /// that come first, which are errors that changed nothing and then what was recovered from as
+    /// nothing before, and of the others.
     fn pairs(&self, so_far: &[InjectResult]) -> [Vec<(u64, u64)>; 2] {
-        let mut groups = [Vec::new(), Vec::new()];
+        let [mut ignored, mut new, mut others] = [const { Vec::new() }; 3];
         if self.collected.failures_max < 2 {
-            return groups;
+            return [new, others];
         }
         let mut firsts: Vec<_> = so_far.iter().filter(|one| one.index < self.len()).collect();
         firsts.sort_by_key(|result| result.index);
         let mut behaviours = BTreeSet::new();
         for result in firsts {
             let is_new = behaviours.insert(behaviour(&result.ran));
-            let count = self.seconds(&result.ran).len() as u64;
-            let comes_first = is_new || self.collected.order == Order::Plain;
-            groups[usize::from(!comes_first)].push((result.index, count));
+            let group = match self.collected.order {
+                Order::Plain => &mut new,
+                Order::Novel if self.is_ignored(result) => &mut ignored,
+                Order::Novel if is_new => &mut new,
+                Order::Novel => &mut others,
+            };
+            group.push((result.index, self.seconds(result).len() as u64));
         }
-        groups
+        ignored.append(&mut new);
+        [ignored, others]
     }
 
     fn plan(&self, faults: Vec<PlannedFault>) -> FaultPlan {
@@ -253,7 +299,7 @@ impl Strategy for Exhaustive {
         }
         let result = so_far.iter().find(|result| result.index == root)?;
         let place = usize::try_from(index / self.len() - 1).ok()?;
-        let second = self.seconds(&result.ran).into_iter().nth(place)?;
+        let second = self.seconds(result).into_iter().nth(place)?;
         Some(self.plan(vec![first, second]))
     }
 
@@ -273,8 +319,8 @@ impl Strategy for Exhaustive {
             let [first, others] = self.pairs(so_far);
             let sum = |group: &[(u64, u64)]| group.iter().map(|(_, count)| count).sum::<u64>();
             lines.push(format!(
-                "pairs: {} of {} tried; after the first failures that the cluster recovered from in a \
-                 way of their own ({} of {singles}): {}",
+                "pairs: {} of {} tried; after the first failures that changed nothing though a call \
+                 failed, or that the cluster recovered from in a way of their own ({} of {singles}): {}",
                 tried(&|index| index >= len),
                 sum(&first) + sum(&others),
                 first.len(),
@@ -487,6 +533,54 @@ until = { after_s = 1.0 }
             Some(all.order(&[missed, broken], u64::MAX).count() as u64),
             all.count()
         );
+    }
+
+    /// An error that nobody minds shows when the power fails: on the node that had it, not on another
+    /// one that makes the next call.
+    #[test]
+    fn after_an_error_that_changed_nothing_the_power_of_that_node_fails_first() {
+        let pairs = Collected {
+            failures_max: 2,
+            ..collected()
+        };
+        let mut all = Exhaustive::new(&file(""), 0, &pairs);
+        let len = all.count().expect("known");
+        let index_of = |failure| {
+            let place = all.singles.iter().position(|one| one.failure == failure);
+            place.expect("there is one") as u64
+        };
+        let (kill, eio) = (index_of(PointFailure::Kill), index_of(PointFailure::Eio));
+        let after = |hit: &str| {
+            let mut elsewhere = pairs.points[1].clone();
+            elsewhere.by_node = [(if hit == "a" { "b" } else { "a" }.to_owned(), 1)].into();
+            let mut here = pairs.points[0].clone();
+            here.by_node = [(hit.to_owned(), 1)].into();
+            vec![elsewhere, here]
+        };
+        let results = [ran(kill, "a", after("a")), ran(eio, "b", after("b"))];
+        let order: Vec<_> = all.order(&results, u64::MAX).collect();
+        assert_eq!(order[len as usize..][..2], [len + eio, len + kill]);
+        let mut second = |index| {
+            let plan = all.propose(index, &results).expect("one").to_string();
+            let (_, second) = plan.rsplit_once("[[faults]]\n").expect("two");
+            second.to_owned()
+        };
+        let first = second(len + eio);
+        assert!(
+            first.contains("node = \"hit\"") && first.contains("fault = \"power-loss\""),
+            "{first}"
+        );
+        // After a kill there is nothing of that kind.
+        let first = second(len + kill);
+        assert!(
+            first.contains("node = \"hit\"") && first.contains("fault = \"kill\""),
+            "{first}"
+        );
+        // With the calls of recovery the node minded the error.
+        let recovers = vec![in_recovery("unlink", "log/wal-#", None, "b")];
+        let results = [ran(kill, "a", after("a")), ran(eio, "b", recovers)];
+        let order: Vec<_> = all.order(&results, u64::MAX).collect();
+        assert_eq!(order[len as usize..][..2], [len + kill, len + eio]);
     }
 
     #[test]

@@ -268,7 +268,11 @@ fn no_failure_and_no_pair_breaks_a_node_that_recovers_in_one_campaign_or_in_part
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn an_error_that_the_store_ignores_is_found_by_a_pair() {
-    found_by_a_pair(&store("ignored-sync"), 300);
+    let laid = store("ignored-sync");
+    let text = fs::read_to_string(laid.path("cluster.toml")).expect("read");
+    let text = text.replace("--patience 2", "--patience 2 --only rewrite");
+    fs::write(laid.path("cluster.toml"), text).expect("written");
+    found_by_a_pair(&laid, 300);
 }
 
 #[test]

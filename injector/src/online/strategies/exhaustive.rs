@@ -37,14 +37,16 @@ struct Single {
     at: (String, u64),
 }
 
-/// When a second failure is tried: the first comes first.
+/// When a second failure is tried: what is declared first comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
+    /// A loss of power after a call that failed, on the same node: which of the points it is at.
+    LossAfterError(usize),
     /// At a call that only the first failure made appear: the failure, whether it is on another node
     /// than the first, and which of the points it is.
-    New((bool, usize), bool, usize),
+    New(PointFailure, bool, usize),
     /// At any other: whether it is on another node, which of the points, and the failure.
-    Known(bool, usize, (bool, usize)),
+    Known(bool, usize, PointFailure),
 }
 
 /// All single failures, and then all pairs: a second failure is at a call that was made after the first.
@@ -120,8 +122,8 @@ impl Exhaustive {
     /// failure hit come first, the nearest of them before others, with all failures: whatever happens
     /// next happens right after the first failure.
     ///
-    /// After a call that failed, a loss of power comes before all else: what the failed call did not
-    /// write, nobody misses before.
+    /// After a call that failed, a loss of power of that node comes before all else: what the failed
+    /// call did not write, nobody misses before.
     fn seconds(&self, result: &InjectResult) -> Vec<PlannedFault> {
         let ran = &result.ran;
         let Some(first) = ran.faults.first() else {
@@ -137,12 +139,13 @@ impl Exhaustive {
             let is_elsewhere = !seen.by_node.keys().any(|node| first.on.contains(node));
             for (on, nth) in self.second_times(seen, &first.on) {
                 for failure in PointFailure::at(seen, self.has_disks) {
-                    let is_later = !(is_of_call && failure == PointFailure::PowerLoss);
-                    let of_failure = (is_later, failure as usize);
-                    let place = if known.contains(seen.id.as_str()) {
-                        Place::Known(is_elsewhere, rank, of_failure)
+                    let is_loss = failure == PointFailure::PowerLoss && !is_elsewhere;
+                    let place = if is_of_call && is_loss {
+                        Place::LossAfterError(rank)
+                    } else if known.contains(seen.id.as_str()) {
+                        Place::Known(is_elsewhere, rank, failure)
                     } else {
-                        Place::New(of_failure, is_elsewhere, rank)
+                        Place::New(failure, is_elsewhere, rank)
                     };
                     all.push((place, failure.fault(seen, on.clone(), nth)));
                 }

@@ -4,10 +4,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::{Group, Known, Reader, touched};
+use super::files::Known;
+use super::{Reader, touched};
 use crate::nodes::Effect;
 use crate::nodes::micro::Micro;
 use crate::nodes::model::Log;
+use crate::nodes::operations::Group;
 use trace::{Event, FileId, FileOp, SyncScope};
 
 impl Reader<'_> {

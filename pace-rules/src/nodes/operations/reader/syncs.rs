@@ -1,0 +1,316 @@
+//! What a sync makes durable.
+
+use std::collections::HashSet;
+
+use trace::{Event, FileId, FileOp, SyncScope};
+
+use super::Reader;
+use crate::nodes::Effect;
+use crate::nodes::micro::PAGE_BYTES;
+use crate::nodes::model::{DataSync, Exchange, Growth, Log};
+use crate::nodes::operations::Group;
+
+impl Reader<'_> {
+    pub(super) fn sync_all(&mut self, number: usize, event: &Event) {
+        let flushes = self.this.model.sync_flushes;
+        self.cover(number, event, |this, group| {
+            let group = &this.this.groups[group];
+            flushes || group.is_named || group.is_new
+        });
+        let open = self.open.iter().copied();
+        let written =
+            open.filter(|group| self.is_before(self.this.groups[*group].operation, number, event));
+        self.unflushed = written.collect();
+        self.logged.clear();
+        let mut since = self.first_since..self.this.all.len();
+        let first = since.find(|operation| !self.is_before(*operation, number, event));
+        self.first_since = first.unwrap_or(self.this.all.len());
+    }
+
+    pub(super) fn sync(&mut self, number: usize, event: &Event, file: FileId, scope: SyncScope) {
+        match self.this.model.log {
+            Log::None => {
+                self.cover(number, event, |this, group| {
+                    let all = &this.micros.all[this.this.groups[group].micros.clone()];
+                    all.iter().all(|micro| is_of(&micro.effect, file, scope))
+                });
+                // Of a rename to another directory the sync of one of the two keeps a part.
+                if self.has_split(number) {
+                    self.this.syncs.push(number);
+                }
+            }
+            Log::Journal => {
+                let idle = self.growth_taken_back(number, event, file, scope);
+                if !idle.is_empty() {
+                    self.this.syncs.push(number);
+                }
+                self.idle.extend(&idle);
+                let names = self.committed(number, event, (file, scope));
+                let unflushed = std::mem::take(&mut self.unflushed);
+                self.cover(number, event, |this, group| {
+                    let Group {
+                        operation,
+                        is_named,
+                        ..
+                    } = this.this.groups[group];
+                    // To lose what has changed nothing would be to lose a part of it.
+                    (is_named && group < names)
+                        || idle.contains(&operation)
+                        || this.is_data_of(group, file, scope)
+                        || unflushed.contains(&group)
+                });
+            }
+            Log::LogTree => self.sync_in_log_tree(number, event, file, scope),
+        }
+    }
+
+    /// The first of the groups of names that a sync of a file does not find committed, if all before
+    /// the last of its changes are.
+    fn committed(&self, number: usize, sync: &Event, (file, scope): (FileId, SyncScope)) -> usize {
+        let is_directory = self
+            .files
+            .get(&file)
+            .is_some_and(|known| known.is_directory);
+        if is_directory && self.this.model.data_sync == DataSync::Sizes {
+            return self.groups_before[number];
+        }
+        let mut committed = 0;
+        let touching = self.touching.get(&file).into_iter().flatten();
+        for operation in touching.rev().copied() {
+            let (op, groups) = (self.op(operation), self.this.all[operation].groups.clone());
+            if groups.end <= committed {
+                break;
+            }
+            let is_idle = is_data(scope) && self.idle.contains(&operation);
+            if !self.is_before(operation, number, sync) || is_idle {
+                continue;
+            }
+            let is_exchange = matches!(op, FileOp::Rename { exchange: true, .. });
+            let by_directory = self.this.model.exchange == Exchange::Directories;
+            if is_exchange && by_directory && !Self::is_in(op, file) {
+                continue;
+            }
+            let names = match scope {
+                SyncScope::File | SyncScope::FileRange { .. } => true,
+                SyncScope::Data | SyncScope::Range { .. } => match op {
+                    FileOp::SetXattr { .. } => false,
+                    FileOp::Create { file: new, .. } if *new == file => true,
+                    FileOp::Write { .. } | FileOp::Resize { .. } | FileOp::Zero { .. } => true,
+                    _ => self.this.model.data_sync == DataSync::Names,
+                },
+            };
+            for group in groups {
+                let Group {
+                    is_named, after, ..
+                } = self.this.groups[group];
+                if is_named && names {
+                    committed = committed.max(group + 1);
+                } else if self.is_data_of(group, file, scope) && !self.may_be_none(group, op) {
+                    committed = committed.max(after);
+                }
+            }
+        }
+        committed
+    }
+
+    /// Writes of which nothing is left, with the truncation that took them back, where the file may
+    /// have had the same size on the disk all the time: nobody has waited for what it grew by, which
+    /// had no place there yet. They are nothing that fdatasync waits for.
+    fn growth_taken_back(
+        &self,
+        number: usize,
+        sync: &Event,
+        file: FileId,
+        scope: SyncScope,
+    ) -> Vec<usize> {
+        if !is_data(scope) || self.this.model.data_sync != DataSync::Sizes {
+            return Vec::new();
+        }
+        let is_open = |operation: usize| {
+            let mut groups = self.this.all[operation].groups.clone();
+            groups.all(|group| self.this.groups[group].cover == usize::MAX)
+        };
+        let touching = self
+            .touching
+            .get(&file)
+            .into_iter()
+            .flatten()
+            .rev()
+            .copied();
+        let open = touching
+            .filter(|operation| self.is_before(*operation, number, sync))
+            .filter(|operation| !self.idle.contains(operation))
+            .take_while(|operation| is_open(*operation));
+        let mut taken_back = Vec::new();
+        let mut size = None;
+        for operation in open {
+            match (self.op(operation), size) {
+                (FileOp::Resize { from, to, .. }, None) if to < from => {
+                    size = Some(*to);
+                    taken_back.push(operation);
+                }
+                (FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::Create { .. }, _) => break,
+                (
+                    FileOp::Write {
+                        offset,
+                        size_before,
+                        ..
+                    },
+                    Some(to),
+                ) => {
+                    // In the last block, which has its place, the file grows on the disk at once;
+                    // it does not if it has filled that.
+                    let end_of_block = to.next_multiple_of(PAGE_BYTES);
+                    if to < end_of_block && *offset < end_of_block {
+                        break;
+                    }
+                    taken_back.push(operation);
+                    if *size_before == to {
+                        return taken_back;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Vec::new()
+    }
+
+    /// Whether a group is a size that the file may have had before on the disk.
+    fn may_be_none(&self, group: usize, op: &FileOp) -> bool {
+        let micros = &self.this.groups[group].micros;
+        match (&self.micros.all[micros.start].effect, op) {
+            (
+                Effect::Grow { size, .. },
+                FileOp::Write {
+                    offset,
+                    size_before,
+                    ..
+                },
+            ) => {
+                let bytes = self.this.groups.get(group + 1);
+                let is_new = bytes.is_some_and(|bytes| bytes.is_new);
+                // Only xfs makes zeros of the rest of the last page, and writes it for that.
+                let is_gap = size <= offset && self.this.model.growth != Growth::WithData;
+                (!is_new || is_gap) && *size <= *size_before.max(offset)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a rename is from or to a directory.
+    fn is_in(op: &FileOp, directory: FileId) -> bool {
+        let FileOp::Rename { names, .. } = op else {
+            return false;
+        };
+        [names.from.0, names.to.0].contains(&directory)
+    }
+
+    pub(super) fn is_data_of(&self, group: usize, file: FileId, scope: SyncScope) -> bool {
+        let Group {
+            is_named, micros, ..
+        } = &self.this.groups[group];
+        let is_part = matches!(scope, SyncScope::Range { .. } | SyncScope::FileRange { .. });
+        let is_in_doubt =
+            is_part && self.may_be_none(group, self.op(self.this.groups[group].operation));
+        !is_named
+            && !is_in_doubt
+            && self.micros.all[micros.clone()]
+                .iter()
+                .all(|micro| is_of(&micro.effect, file, scope))
+    }
+
+    /// Whether a sync has made a part of an operation durable, and left another part.
+    fn has_split(&self, sync: usize) -> bool {
+        self.open.iter().any(|group| {
+            let operation = &self.this.all[self.this.groups[*group].operation];
+            let mut parts = self.this.groups[operation.groups.clone()].iter();
+            parts.any(|part| part.cover == sync)
+        })
+    }
+
+    pub(super) fn cover(
+        &mut self,
+        number: usize,
+        sync: &Event,
+        is_covered: impl Fn(&Self, usize) -> bool,
+    ) {
+        let open = std::mem::take(&mut self.open);
+        let (mut covered, mut left): (HashSet<usize>, Vec<usize>) = Default::default();
+        // The last first: what is covered is not there without what it needs.
+        for group in open.into_iter().rev() {
+            let is_before = self.is_before(self.this.groups[group].operation, number, sync);
+            let is_needed = || {
+                let (followers, page_mates) = (&self.followers[group], &self.page_mates[group]);
+                let mut later = followers.iter().chain(page_mates);
+                later.any(|later| covered.contains(&(*later as usize)))
+            };
+            if is_before && (is_covered(self, group) || is_needed()) {
+                covered.insert(group);
+            } else {
+                left.push(group);
+            }
+        }
+        left.reverse();
+        self.open = left;
+        for group in covered {
+            let group = &mut self.this.groups[group];
+            if group.reopened == usize::MAX {
+                group.cover = number;
+            } else {
+                group.covered_again = number;
+            }
+        }
+    }
+}
+
+/// Whether a sync waits for no more than what is needed to read the bytes.
+fn is_data(scope: SyncScope) -> bool {
+    matches!(scope, SyncScope::Data | SyncScope::Range { .. })
+}
+
+/// Whether an effect is of what a sync of a file is about, and no more.
+fn is_of(effect: &Effect, synced: FileId, scope: SyncScope) -> bool {
+    match (effect, scope) {
+        (
+            Effect::Write {
+                file,
+                offset,
+                content,
+            }
+            | Effect::Overwrite {
+                file,
+                offset,
+                content,
+            },
+            SyncScope::Range { offset: start, len } | SyncScope::FileRange { offset: start, len },
+        ) => {
+            let pages = start / PAGE_BYTES * PAGE_BYTES..(start + len).next_multiple_of(PAGE_BYTES);
+            *file == synced && pages.start <= *offset && offset + content.len() <= pages.end
+        }
+        (
+            Effect::Grow { file, size },
+            SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len },
+        ) => {
+            *file == synced
+                && (offset + 1..=(offset + len).next_multiple_of(PAGE_BYTES)).contains(size)
+        }
+        (
+            Effect::Write { file, .. }
+            | Effect::Overwrite { file, .. }
+            | Effect::Grow { file, .. }
+            | Effect::SetSize { file, .. },
+            SyncScope::File | SyncScope::Data,
+        )
+        | (
+            Effect::SetMode { file, .. }
+            | Effect::SetXattr { file, .. }
+            | Effect::NewFile { file, .. },
+            SyncScope::File | SyncScope::FileRange { .. },
+        ) => *file == synced,
+        (
+            Effect::SetEntry { parent, .. } | Effect::RemoveEntry { parent, .. },
+            SyncScope::File | SyncScope::Data,
+        ) => *parent == synced,
+        _ => false,
+    }
+}

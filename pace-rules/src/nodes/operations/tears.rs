@@ -1,0 +1,97 @@
+//! The ways to tear a write.
+
+use std::ops::Range;
+
+use super::{Operation, Operations};
+use crate::nodes::Effect;
+use crate::nodes::micro::Micros;
+
+/// A part of the bytes of a write that a crash can cost while it leaves the rest.
+#[derive(Debug, Clone)]
+pub(super) struct Tear {
+    /// The groups that are lost, ascending.
+    groups: Vec<usize>,
+    /// The last event after which that can be: what is lost is not durable, and neither is all of
+    /// what is left.
+    pub(super) until: usize,
+}
+
+impl Operations {
+    /// The ways to tear an operation that a crash after so many events can take, as numbers.
+    pub(in crate::nodes) fn tears(
+        &self,
+        operation: usize,
+        events: usize,
+    ) -> impl Iterator<Item = usize> {
+        let Operation { event, tears, .. } = &self.all[operation];
+        let is_ahead = move |tear: &Tear| *event < events && events <= tear.until;
+        let tears = tears.iter().enumerate();
+        tears
+            .filter(move |(_, tear)| is_ahead(tear))
+            .map(|(number, _)| number)
+    }
+
+    /// The groups that are lost if an operation is torn in one of its ways.
+    pub(in crate::nodes) fn torn(&self, operation: usize, tear: usize) -> &[usize] {
+        &self.all[operation].tears[tear].groups
+    }
+
+    /// Finds the ways to tear each operation: without its last piece, the first one, or all between
+    /// them. A few are enough: a record that is torn lacks its head, its end, or its middle.
+    pub(super) fn tear(&mut self, micros: &Micros) {
+        for operation in 0..self.all.len() {
+            let pieces = self.pieces(operation, micros);
+            let [first, middle @ .., last] = &*pieces else {
+                continue;
+            };
+            let parts = [
+                std::slice::from_ref(last),
+                std::slice::from_ref(first),
+                middle,
+            ];
+            let cover = |group: &usize| self.groups[*group].cover;
+            let all = self.all[operation].groups.clone();
+            let of_part = |part: &[Range<usize>]| {
+                let groups: Vec<_> = part.iter().cloned().flatten().collect();
+                let lost = groups.iter().map(cover).min()?;
+                let rest = all.clone().filter(|group| !groups.contains(group));
+                let until = lost.min(rest.map(|group| cover(&group)).max()?);
+                Some(Tear { groups, until })
+            };
+            self.all[operation].tears = parts.into_iter().filter_map(of_part).collect();
+        }
+    }
+
+    /// The pieces into which the bytes of an operation are cut, as groups. Those in which the same
+    /// bytes become one thing after the other are one piece.
+    fn pieces(&self, operation: usize, micros: &Micros) -> Vec<Range<usize>> {
+        let mut pieces: Vec<Range<usize>> = Vec::new();
+        let mut last_place = None;
+        for group in self.all[operation].groups.clone() {
+            let place = place_of(&micros.all[self.groups[group].micros.end - 1].effect);
+            let is_bytes = place.is_some() && self.is_bytes(group);
+            match pieces.last_mut() {
+                _ if !is_bytes => {}
+                Some(last) if place == last_place => last.end = group + 1,
+                _ => pieces.push(group..group + 1),
+            }
+            if is_bytes {
+                last_place = place;
+            }
+        }
+        pieces
+    }
+}
+
+/// Which bytes of a file an effect changes: the first, and how many.
+fn place_of(effect: &Effect) -> Option<(u64, u64)> {
+    match effect {
+        Effect::Write {
+            offset, content, ..
+        }
+        | Effect::Overwrite {
+            offset, content, ..
+        } => Some((*offset, content.len())),
+        _ => None,
+    }
+}

@@ -14,6 +14,7 @@ mod cuts;
 mod effect;
 mod micro;
 mod model;
+mod narrow;
 mod operations;
 mod places;
 mod rules;
@@ -21,6 +22,7 @@ mod section;
 mod space;
 mod spaces;
 mod starts;
+mod sums;
 mod synced;
 
 pub use allowed::{AtRisk, Part};

@@ -6,12 +6,13 @@
 //! from the same place of the program, for the same time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// What is known of an operation of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Words {
     /// What was done, and the last names of the files.
-    pub(super) by_name: String,
+    pub(super) by_name: Arc<str>,
     /// What was done, and the place of the program that did it: a hash of its stack.
     pub(super) by_site: (&'static str, u64),
 }
@@ -45,7 +46,7 @@ enum Key<'a> {
 fn keys<'a>(operations: &'a [Words], known: &HashSet<&str>) -> Vec<Key<'a>> {
     let mut times: BTreeMap<(&'static str, u64), usize> = BTreeMap::new();
     let mut key = |words: &'a Words| {
-        if known.contains(words.by_name.as_str()) {
+        if known.contains(&*words.by_name) {
             return Key::Name(&words.by_name);
         }
         let time = times.entry(words.by_site).or_default();

@@ -98,8 +98,8 @@ impl Space {
 
 impl NodeRules {
     fn at_risk(&self, events: usize) -> Vec<AtRisk> {
-        let fits = |place: &&Place| (place.least..=place.most).contains(&events);
-        let places = self.places.iter().filter(fits);
+        let fits = |place: &Place| (place.least..=place.most).contains(&events);
+        let places = self.places.from(0).filter(fits);
         let moments = |place: &Place| {
             // What a sync keeps that has begun is not lost with the rest.
             let synced = self.operations.synced(events, place.most);
@@ -108,8 +108,8 @@ impl NodeRules {
         };
         places
             .flat_map(|place| {
-                let of_moment = |events| self.at_risk_at(place.micros, events);
-                moments(place).into_iter().map(of_moment)
+                let of_moment = move |events| self.at_risk_at(place.micros, events);
+                moments(&place).into_iter().map(of_moment)
             })
             .collect()
     }
@@ -121,12 +121,12 @@ impl NodeRules {
         let seed = |number: usize| {
             let group = &groups[number];
             if group.is_repetition() {
-                group.repeats.iter().copied().find(is_open)
+                group.repeats().find(is_open)
             } else {
                 Some(number).filter(is_open)
             }
         };
-        let end = groups.partition_point(|group| group.micros.end <= micros);
+        let end = self.operations.groups_until(micros);
         let (open, seeds): (Vec<_>, Vec<_>) = (0..end)
             .filter_map(|number| Some((number, seed(number)?)))
             .unzip();
@@ -134,7 +134,7 @@ impl NodeRules {
             let with = self.operations.lost_with(&[*seed], micros, events);
             let index = |group: &usize| open.binary_search(group).expect("what is lost was open");
             Part {
-                micros: self.operations.groups[*number].micros.clone(),
+                micros: self.operations.groups[*number].micros(),
                 with: with.iter().map(index).collect(),
             }
         };
@@ -149,9 +149,8 @@ impl NodeRules {
         let first = self
             .places
             .partition_point(|place| place.micros < kept.micros);
-        let mut places = self.places[first..]
-            .iter()
-            .take_while(|place| place.micros == kept.micros);
+        let places = self.places.from(first);
+        let mut places = places.take_while(|place| place.micros == kept.micros);
         let Some(place) = places.find(|place| (place.least..=place.most).contains(&events)) else {
             return false;
         };
@@ -164,7 +163,7 @@ impl NodeRules {
             let groups = lost.iter().map(|group| &self.operations.groups[*group]);
             let is_open = groups
                 .into_iter()
-                .all(|group| group.is_open(events) && group.micros.end <= kept.micros);
+                .all(|group| group.is_open(events) && group.micros().end <= kept.micros);
             is_open && self.operations.lost_with(&lost, kept.micros, events) == lost
         })
     }
@@ -174,8 +173,8 @@ impl NodeRules {
         let all = &self.operations.groups;
         let (mut groups, mut rest) = (Vec::new(), micros);
         while let [first, ..] = rest {
-            let group = all.partition_point(|group| group.micros.end <= *first);
-            let of_group = all.get(group)?.micros.clone();
+            let group = all.partition_point(|group| group.micros().end <= *first);
+            let of_group = all.get(group)?.micros();
             let (own, others) = rest.split_at_checked(of_group.len())?;
             if !own.iter().copied().eq(of_group) {
                 return None;

@@ -3,12 +3,13 @@
 mod cutter;
 
 use std::fmt;
-use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use super::Effect;
 use super::model::Model;
+use super::narrow::{NARROW_MAX, Narrow, Span};
+use super::space::Request;
 use crate::Sector;
 use cutter::Cutter;
 use trace::Node;
@@ -72,13 +73,56 @@ pub(super) const PAGE_BYTES: u64 = 4096;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cut {
     /// Which ones.
-    pub(super) micros: Range<usize>,
+    pub(super) micros: Span,
     pub(super) order: Order,
     /// The group of the same operation without which this one is not kept either.
     pub(super) requires: Option<Neighbour>,
     /// Micros of the groups that it repeats: it is lost if one of them is, and never else. Nothing if
     /// it is something of its own.
-    pub(super) repeats: Vec<usize>,
+    pub(super) repeats: Box<[usize]>,
+}
+
+/// For each event of a node the groups that can persist without one another, in order. An event
+/// that leaves nothing to lose has none.
+#[derive(Debug, Default)]
+pub(super) struct Cuts {
+    all: Vec<Cut>,
+    /// Where those of each event end.
+    ends: Vec<Narrow>,
+}
+
+impl Cuts {
+    /// Those of an event.
+    pub(super) fn of(&self, event: usize) -> &[Cut] {
+        let start = event.checked_sub(1).map_or(0, |last| self.ends[last].get());
+        &self.all[start..self.ends[event].get()]
+    }
+
+    /// How many there are of all events.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How many events have any.
+    pub(super) fn operations(&self) -> usize {
+        let is_one = |event: &usize| !self.of(*event).is_empty();
+        (0..self.ends.len()).filter(is_one).count()
+    }
+
+    /// Adds one to the next event.
+    fn push(&mut self, cut: Cut) {
+        self.all.push(cut);
+    }
+
+    /// The next event has no more.
+    fn end_event(&mut self) {
+        self.ends.push(Narrow::new(self.all.len()));
+    }
+
+    fn shrink_to_fit(&mut self) {
+        self.all.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
 }
 
 /// What a group waits for, of what was done before.
@@ -89,7 +133,7 @@ pub(super) enum Order {
     /// It can be kept whatever else is: it takes the place of bytes that have one on the disk.
     InPlace,
     /// It is kept only if all names and sizes are of events before this one.
-    After(usize),
+    After(Narrow),
 }
 
 /// Another group of the same operation.
@@ -107,32 +151,38 @@ pub(super) enum Neighbour {
 pub(super) struct Micros {
     pub(super) all: Arc<[Micro]>,
     /// For each event: how many micros there are up to it.
-    pub(super) ends: Vec<usize>,
+    ends: Arc<[Narrow]>,
 }
 
 /// A node's operations, cut into what can persist alone, in order.
+///
+/// # Panics
+/// If there are more than can be numbered. [`Space::new`](super::Space::new) refuses such a run.
 pub fn micros(node: &Node, model: &Model) -> Vec<Micro> {
     let sector_bytes = Sector::default().bytes();
-    let cutter = Cutter::cut_all(node, model, Split::default(), sector_bytes);
-    cutter.micros
+    let cutter = Cutter::cut_all(node, model, Split::default(), sector_bytes, NARROW_MAX);
+    cutter.expect("they can be numbered").micros
 }
 
 impl Micros {
-    /// Those of a node, and for each event the groups that can persist without one another, as
-    /// ranges of all micros, in order. A group persists as a whole. An event that leaves nothing to
-    /// lose has none.
+    /// Those of a node, and the groups that they are; nothing if the events, the micros and what
+    /// is numbered of both are more than `most`. What other models make the same of is shared with
+    /// them.
     pub(super) fn of(
         node: &Node,
-        model: &Model,
-        split: Split,
-        sector_bytes: u64,
-    ) -> (Self, Vec<Vec<Cut>>) {
-        let cutter = Cutter::cut_all(node, model, split, sector_bytes);
-        let micros = Self {
+        request: &Request,
+        most: usize,
+        others: &[&Self],
+    ) -> Option<(Self, Cuts)> {
+        let sector_bytes = request.sector.bytes();
+        let cutter = Cutter::cut_all(node, request.model, request.split, sector_bytes, most)?;
+        let is_same = |other: &&&Self| *other.all == *cutter.micros && *other.ends == *cutter.ends;
+        let shared = others.iter().find(is_same).map(|other| (**other).clone());
+        let micros = shared.unwrap_or_else(|| Self {
             all: cutter.micros.into(),
-            ends: cutter.ends,
-        };
-        (micros, cutter.groups)
+            ends: cutter.ends.into(),
+        });
+        Some((micros, cutter.groups))
     }
 
     /// How many micros the first so many events have.
@@ -140,7 +190,7 @@ impl Micros {
         if events == 0 {
             0
         } else {
-            self.ends[events - 1]
+            self.ends[events - 1].get()
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A node's operations as the rules see them: what can be lost of each, until which call, and what
 //! goes with it.
 
+mod followers;
 mod group;
 mod losses;
 mod reader;
@@ -10,32 +11,42 @@ mod tears;
 use std::ops::Range;
 
 use super::alike::Words;
-use super::micro::{Cut, Micros};
+use super::micro::{Cuts, Micros};
 use super::model::{Log, Model};
+use super::narrow::{Narrow, Span, within};
+use followers::Followers;
 pub(super) use group::Group;
-use losses::Followers;
 use reader::{Read, Reader};
 pub(super) use risk::Losable;
 use tears::Tear;
-use trace::{FileId, Node};
+use trace::Node;
 
 /// Something that was done, and can be lost.
 #[derive(Debug, Clone)]
 pub(super) struct Operation {
-    /// Its event, as an index into the node's.
-    pub(super) event: usize,
-    /// Its groups.
-    pub(super) groups: Range<usize>,
+    event: Narrow,
+    groups: Span,
     /// Operations of several nodes that do the same have the same number (`alike.rs`).
     pub(super) likeness: u32,
     /// Whether it appends or changes a size: the last one of those is also cut.
     pub(super) grows: bool,
-    /// A file that it renamed over another one.
-    replaces_with: Option<FileId>,
-    /// The last event after which a crash can cost its bytes, and leave its size.
-    bytes_until: Option<usize>,
+    /// The last event after which a crash can cost its bytes, and leave its size; none if that is
+    /// possible at no time.
+    bytes_until: Option<Narrow>,
     /// The ways to tear it.
-    tears: Box<[Tear]>,
+    tears: Span,
+}
+
+impl Operation {
+    /// Its event, as an index into the node's.
+    pub(super) fn event(&self) -> usize {
+        self.event.get()
+    }
+
+    /// Its groups.
+    pub(super) fn groups(&self) -> Range<usize> {
+        self.groups.range()
+    }
 }
 
 /// A node's operations, in the order in which they returned. One that leaves nothing to lose is
@@ -45,21 +56,22 @@ pub(super) struct Operations {
     pub(super) all: Vec<Operation>,
     pub(super) groups: Vec<Group>,
     followers: Followers,
-    /// Of the events, those that somebody else can know of: as `told[n]`, how many of the first
-    /// `n`.
-    told: Vec<u32>,
-    /// The same of those that wait for another node.
-    heard: Vec<u32>,
-    /// The events that may make something durable without all that was before.
-    syncs: Vec<usize>,
-    /// The events after whose return something is durable that was not, or not any more: ascending.
-    changes: Vec<usize>,
-    /// The events that say that something was done, ascending.
-    acknowledgements: Vec<usize>,
+    /// The ways to tear all of them.
+    tears: Vec<Tear>,
+    /// The events that somebody else can know of, ascending.
+    told: Vec<Narrow>,
+    /// Those that wait for another node.
+    heard: Vec<Narrow>,
+    /// Those that may make something durable without all that was before.
+    syncs: Vec<Narrow>,
+    /// Those after whose return something is durable that was not, or not any more.
+    changes: Vec<Narrow>,
+    /// Those that say that something was done.
+    acknowledgements: Vec<Narrow>,
     /// By number of events: what a crash after them can cost.
     at_risk: Vec<Losable>,
     /// The groups that are the size of a file with a new name.
-    sizes_with_names: Vec<usize>,
+    sizes_with_names: Vec<Narrow>,
     model: &'static Model,
 }
 
@@ -68,7 +80,7 @@ impl Operations {
     pub(super) fn of(
         node: &Node,
         micros: &Micros,
-        cuts: &[Vec<Cut>],
+        cuts: Cuts,
         model: &'static Model,
         sector_bytes: u64,
     ) -> (Self, Vec<Words>) {
@@ -76,14 +88,15 @@ impl Operations {
             operations: mut this,
             followers,
             words,
-        } = Reader::new(node, micros, cuts, Self::none(model), sector_bytes).read_all();
-        this.followers = Followers::of(followers);
+            replacing,
+        } = Reader::new(node, micros, &cuts, Self::none(model), sector_bytes).read_all();
+        drop(cuts);
+        this.followers = Followers::of(&followers);
+        drop(followers);
         this.changes = this.changes_of_groups();
-        this.wait();
+        this.wait(&replacing);
         this.tear(micros);
         this.count(node.events.len());
-        this.all.shrink_to_fit();
-        this.groups.shrink_to_fit();
         (this, words)
     }
 
@@ -93,8 +106,9 @@ impl Operations {
             all: Vec::new(),
             groups: Vec::new(),
             followers: Followers::default(),
-            told: vec![0],
-            heard: vec![0],
+            tears: Vec::new(),
+            told: Vec::new(),
+            heard: Vec::new(),
             syncs: Vec::new(),
             changes: Vec::new(),
             acknowledgements: Vec::new(),
@@ -105,12 +119,12 @@ impl Operations {
     }
 
     /// The events with which something becomes durable, or ceases to be so.
-    fn changes_of_groups(&self) -> Vec<usize> {
+    fn changes_of_groups(&self) -> Vec<Narrow> {
         let own = self.groups.iter().filter(|group| !group.is_repetition());
-        let events = own.flat_map(|group| [group.cover, group.reopened, group.covered_again]);
-        let mut changes: Vec<_> = events.filter(|event| *event < usize::MAX).collect();
+        let mut changes: Vec<_> = own.flat_map(Group::changes).collect();
         changes.sort_unstable();
         changes.dedup();
+        changes.shrink_to_fit();
         changes
     }
 
@@ -121,9 +135,9 @@ impl Operations {
 
     /// After how many events, of so many, what is durable last changed.
     pub(super) fn last_change(&self, events: usize) -> usize {
-        let before = self.changes.partition_point(|change| *change < events);
+        let before = self.changes.partition_point(|change| change.get() < events);
         let last = before.checked_sub(1);
-        last.map_or(0, |last| self.changes[last] + 1)
+        last.map_or(0, |last| self.changes[last].get() + 1)
     }
 
     /// Whether one of some events says that something was done.
@@ -135,10 +149,8 @@ impl Operations {
     /// `micros`. Ascending.
     pub(super) fn all_open(&self, micros: usize, events: usize) -> Vec<usize> {
         let first = self.at_risk(events).first as usize;
-        let first = self.all.get(first).map_or(0, |first| first.groups.start);
-        let end = self
-            .groups
-            .partition_point(|group| group.micros.end <= micros);
+        let first = self.all.get(first).map_or(0, |first| first.groups().start);
+        let end = self.groups_until(micros);
         let is_lost = |number: &usize| {
             let group = &self.groups[*number];
             !group.is_repetition() && group.is_open(events)
@@ -149,7 +161,7 @@ impl Operations {
     /// Whether a crash after so many events can cost what an operation did to names, sizes and
     /// modes.
     pub(super) fn risks_names(&self, operation: usize, events: usize) -> bool {
-        let groups = &self.groups[self.all[operation].groups.clone()];
+        let groups = &self.groups[self.all[operation].groups()];
         groups
             .iter()
             .any(|group| group.is_named && group.is_open(events))
@@ -159,8 +171,8 @@ impl Operations {
     pub(super) fn go_with_names(&self, groups: Range<usize>, events: usize) -> bool {
         let first = groups.start;
         let goes = |group: &Group| {
-            (group.is_named || group.after >= first)
-                && group.logged >= events
+            (group.is_named || group.after.get() >= first)
+                && group.logged.get() >= events
                 && group.is_open(events)
         };
         let mut own = self.groups[groups]
@@ -171,7 +183,7 @@ impl Operations {
 
     /// Whether somebody else can know of an event from `from` on and before `to`.
     pub(super) fn tells(&self, from: usize, to: usize) -> bool {
-        from < to && self.told[to] > self.told[from]
+        within(&self.told, from..to).next().is_some()
     }
 
     /// Numbers of events after `events` and up to `most` with which more is durable, and other
@@ -179,12 +191,9 @@ impl Operations {
     /// has begun, as nothing before it waits for others; what it keeps can be on the disk before it
     /// returns.
     pub(super) fn synced(&self, events: usize, most: usize) -> impl Iterator<Item = usize> {
-        let syncs = &self.syncs;
-        let first = syncs.partition_point(|sync| *sync < events);
-        let after = syncs[first..]
-            .iter()
-            .take_while(move |sync| **sync < most && self.heard[**sync] == self.heard[events]);
-        after.map(|sync| sync + 1)
+        let heard = within(&self.heard, events..most).next();
+        let until = heard.map_or(most, |heard| most.min(heard + 1));
+        within(&self.syncs, events..until).map(|sync| sync + 1)
     }
 
     /// Of the operations before number `place`, those of which a crash after `events` events can
@@ -205,7 +214,7 @@ impl Operations {
         operation: usize,
         events: usize,
     ) -> impl Iterator<Item = usize> {
-        self.all[operation].groups.clone().filter(move |group| {
+        self.all[operation].groups().filter(move |group| {
             let group = &self.groups[*group];
             !group.is_repetition() && group.is_open(events)
         })
@@ -226,7 +235,7 @@ impl Operations {
 
     /// Whether a crash can leave the size of an operation without its bytes.
     pub(super) fn has_size_alone(&self, operation: usize) -> bool {
-        let mut groups = self.groups[self.all[operation].groups.clone()].iter();
+        let mut groups = self.groups[self.all[operation].groups()].iter();
         self.model.log != Log::None && groups.any(|group| group.is_size)
     }
 
@@ -243,11 +252,4 @@ impl Operations {
     fn is_bytes(&self, group: usize) -> bool {
         !self.groups[group].is_size && !self.groups[group].is_named
     }
-}
-
-/// Those of some numbers, ascending, that are in a range.
-fn within(numbers: &[usize], range: Range<usize>) -> impl Iterator<Item = usize> {
-    let first = numbers.partition_point(|number| *number < range.start);
-    let after = numbers[first..].iter().copied();
-    after.take_while(move |number| *number < range.end)
 }

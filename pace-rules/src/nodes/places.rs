@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use super::cuts::{Clocks, Cut, join};
 use super::micro::Micros;
-use super::operations::Operations;
+use super::narrow::Narrow;
+use super::operations::{Operation, Operations};
 use super::rules::{How, Rule};
 use super::space::{Error, NodeRules};
 
@@ -28,39 +29,106 @@ pub(super) struct Place {
 }
 
 /// All places of a node, in order.
-pub(super) fn places(operations: &Operations, micros: &Micros, events: usize) -> Vec<Place> {
-    let mut places = Vec::new();
-    for number in 0..=operations.all.len() {
-        let next = operations.all.get(number);
-        let least = number
-            .checked_sub(1)
-            .map_or(0, |last| operations.all[last].event + 1);
-        let most = next.map_or(events, |next| next.event);
-        places.push(Place {
-            operations: number,
-            partial: 0,
-            micros: micros.until(least),
-            least,
-            most,
-        });
-        if let Some(next) = next {
-            let groups = next.groups.clone();
-            let midway = groups
-                .clone()
-                .take(groups.len().saturating_sub(1))
-                .enumerate();
-            // Not between a size and the bytes that it comes with.
-            let midway = midway.filter(|(_, group)| !operations.is_one_with_next(*group));
-            places.extend(midway.map(|(group, number_of_group)| Place {
-                operations: number,
-                partial: group + 1,
-                micros: operations.groups[number_of_group].micros.end,
-                least: next.event,
-                most: next.event,
-            }));
+#[derive(Debug, Clone)]
+pub(super) struct Places(Vec<Stored>);
+
+/// A place, as it is kept.
+#[derive(Debug, Clone, Copy)]
+struct Stored {
+    operations: Narrow,
+    partial: Narrow,
+    micros: Narrow,
+    least: Narrow,
+    most: Narrow,
+}
+
+impl From<Place> for Stored {
+    fn from(place: Place) -> Self {
+        Self {
+            operations: Narrow::new(place.operations),
+            partial: Narrow::new(place.partial),
+            micros: Narrow::new(place.micros),
+            least: Narrow::new(place.least),
+            most: Narrow::new(place.most),
         }
     }
-    places
+}
+
+impl From<Stored> for Place {
+    fn from(place: Stored) -> Self {
+        Self {
+            operations: place.operations.get(),
+            partial: place.partial.get(),
+            micros: place.micros.get(),
+            least: place.least.get(),
+            most: place.most.get(),
+        }
+    }
+}
+
+impl Places {
+    pub(super) fn of(operations: &Operations, micros: &Micros, events: usize) -> Self {
+        let mut places: Vec<Stored> = Vec::new();
+        let whole = 0..=operations.all.len();
+        let all = whole.flat_map(|number| places_from(operations, micros, events, number));
+        places.extend(all.map(Stored::from));
+        places.shrink_to_fit();
+        Self(places)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Place number `number`.
+    pub(super) fn at(&self, number: usize) -> Place {
+        self.0[number].into()
+    }
+
+    /// Those from a number on.
+    pub(super) fn from(&self, first: usize) -> impl Iterator<Item = Place> {
+        let rest = self.0.get(first..).unwrap_or_default();
+        rest.iter().map(|place| Place::from(*place))
+    }
+
+    /// How many of the first places are so; all others are not.
+    pub(super) fn partition_point(&self, is_so: impl Fn(Place) -> bool) -> usize {
+        self.0.partition_point(|place| is_so((*place).into()))
+    }
+}
+
+/// The place after so many operations, and those of the next one if it is stopped midway.
+fn places_from(
+    operations: &Operations,
+    micros: &Micros,
+    events: usize,
+    number: usize,
+) -> Vec<Place> {
+    let next = operations.all.get(number);
+    let least = number
+        .checked_sub(1)
+        .map_or(0, |last| operations.all[last].event() + 1);
+    let whole = Place {
+        operations: number,
+        partial: 0,
+        micros: micros.until(least),
+        least,
+        most: next.map_or(events, Operation::event),
+    };
+    let midway = next.into_iter().flat_map(|next| {
+        let groups = next.groups();
+        let last = groups.end.saturating_sub(1).max(groups.start);
+        // Not between a size and the bytes that it comes with.
+        let between = (groups.start..last).filter(|group| !operations.is_one_with_next(*group));
+        between.map(move |group| Place {
+            operations: number,
+            partial: group + 1 - groups.start,
+            micros: operations.groups[group].micros().end,
+            least: next.event(),
+            most: next.event(),
+        })
+    });
+    std::iter::once(whole).chain(midway).collect()
 }
 
 /// The places of a rule's nodes that they can have at the same time.
@@ -94,6 +162,7 @@ impl Tuples {
             search.midway = Midway::Alone(node, place);
             search.extend(&mut Vec::new(), &nothing)?;
         }
+        search.found.flat.shrink_to_fit();
         Ok(search.found)
     }
 
@@ -134,7 +203,7 @@ impl Tuples {
         for (node, place) in rule.nodes.iter().zip(self.places(tuple)) {
             join(
                 &mut base,
-                clocks.least(*node, nodes[*node].places[*place as usize].least),
+                clocks.least(*node, nodes[*node].places.at(*place as usize).least),
             );
         }
         base
@@ -179,7 +248,7 @@ impl Search<'_> {
             .places
             .partition_point(|place| place.most < base[node]);
         for number in first..self.nodes[node].places.len() {
-            let place = self.nodes[node].places[number];
+            let place = self.nodes[node].places.at(number);
             let mut more = base.clone();
             join(&mut more, self.clocks.least(node, place.least));
             // From here on they have heard of what others have not done.
@@ -195,8 +264,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn place(&self, node: usize, place: u32) -> &Place {
-        &self.nodes[node].places[place as usize]
+    fn place(&self, node: usize, place: u32) -> Place {
+        self.nodes[node].places.at(place as usize)
     }
 
     fn is_beyond(&self, chosen: &[u32], base: &Cut) -> bool {
@@ -214,7 +283,7 @@ impl Search<'_> {
             let found: HashSet<u32> = tuples
                 .map(|tuple| self.found.places(tuple)[column])
                 .collect();
-            let places = self.nodes[*node].places.iter().zip(0..);
+            let places = self.nodes[*node].places.from(0).zip(0..);
             let midway = places.filter(|(place, _)| place.partial > 0);
             let unpaired = midway.map(|(_, number)| (*node, number));
             unpaired
@@ -254,7 +323,7 @@ impl Search<'_> {
             .filter(|(_, node)| self.rule.relaxed.contains(node));
         place.partial > 0
             && relaxed.next().is_none_or(|(other, other_node)| {
-                likeness(*other_node, self.place(*other_node, *other)) == likeness(node, place)
+                likeness(*other_node, &self.place(*other_node, *other)) == likeness(node, &place)
             })
     }
 }

@@ -10,6 +10,7 @@ use super::operations::Operations;
 use super::places::Place;
 use super::rules::{How, Rule};
 use super::space::{NodeRules, Relaxation, Relaxations, Space};
+use super::sums::Sums;
 use super::synced;
 
 /// Among more states of a place it is not looked for those that lack less than another one.
@@ -104,7 +105,7 @@ impl Choice {
             Part::Operation(operation) | Part::Bytes(operation) | Part::Tear(operation, _) => {
                 operation
             }
-            Part::Group(group) => rules.operations.groups[group].operation,
+            Part::Group(group) => rules.operations.groups[group].operation(),
         };
         parts.map(operation).sorted_unstable().dedup().collect()
     }
@@ -150,7 +151,7 @@ impl Choice {
                 let (lost, synced) = (lost.clone(), *synced);
                 let beside = Self::Operations { lost, synced };
                 let mut seeds = beside.groups(operations, micros, events);
-                seeds.extend_from_slice(operations.torn(*operation, *tear));
+                seeds.extend(operations.torn(*operation, *tear));
                 operations.lost_with(&seeds, micros, events.max(synced))
             }
             Self::Group(group) => operations.lost_with(&[*group], micros, events),
@@ -190,8 +191,8 @@ pub(super) struct Section {
     pub(super) relaxation: Relaxation,
     /// The first tuple of places.
     first: usize,
-    /// After each tuple from there on, how many states there are up to it.
-    ends: Vec<u64>,
+    /// How many states there are of each tuple from there on.
+    states: Sums,
     /// What a node can lose while at no place another one can lose the like of it: it is lost alone.
     alone: HashSet<(usize, Choice)>,
 }
@@ -230,18 +231,14 @@ impl Section {
                 rule,
                 relaxation,
                 first: range.start,
-                ends: Vec::new(),
+                states: Sums::Ones(0),
                 alone: HashSet::new(),
             };
             if !is_wanted {
                 continue;
             }
             section.alone = section.unpaired(space, range.clone());
-            let mut end = 0_u64;
-            for tuple in range {
-                end = end.saturating_add(section.count(space, tuple));
-                section.ends.push(end);
-            }
+            section.states = Sums::of(range.map(|tuple| section.count(space, tuple)));
             if section.len() > 0 {
                 sections.push(section);
             }
@@ -250,13 +247,13 @@ impl Section {
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.ends.last().copied().unwrap_or_default()
+        self.states.total()
     }
 
     /// The tuple of state number `index`, and what each node of the rule loses.
     pub(super) fn choice(&self, space: &Space, index: u64) -> (usize, Vec<Choice>) {
-        let place = self.ends.partition_point(|end| *end <= index);
-        let rest = index - place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let place = self.states.find(index);
+        let rest = index - self.states.of_first(place);
         let tuple = self.first + place;
         let nodes = space.rule(self.rule).0.nodes.len();
         let choices = self.ways(space, tuple).pick(rest, nodes);
@@ -266,9 +263,8 @@ impl Section {
     /// The numbers of the states of a tuple; none if it is not one of this section.
     pub(super) fn of_tuple(&self, tuple: usize) -> Option<Range<u64>> {
         let place = tuple.checked_sub(self.first)?;
-        let end = *self.ends.get(place)?;
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        Some(start..end)
+        let is_one = place < self.states.len();
+        is_one.then(|| self.states.of_first(place)..self.states.of_first(place + 1))
     }
 
     /// The states of a tuple in which some of that is missing which is missing with these choices,
@@ -307,7 +303,7 @@ impl Section {
         let nodes = rule.nodes.iter().zip(tuples.places(tuple)).zip(choices);
         let of_node = |((node, place), choice): ((&usize, &u32), &Choice)| {
             let rules = &space.nodes()[*node];
-            choice.parts(rules, &rules.places[*place as usize], base[*node])
+            choice.parts(rules, &rules.places.at(*place as usize), base[*node])
         };
         nodes.map(of_node).collect()
     }
@@ -416,7 +412,7 @@ impl Section {
                 return Choices::Listed(Vec::new());
             }
             let rules = &space.nodes()[*node];
-            let place = rules.places[*place as usize];
+            let place = rules.places.at(*place as usize);
             let has_synced = || rules.has_synced(&place, base[*node]);
             match (rule.how, self.relaxation) {
                 (_, Relaxation::Cut) => Choices::Listed(rules.cuts(&place, base[*node])),
@@ -665,8 +661,11 @@ fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
             kind
         }
         Choice::Group(group) => {
-            let operation = &operations.all[operations.groups[*group].operation];
-            vec![operation.likeness, (group - operation.groups.start) as u32]
+            let operation = &operations.all[operations.groups[*group].operation()];
+            vec![
+                operation.likeness,
+                (group - operation.groups().start) as u32,
+            ]
         }
         Choice::Synced { .. } => unreachable!("what is lost at once has a section of its own"),
     }
@@ -691,9 +690,9 @@ impl NodeRules {
     /// The groups of the last operation of a place, or those of the one that was stopped midway.
     fn last_groups(&self, place: &Place) -> Option<Range<usize>> {
         match (place.partial, place.operations.checked_sub(1)) {
-            (0, last) => Some(self.operations.all[last?].groups.clone()),
+            (0, last) => Some(self.operations.all[last?].groups()),
             (partial, _) => {
-                let start = self.operations.all[place.operations].groups.start;
+                let start = self.operations.all[place.operations].groups().start;
                 Some(start..start + partial)
             }
         }
@@ -732,11 +731,10 @@ impl NodeRules {
     /// Whether the last operation can be cut so that it lacks one of its groups: if it grows a file,
     /// and does not lack its last part with it. Then it is one that was stopped midway, or lost.
     fn is_cut(&self, place: &Place, group: usize, events: usize) -> bool {
-        let operation = &self.operations.all[self.operations.groups[group].operation];
+        let operation = &self.operations.all[self.operations.groups[group].operation()];
         let lost = || self.operations.lost_with(&[group], place.micros, events);
-        operation.grows
-            && operation.groups.len() > 1
-            && !lost().contains(&(operation.groups.end - 1))
+        let groups = operation.groups();
+        operation.grows && groups.len() > 1 && !lost().contains(&(groups.end - 1))
     }
 
     /// The ways to tear one write at a place, alone and while other operations are lost: with it up

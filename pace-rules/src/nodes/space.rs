@@ -6,10 +6,12 @@ use super::alike::{self, Words};
 use super::cuts::{Clocks, Cut};
 use super::micro::{Micro, Micros, Split};
 use super::model::Model;
+use super::narrow::NARROW_MAX;
 use super::operations::Operations;
-use super::places::{Place, Tuples, places};
+use super::places::{Places, Tuples};
 use super::rules::{Rule, rules};
 use super::section::{Choice, Section};
+use super::spaces::Member;
 use super::starts::StartOrder;
 use crate::Sector;
 use trace::{Node, Run};
@@ -168,6 +170,11 @@ pub enum Error {
     /// Cuts that are too many to be looked at.
     #[error("there are more than {0} cuts: explore fewer nodes at once, or record a shorter run")]
     TooMany(usize),
+    /// A node that did more than can be numbered.
+    #[error(
+        "node {0} has more calls, with the parts that a crash can leave of them, than {NARROW_MAX}: record a shorter run"
+    )]
+    TooLong(usize),
 }
 
 /// The crash states of a run.
@@ -191,23 +198,30 @@ pub struct Space {
 pub(super) struct NodeRules {
     pub(super) micros: Micros,
     pub(super) operations: Operations,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Places,
     /// How many events it has.
     pub(super) events: usize,
 }
 
 impl NodeRules {
-    fn of(node: &Node, request: &Request) -> (Self, Vec<Words>) {
+    /// Those of a node, and the words for its operations; nothing if more than `most` things would
+    /// have to be numbered. Others are what the rules of other models know of the node.
+    fn of(
+        node: &Node,
+        request: &Request,
+        most: usize,
+        others: &[&Micros],
+    ) -> Option<(Self, Vec<Words>)> {
         let (model, sector_bytes) = (request.model, request.sector.bytes());
-        let (micros, cuts) = Micros::of(node, model, request.split, sector_bytes);
-        let (operations, words) = Operations::of(node, &micros, &cuts, model, sector_bytes);
+        let (micros, cuts) = Micros::of(node, request, most, others)?;
+        let (operations, words) = Operations::of(node, &micros, cuts, model, sector_bytes);
         let this = Self {
-            places: places(&operations, &micros, node.events.len()),
+            places: Places::of(&operations, &micros, node.events.len()),
             micros,
             operations,
             events: node.events.len(),
         };
-        (this, words)
+        Some((this, words))
     }
 
     /// Says which of its operations other nodes have as well.
@@ -224,20 +238,18 @@ impl Space {
     /// # Errors
     /// If what is wanted does not fit the run.
     pub fn new(run: &Run, request: &Request) -> Result<Self, Error> {
-        Self::with_clocks(run, request, Arc::new(Clocks::of(run)))
+        Self::beside(run, request, Arc::new(Clocks::of(run)), &[])
     }
 
-    /// The same with the clocks of the run, which are the same for all models.
-    pub(super) fn with_clocks(
+    /// The same beside the states of other models, with the clocks of the run. The clocks are the
+    /// same for all of them, and so is what nodes did, where they cut it into the same parts.
+    pub(super) fn beside(
         run: &Run,
         request: &Request,
         clocks: Arc<Clocks>,
+        others: &[Member],
     ) -> Result<Self, Error> {
-        let of_node = |node| NodeRules::of(node, request);
-        let (mut nodes, words): (Vec<_>, Vec<_>) = run.nodes.iter().map(of_node).unzip();
-        for (node, numbers) in nodes.iter_mut().zip(alike::number(&words)) {
-            node.number(&numbers);
-        }
+        let nodes = Self::nodes_of(run, request, others)?;
         let with_files: Vec<_> = (0..nodes.len())
             .filter(|node| !run.nodes[*node].initial.is_empty())
             .collect();
@@ -262,6 +274,22 @@ impl Space {
             this.sections.extend(sections);
         }
         Ok(this)
+    }
+
+    /// The nodes of a run. What several of them do has the same number.
+    fn nodes_of(run: &Run, request: &Request, others: &[Member]) -> Result<Vec<NodeRules>, Error> {
+        let of_node = |(number, node): (usize, &Node)| {
+            let others = others.iter().map(|other| &other.space);
+            let others: Vec<_> = others.map(|space| &space.nodes[number].micros).collect();
+            NodeRules::of(node, request, NARROW_MAX, &others).ok_or(Error::TooLong(number))
+        };
+        let nodes = run.nodes.iter().enumerate().map(of_node);
+        let (mut nodes, words): (Vec<_>, Vec<_>) =
+            nodes.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        for (node, numbers) in nodes.iter_mut().zip(alike::number(&words)) {
+            node.number(&numbers);
+        }
+        Ok(nodes)
     }
 
     /// How many there are; `u64::MAX` stands for that many or more.
@@ -367,7 +395,7 @@ impl Space {
         let (tuple, choices) = section.choice(self, index - first);
         let of_node = |(node, lost): (usize, Vec<usize>)| {
             let operations = &self.nodes[node].operations.all;
-            let event = move |operation: usize| operations[operation].event;
+            let event = move |operation: usize| operations[operation].event();
             lost.into_iter().map(move |operation| Loss {
                 node,
                 event: event(operation),
@@ -391,7 +419,7 @@ impl Space {
         let (section, first) = self.section_of(index);
         let (tuple, choices) = section.choice(self, index - first);
         let is_due = |node: usize, operation: &usize| {
-            let event = self.nodes[node].operations.all[*operation].event;
+            let event = self.nodes[node].operations.all[*operation].event();
             losses.contains(&Loss { node, event })
         };
         let lost = self.lost_operations(section, tuple, &choices).into_iter();
@@ -415,8 +443,8 @@ impl Space {
         let nodes = rule.nodes.iter().zip(tuples.places(tuple)).zip(choices);
         let of_node = |((node, place), choice): ((&usize, &u32), &Choice)| {
             let rules = &self.nodes[*node];
-            let place = &rules.places[*place as usize];
-            (*node, choice.operations(rules, place, base[*node]))
+            let place = rules.places.at(*place as usize);
+            (*node, choice.operations(rules, &place, base[*node]))
         };
         nodes.map(of_node).collect()
     }
@@ -449,7 +477,7 @@ impl Space {
         let place = |node: &usize| {
             let places = &self.nodes[*node].places;
             let after = places.partition_point(|place| place.least <= cut[*node]);
-            let operations = places[after - 1].operations;
+            let operations = places.at(after - 1).operations;
             places.partition_point(|place| place.operations < operations) as u32
         };
         tuples.find(rule.nodes.iter().map(place))
@@ -466,7 +494,7 @@ impl Space {
             let NodeRules {
                 operations, places, ..
             } = &self.nodes[*node];
-            let place = &places[*place as usize];
+            let place = places.at(*place as usize);
             let lost = choice.groups(operations, place.micros, base[*node]);
             let moment = choice.moment(base[*node]);
             most[*node] = lost
@@ -482,7 +510,7 @@ impl Space {
             }
             let mut lost: Vec<_> = lost
                 .iter()
-                .flat_map(|group| operations.groups[*group].micros.clone())
+                .flat_map(|group| operations.groups[*group].micros())
                 .collect();
             lost.sort_unstable();
             kept[*node] = Some(NodeState {
@@ -556,4 +584,57 @@ pub(super) fn numbered<T>(
         *next = first.saturating_add(states(part));
         Some((part, first))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::MODELS;
+    use trace::{Action, Data, Event, FileId, FileOp, InitialFile};
+
+    /// A node that appends so often to a file that it has not made.
+    fn appending(calls: u64) -> Node {
+        let event = |call: u64| Event {
+            start_ns: 2 * call,
+            end_ns: 2 * call + 1,
+            process: 1,
+            thread: 1,
+            call: "write".into(),
+            stack: 0,
+            action: Action::File(FileOp::Write {
+                file: FileId(1),
+                offset: call,
+                data: Data { at: call, len: 1 },
+                size_before: call,
+            }),
+        };
+        Node {
+            name: "program".into(),
+            initial: vec![InitialFile::empty_root()],
+            events: (0..calls).map(event).collect(),
+        }
+    }
+
+    #[test]
+    fn a_run_of_which_the_parts_cannot_be_numbered_is_refused() {
+        let node = appending(4);
+        for model in MODELS {
+            let request = Request {
+                model,
+                explore: Explore::ReplicatedStateMachine { majority: 0 },
+                lost: 1,
+                split: Split::default(),
+                sector: Sector::default(),
+                relaxations: Relaxations::ALL,
+            };
+            let of = |most| NodeRules::of(&node, &request, most, &[]);
+            let (rules, _) = of(NARROW_MAX).expect("there are few");
+            let needed = node.events.len() + rules.micros.all.len() + 1;
+            assert!(rules.places.len() <= needed);
+            assert!(of(needed).is_some(), "{}", model.name);
+            assert!(of(needed - 1).is_none(), "{}", model.name);
+        }
+        let error = Error::TooLong(2).to_string();
+        assert!(error.contains("node 2 has more calls"), "{error}");
+    }
 }

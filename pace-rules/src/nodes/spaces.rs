@@ -75,13 +75,12 @@ impl Spaces {
     /// If what is wanted does not fit the run.
     pub fn new(run: &Run, requests: &[Request]) -> Result<Self, Error> {
         let clocks = Arc::new(Clocks::of(run));
-        let member = |request: &Request| {
-            Ok(Member {
-                model: request.model,
-                space: Space::with_clocks(run, request, Arc::clone(&clocks))?,
-            })
-        };
-        let members: Vec<_> = requests.iter().map(member).collect::<Result<_, _>>()?;
+        let mut members = Vec::new();
+        for request in requests {
+            let space = Space::beside(run, request, Arc::clone(&clocks), &members)?;
+            let model = request.model;
+            members.push(Member { model, space });
+        }
         let with_files = run.nodes.iter().filter(|node| !node.initial.is_empty());
         let this = Self {
             kinds: kinds(&members).collect(),

@@ -40,13 +40,13 @@ struct Losing<'a> {
     node: usize,
     rules: &'a NodeRules,
     number: usize,
-    place: &'a Place,
+    place: Place,
 }
 
 impl<'a> Losing<'a> {
     fn new(node: usize, rules: &'a NodeRules, number: u32) -> Self {
         let number = number as usize;
-        let place = &rules.places[number];
+        let place = rules.places.at(number);
         Self {
             node,
             rules,
@@ -73,9 +73,9 @@ impl<'a> Losing<'a> {
     }
 
     /// The next place at which no operation was stopped midway.
-    fn next(&self) -> Option<&'a Place> {
-        let after = self.rules.places.get(self.number + 1..)?;
-        after.iter().find(|place| place.partial == 0)
+    fn next(&self) -> Option<Place> {
+        let mut after = self.rules.places.from(self.number + 1);
+        after.find(|place| place.partial == 0)
     }
 }
 
@@ -181,7 +181,7 @@ impl Tuple<'_> {
         };
         let operations = &self.nodes[*place].rules.operations;
         let first = operations.at_risk(*moment).first as usize;
-        let began = operations.all[first].event;
+        let began = operations.all[first].event();
         let since = operations.last_change(*moment);
         !self.tells((*place, *moment))
             && (operations.acknowledges(since..*moment)

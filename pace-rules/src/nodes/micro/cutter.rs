@@ -9,9 +9,10 @@ use std::collections::{HashMap, HashSet};
 use itertools::Itertools;
 use trace::{Action, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
-use super::{Cut, Micro, Neighbour, Order, Split};
+use super::{Cut, Cuts, Micro, Neighbour, Order, Split};
 use crate::nodes::Effect;
 use crate::nodes::model::Model;
+use crate::nodes::narrow::{Narrow, Span};
 use known::{Known, pages};
 use names::{Holder, entry};
 
@@ -26,10 +27,10 @@ pub(super) struct Cutter<'a> {
     /// The process and thread that made the call.
     by: (u32, u32),
     pub(super) micros: Vec<Micro>,
-    /// For each event so far, its groups.
-    pub(super) groups: Vec<Vec<Cut>>,
+    /// The groups of each event so far.
+    pub(super) groups: Cuts,
     /// For each event so far: how many micros there are up to it.
-    pub(super) ends: Vec<usize>,
+    pub(super) ends: Vec<Narrow>,
     files: HashMap<FileId, Known>,
     /// By directory and name, who had it since the directory was synced, in order: the first, the
     /// last, and the one before that.
@@ -99,7 +100,7 @@ impl<'a> Cutter<'a> {
             times: (0, 0),
             by: (0, 0),
             micros: Vec::new(),
-            groups: Vec::new(),
+            groups: Cuts::default(),
             ends: Vec::new(),
             files,
             holders,
@@ -110,20 +111,32 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// All operations of a node.
-    pub(super) fn cut_all(node: &Node, model: &'a Model, split: Split, sector_bytes: u64) -> Self {
+    /// All operations of a node; nothing if the events and micros are more than `most`.
+    pub(super) fn cut_all(
+        node: &Node,
+        model: &'a Model,
+        split: Split,
+        sector_bytes: u64,
+        most: usize,
+    ) -> Option<Self> {
         let mut this = Self::new(node, model, split, sector_bytes);
         for (number, event) in node.events.iter().enumerate() {
             this.event = number;
             this.times = (event.start_ns, event.end_ns);
             this.by = (event.process, event.thread);
-            this.groups.push(Vec::new());
             if let Action::File(op) = &event.action {
                 this.cut(op);
             }
-            this.ends.push(this.micros.len());
+            // A node has no more places than this.
+            let places = node.events.len() + this.micros.len() + 1;
+            if places > most {
+                return None;
+            }
+            this.groups.end_event();
+            this.ends.push(Narrow::new(this.micros.len()));
         }
-        this
+        this.groups.shrink_to_fit();
+        Some(this)
     }
 
     fn file(&mut self, file: FileId) -> &mut Known {
@@ -147,11 +160,11 @@ impl<'a> Cutter<'a> {
         self.micros
             .extend(effects.into_iter().map(|effect| Micro { event, effect }));
         let end = self.micros.len();
-        self.groups[event].push(Cut {
-            micros: start..end,
+        self.groups.push(Cut {
+            micros: Span::new(start..end),
             order,
             requires,
-            repeats: Vec::new(),
+            repeats: Box::default(),
         });
     }
 
@@ -160,11 +173,11 @@ impl<'a> Cutter<'a> {
         let start = self.micros.len();
         let event = self.event;
         self.micros.push(Micro { event, effect });
-        self.groups[event].push(Cut {
-            micros: start..start + 1,
+        self.groups.push(Cut {
+            micros: Span::new(start..start + 1),
             order: Order::InPlace,
             requires: None,
-            repeats,
+            repeats: repeats.into(),
         });
     }
 

@@ -4,48 +4,78 @@ use std::ops::Range;
 
 use trace::FileId;
 
+use crate::nodes::narrow::{Narrow, Span};
+
 /// What persists as a whole.
 #[derive(Debug, Clone)]
 pub(in crate::nodes) struct Group {
-    /// The operation it is part of, as an index.
-    pub(in crate::nodes) operation: usize,
-    /// Its micros.
-    pub(in crate::nodes) micros: Range<usize>,
-    /// The event after whose return it is durable; `usize::MAX` if nothing made it so.
-    pub(in crate::nodes) cover: usize,
-    /// The event after whose return it is not durable any more, and the one that makes it so
-    /// again; `usize::MAX` if there is none.
-    pub(super) reopened: usize,
-    pub(super) covered_again: usize,
+    pub(super) operation: Narrow,
+    pub(super) micros: Span,
+    pub(super) cover: Narrow,
     /// It is kept only if all groups of names before this number are.
-    pub(super) after: usize,
-    /// Whether it is one of those itself.
+    pub(super) after: Narrow,
+    /// The event from which on it may be kept without them: a sync that keeps its file for itself.
+    pub(super) logged: Narrow,
+    pub(super) file: FileId,
+    /// Whether it is one of the groups of names itself.
     pub(super) is_named: bool,
     /// Whether it goes where nothing of the file has a place on the disk.
     pub(super) is_new: bool,
-    /// The event from which on it may be kept without them: a sync that keeps its file for itself.
-    pub(super) logged: usize,
-    pub(super) file: FileId,
     /// Whether it only sets a size.
     pub(super) is_size: bool,
-    /// The group without which it is not lost, nor that one without it; `usize::MAX` if there is
-    /// none.
-    pub(super) pair: usize,
-    /// The first group of names that is kept only if the data of this one is; `usize::MAX` if there
-    /// is none.
-    pub(super) awaited_by: usize,
+    pub(super) rare: Option<Box<Rare>>,
+}
+
+/// What few groups have. [`Narrow::NEVER`] stands for what there is not.
+#[derive(Debug, Clone)]
+pub(super) struct Rare {
+    /// The event after whose return it is not durable any more, and the one that makes it so
+    /// again.
+    pub(super) reopened: Narrow,
+    pub(super) covered_again: Narrow,
+    /// The group without which it is not lost, nor that one without it.
+    pub(super) pair: Narrow,
+    /// The first group of names that is kept only if the data of this one is.
+    pub(super) awaited_by: Narrow,
     /// The groups that it repeats: it is lost if one of them is, and never else. Nothing if it is
     /// something of its own.
-    pub(in crate::nodes) repeats: Box<[usize]>,
+    pub(super) repeats: Box<[Narrow]>,
+}
+
+impl Default for Rare {
+    fn default() -> Self {
+        Self {
+            reopened: Narrow::NEVER,
+            covered_again: Narrow::NEVER,
+            pair: Narrow::NEVER,
+            awaited_by: Narrow::NEVER,
+            repeats: Box::default(),
+        }
+    }
 }
 
 impl Group {
+    /// The operation it is part of, as an index.
+    pub(in crate::nodes) fn operation(&self) -> usize {
+        self.operation.get()
+    }
+
+    /// Its micros.
+    pub(in crate::nodes) fn micros(&self) -> Range<usize> {
+        self.micros.range()
+    }
+
+    /// The event after whose return it is durable for the first time; `usize::MAX` if nothing made
+    /// it so.
+    pub(in crate::nodes) fn cover(&self) -> usize {
+        self.cover.get()
+    }
+
     /// The event after whose return it is durable, for a crash after so many events.
     pub(in crate::nodes) fn cover_at(&self, events: usize) -> usize {
-        if events > self.reopened {
-            self.covered_again
-        } else {
-            self.cover
+        match &self.rare {
+            Some(rare) if events > rare.reopened.get() => rare.covered_again.get(),
+            _ => self.cover.get(),
         }
     }
 
@@ -54,14 +84,69 @@ impl Group {
         self.cover_at(events) >= events
     }
 
+    /// The groups that it repeats.
+    pub(in crate::nodes) fn repeats(&self) -> impl Iterator<Item = usize> {
+        let repeats = self.rare.iter().flat_map(|rare| &rare.repeats);
+        repeats.map(|group| group.get())
+    }
+
     /// Whether it is nothing of its own.
     pub(in crate::nodes) fn is_repetition(&self) -> bool {
-        !self.repeats.is_empty()
+        self.rare
+            .as_ref()
+            .is_some_and(|rare| !rare.repeats.is_empty())
     }
 
     /// When a crash can cost it: after more events than the first number, and up to the second.
     pub(super) fn at_risk(&self, event: usize) -> impl Iterator<Item = (usize, usize)> {
-        let again = (self.reopened < usize::MAX).then_some((self.reopened, self.covered_again));
-        [(event, self.cover)].into_iter().chain(again)
+        let again = |rare: &Rare| (rare.reopened.get(), rare.covered_again.get());
+        let again = self.rare.as_deref().map(again);
+        let again = again.filter(|(reopened, _)| *reopened < usize::MAX);
+        [(event, self.cover())].into_iter().chain(again)
+    }
+
+    /// The events with which it becomes durable, or ceases to be so.
+    pub(super) fn changes(&self) -> impl Iterator<Item = Narrow> {
+        let again = |rare: &Rare| [rare.reopened, rare.covered_again];
+        let again = self.rare.as_deref().map(again);
+        let all = [self.cover].into_iter().chain(again.into_iter().flatten());
+        all.filter(|event| *event < Narrow::NEVER)
+    }
+
+    /// Whether it was durable, and is not any more since then.
+    pub(super) fn is_reopened(&self) -> bool {
+        let mut rare = self.rare.iter();
+        rare.any(|rare| rare.reopened < Narrow::NEVER)
+    }
+
+    pub(super) fn pair(&self) -> Option<usize> {
+        let pair = self.rare.as_ref().map(|rare| rare.pair);
+        pair.filter(|pair| *pair < Narrow::NEVER).map(Narrow::get)
+    }
+
+    pub(super) fn awaited_by(&self) -> usize {
+        self.rare
+            .as_ref()
+            .map_or(usize::MAX, |rare| rare.awaited_by.get())
+    }
+
+    /// What it has that few have, to be changed.
+    pub(super) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// An event has made it durable, for the first time or again.
+    pub(super) fn cover_with(&mut self, event: usize) {
+        let event = Narrow::new(event);
+        if self.is_reopened() {
+            self.rare_mut().covered_again = event;
+        } else {
+            self.cover = event;
+        }
+    }
+
+    /// A sync at this event, or an earlier one, may have kept it without what was before.
+    pub(super) fn log_with(&mut self, event: usize) {
+        self.logged = self.logged.min(Narrow::new(event));
     }
 }

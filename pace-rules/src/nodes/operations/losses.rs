@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use itertools::Itertools;
 use trace::FileId;
 
-use super::{Group, Operations};
+use super::Operations;
 use crate::nodes::model::Log;
+use crate::nodes::narrow::Narrow;
 
 /// Some groups of a range. It takes no more room than the last of them needs: of a long run few are
 /// lost.
@@ -54,31 +55,103 @@ impl Marks {
     }
 }
 
-/// For each group, what is lost with it: those that wrote to its pages of the file next, and what
-/// its operation cannot do without it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Followers {
-    /// Those of all groups, one after the other.
-    all: Vec<u32>,
-    /// Where those of each group end.
-    ends: Vec<u32>,
+/// Groups that are lost, while those are looked for that are lost with them.
+struct Losing<'a> {
+    operations: &'a Operations,
+    /// Of the groups before this one each is on the disk, or lost.
+    end: usize,
+    events: usize,
+    is_lost: Marks,
+    /// The files of which something is lost.
+    files: HashSet<FileId>,
+    /// The first group of names that is lost, or has to wait for what is; `usize::MAX` if there is
+    /// none.
+    names_from: usize,
 }
 
-impl Followers {
-    pub(super) fn of(lists: Vec<Vec<u32>>) -> Self {
-        let mut this = Self::default();
-        for list in lists {
-            this.all.extend(list);
-            this.ends.push(this.all.len() as u32);
+impl<'a> Losing<'a> {
+    /// Of some groups, at least one of them, ascending.
+    fn new(operations: &'a Operations, seeds: &[usize], micros: usize, events: usize) -> Self {
+        let (first, last) = (seeds[0], seeds[seeds.len() - 1]);
+        // What is lost takes nothing with it that was done by earlier operations.
+        let operation = operations.groups[first].operation();
+        let start = operations.all[operation].groups().start;
+        let end = operations.groups_until(micros);
+        let mut is_lost = Marks::new(start, end.max(last + 1));
+        for seed in seeds {
+            is_lost.add(*seed);
         }
-        this.all.shrink_to_fit();
-        this
+        Self {
+            operations,
+            end,
+            events,
+            is_lost,
+            files: HashSet::new(),
+            names_from: usize::MAX,
+        }
     }
 
-    pub(super) fn get(&self, group: usize) -> impl Iterator<Item = usize> {
-        let start = group.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let own = &self.all[start as usize..self.ends[group] as usize];
-        own.iter().map(|follower| *follower as usize)
+    /// All that are lost, ascending.
+    fn all(mut self) -> Vec<usize> {
+        let mut number = self.is_lost.next(self.is_lost.start);
+        while number < self.is_lost.end {
+            if self.goes(number) && self.is_there(number) {
+                self.is_lost.add(number);
+            }
+            let next = if self.is_lost.contains(number) {
+                self.take_with(number)
+            } else {
+                number + 1
+            };
+            // Of a run of many calls most are neither lost nor wait for anything that is.
+            let size = self.operations.next_size_with_name(next);
+            let names = self.names_from.max(next);
+            number = self.is_lost.next(next).min(size).min(names);
+        }
+        self.is_lost.all()
+    }
+
+    /// Whether a group has come to the disk, and can be lost.
+    fn is_there(&self, number: usize) -> bool {
+        number < self.end && self.operations.groups[number].is_open(self.events)
+    }
+
+    /// Whether a group goes with what is lost before it, without being said to follow that.
+    fn goes(&self, number: usize) -> bool {
+        let group = &self.operations.groups[number];
+        let is_logged = group.logged.get() < self.events;
+        let is_behind = group.is_named || group.after.get() > self.names_from;
+        let waits = is_behind && (number == self.names_from || !is_logged);
+        // Only a log tree has a size with a name and not what it is the size of.
+        let goes_with_file = self.operations.is_size_with_name(number)
+            && !is_logged
+            && self.files.contains(&group.file);
+        (number >= self.names_from && waits) || goes_with_file
+    }
+
+    /// Has go with a group that is lost what follows it. Returns the group to be looked at next.
+    fn take_with(&mut self, number: usize) -> usize {
+        let group = &self.operations.groups[number];
+        let mut next = number + 1;
+        let operations = self.operations;
+        let followers = operations.followers.get(number);
+        for follower in followers.chain(group.pair()) {
+            let is_half = self.is_half(follower) && Some(follower) != group.pair();
+            // One that comes before it has followers of its own.
+            if !is_half && self.is_there(follower) && self.is_lost.add(follower) {
+                next = next.min(follower);
+            }
+        }
+        let named = if group.is_named { number } else { usize::MAX };
+        self.names_from = self.names_from.min(group.awaited_by()).min(named);
+        self.files.insert(group.file);
+        next
+    }
+
+    /// Whether a group is a name in the log of its own: such a one may be kept by half.
+    fn is_half(&self, number: usize) -> bool {
+        let group = &self.operations.groups[number];
+        group.is_named && group.logged.get() < self.events
     }
 }
 
@@ -96,61 +169,16 @@ impl Operations {
             .copied()
             .filter(|seed| !self.groups[*seed].is_repetition());
         let seeds: Vec<_> = own.sorted().dedup().collect();
-        let (false, [first, .., last] | [first @ last]) = (self.model.log == Log::None, &*seeds)
-        else {
+        if self.model.log == Log::None || seeds.is_empty() {
             return seeds;
-        };
-        // What is lost takes nothing with it that was done by earlier operations.
-        let start = self.all[self.groups[*first].operation].groups.start;
-        let end = self
-            .groups
-            .partition_point(|group| group.micros.end <= micros);
-        let mut is_lost = Marks::new(start, end.max(last + 1));
-        for seed in &seeds {
-            is_lost.add(*seed);
         }
-        let is_there = |number: usize| number < end && self.groups[number].is_open(events);
-        // A name in the log of its own may be kept by half.
-        let goes_after = |number: &usize| {
-            let Group {
-                is_named, logged, ..
-            } = self.groups[*number];
-            is_there(*number) && !(is_named && logged < events)
-        };
-        let mut files = HashSet::new();
-        let mut names_from = usize::MAX;
-        let mut number = *first;
-        while number < is_lost.end {
-            let group = &self.groups[number];
-            let is_behind = group.is_named || group.after > names_from;
-            let waits = is_behind && (number == names_from || group.logged >= events);
-            // Only a log tree has a size with a name and not what it is the size of.
-            let goes_with_file = self.is_size_with_name(number)
-                && group.logged >= events
-                && files.contains(&group.file);
-            let goes = (number >= names_from && waits) || goes_with_file;
-            if goes && is_there(number) {
-                is_lost.add(number);
-            }
-            let mut next = number + 1;
-            if is_lost.contains(number) {
-                let pair = Some(group.pair).filter(|pair| is_there(*pair));
-                let followers = self.followers.get(number).filter(goes_after);
-                for follower in followers.chain(pair) {
-                    // One that comes before it has followers of its own.
-                    if is_lost.add(follower) {
-                        next = next.min(follower);
-                    }
-                }
-                let named = if group.is_named { number } else { usize::MAX };
-                names_from = names_from.min(group.awaited_by).min(named);
-                files.insert(group.file);
-            }
-            // Of a run of many calls most are neither lost nor wait for anything that is.
-            let size = self.next_size_with_name(next);
-            number = is_lost.next(next).min(size).min(names_from.max(next));
-        }
-        is_lost.all()
+        Losing::new(self, &seeds, micros, events).all()
+    }
+
+    /// How many groups have all their micros among the first so many.
+    pub(in crate::nodes) fn groups_until(&self, micros: usize) -> usize {
+        self.groups
+            .partition_point(|group| group.micros().end <= micros)
     }
 
     /// The same as [`Self::lost_with`], with the sizes that came with later names of the same files,
@@ -174,46 +202,56 @@ impl Operations {
     fn sizes_with(&self, lost: &[usize], micros: usize, events: usize) -> Vec<usize> {
         let sizes = &self.sizes_with_names;
         let first = lost.first().copied().unwrap_or(usize::MAX);
-        let sizes = &sizes[sizes.partition_point(|size| *size < first)..];
+        let sizes = &sizes[sizes.partition_point(|size| size.get() < first)..];
         let is_with = |size: &usize| {
             let of_size = &self.groups[*size];
             let mut before = lost.iter().take_while(|group| *group < size);
-            let is_open = of_size.micros.end <= micros && of_size.is_open(events);
+            let is_open = of_size.micros().end <= micros && of_size.is_open(events);
             is_open && before.any(|group| self.groups[*group].file == of_size.file)
         };
-        sizes.iter().copied().filter(is_with).collect()
+        sizes
+            .iter()
+            .map(|size| size.get())
+            .filter(is_with)
+            .collect()
     }
 
     /// The first group from a number on that is the size of a file with a new name; `usize::MAX` if
     /// there is none.
     fn next_size_with_name(&self, number: usize) -> usize {
         let sizes = &self.sizes_with_names;
-        let first = sizes.partition_point(|size| *size < number);
-        sizes.get(first).copied().unwrap_or(usize::MAX)
+        let first = sizes.partition_point(|size| size.get() < number);
+        sizes.get(first).map_or(usize::MAX, |size| size.get())
     }
 
     /// Whether a group is the size of a file with a new name.
     pub(super) fn is_size_with_name(&self, group: usize) -> bool {
-        self.sizes_with_names.binary_search(&group).is_ok()
+        let number = |size: &Narrow| size.get();
+        self.sizes_with_names
+            .binary_search_by_key(&group, number)
+            .is_ok()
     }
 
     /// Says of each group which names wait for it: the rename that gives its file the name of
-    /// another one waits for what the file has grown by.
-    pub(super) fn wait(&mut self) {
+    /// another one waits for what the file has grown by. `replacing` are the operations that do
+    /// so, ascending, with the files.
+    pub(super) fn wait(&mut self, replacing: &[(usize, FileId)]) {
+        if !self.model.replace_by_rename {
+            return;
+        }
+        let mut replacing = replacing.iter().rev().peekable();
         let mut replaces: HashMap<FileId, usize> = HashMap::new();
-        for operation in self
-            .all
-            .iter()
-            .rev()
-            .filter(|_| self.model.replace_by_rename)
-        {
-            let own = &mut self.groups[operation.groups.clone()];
+        for (number, operation) in self.all.iter().enumerate().rev() {
+            let own = &mut self.groups[operation.groups()];
             for group in own.iter_mut().filter(|group| group.is_size) {
                 let replaced = replaces.get(&group.file).filter(|_| !group.is_named);
-                group.awaited_by = replaced.copied().unwrap_or(usize::MAX);
+                if let Some(replaced) = replaced {
+                    group.rare_mut().awaited_by = Narrow::new(*replaced);
+                }
             }
-            let first = operation.groups.start;
-            replaces.extend(operation.replaces_with.map(|file| (file, first)));
+            if let Some((_, file)) = replacing.next_if(|(replacing, _)| *replacing == number) {
+                replaces.insert(*file, operation.groups().start);
+            }
         }
     }
 }

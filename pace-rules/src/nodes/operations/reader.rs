@@ -6,12 +6,15 @@ mod syncs;
 mod words;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use super::followers::Lists;
 use super::{Group, Operation, Operations};
 use crate::nodes::Effect;
 use crate::nodes::alike::Words;
-use crate::nodes::micro::{Cut, Micros, Neighbour, Order, PAGE_BYTES};
+use crate::nodes::micro::{Cut, Cuts, Micros, Neighbour, Order, PAGE_BYTES};
 use crate::nodes::model::Log;
+use crate::nodes::narrow::{Narrow, Span};
 use files::Known;
 use trace::{Action, Event, FileId, FileKind, FileOp, Name, Node};
 use words::kind_of_call;
@@ -19,26 +22,29 @@ use words::kind_of_call;
 pub(super) struct Reader<'a> {
     node: &'a Node,
     micros: &'a Micros,
-    /// For each event, its groups.
-    cuts: &'a [Vec<Cut>],
+    cuts: &'a Cuts,
     sector_bytes: u64,
     words: Vec<Words>,
+    /// The names in them.
+    names: HashSet<Arc<str>>,
     this: Operations,
     /// For each group, what is lost with it.
-    followers: Vec<Vec<u32>>,
+    followers: Lists,
     /// For each group, those that wrote to its pages next, to whichever sectors: a sync writes whole
     /// pages.
-    page_mates: Vec<Vec<u32>>,
-    /// Groups that nothing has made durable yet.
+    page_mates: Lists,
+    /// Groups that nothing has made durable yet, ascending.
     open: Vec<usize>,
-    /// Those of them that the disk has in its cache, until something empties that.
-    unflushed: HashSet<usize>,
+    /// Those of them that the disk has in its cache, until something empties that. Ascending.
+    unflushed: Vec<usize>,
+    /// The operations that rename a file over another one, with the file.
+    replacing: Vec<(usize, FileId)>,
     /// Operations that have changed nothing that fdatasync waits for.
     idle: HashSet<usize>,
     /// How many groups there are before each event.
-    groups_before: Vec<usize>,
+    groups_before: Vec<Narrow>,
     /// By file or directory, the operations that change its inode.
-    touching: HashMap<FileId, Vec<usize>>,
+    touching: HashMap<FileId, Vec<Narrow>>,
     /// What was synced since all was.
     logged: HashSet<FileId>,
     /// Names that were removed from a directory which a log tree had already: the sync of a file
@@ -51,12 +57,23 @@ pub(super) struct Reader<'a> {
     files: HashMap<FileId, Known>,
 }
 
+/// A group that is not kept without the next one.
+#[derive(Clone, Copy)]
+struct Waiting {
+    group: usize,
+    /// Whether that one is not kept without it either.
+    is_paired: bool,
+    is_size: bool,
+}
+
 /// What was read.
 pub(super) struct Read {
     pub(super) operations: Operations,
     /// For each group, what is lost with it.
-    pub(super) followers: Vec<Vec<u32>>,
+    pub(super) followers: Lists,
     pub(super) words: Vec<Words>,
+    /// The operations that rename a file over another one, with the file.
+    pub(super) replacing: Vec<(usize, FileId)>,
 }
 
 impl<'a> Reader<'a> {
@@ -64,21 +81,25 @@ impl<'a> Reader<'a> {
     pub(super) fn new(
         node: &'a Node,
         micros: &'a Micros,
-        cuts: &'a [Vec<Cut>],
-        operations: Operations,
+        cuts: &'a Cuts,
+        mut operations: Operations,
         sector_bytes: u64,
     ) -> Self {
+        operations.all.reserve_exact(cuts.operations());
+        operations.groups.reserve_exact(cuts.len());
         Self {
             node,
             micros,
             cuts,
             sector_bytes,
-            words: Vec::new(),
+            words: Vec::with_capacity(cuts.operations()),
+            names: HashSet::new(),
             this: operations,
-            followers: Vec::new(),
-            page_mates: Vec::new(),
+            followers: Lists::with_capacity(cuts.len()),
+            page_mates: Lists::with_capacity(cuts.len()),
             open: Vec::new(),
-            unflushed: HashSet::new(),
+            unflushed: Vec::new(),
+            replacing: Vec::new(),
             idle: HashSet::new(),
             groups_before: Vec::new(),
             touching: HashMap::new(),
@@ -95,7 +116,7 @@ impl<'a> Reader<'a> {
         self.read_initial();
         for (number, event) in self.node.events.iter().enumerate() {
             self.note(number, &event.action);
-            self.groups_before.push(self.this.groups.len());
+            self.groups_before.push(Narrow::new(self.this.groups.len()));
             if let Action::File(op) = &event.action {
                 self.read(number, event, op);
             }
@@ -104,16 +125,19 @@ impl<'a> Reader<'a> {
             operations: self.this,
             followers: self.followers,
             words: self.words,
+            replacing: self.replacing,
         }
     }
 
     /// Notes what an event is to others than the disk.
     fn note(&mut self, number: usize, action: &Action) {
-        let this = &mut self.this;
-        let tells = matches!(action, Action::Send(_) | Action::Mark { .. });
-        this.told.push(this.told[number] + u32::from(tells));
-        let hears = matches!(action, Action::Receive(_));
-        this.heard.push(this.heard[number] + u32::from(hears));
+        let (this, number) = (&mut self.this, Narrow::new(number));
+        if matches!(action, Action::Send(_) | Action::Mark { .. }) {
+            this.told.push(number);
+        }
+        if matches!(action, Action::Receive(_)) {
+            this.heard.push(number);
+        }
         if action.is_sync() && this.model.log == Log::LogTree {
             this.syncs.push(number);
         }
@@ -143,55 +167,8 @@ impl Reader<'_> {
             FileOp::SyncAll => return self.sync_all(number, event),
             _ => {}
         }
-        let parts = &self.cuts[number];
-        if !parts.is_empty() {
-            let first = self.this.groups.len();
-            let operation = self.this.all.len();
-            for part in 0..parts.len() {
-                self.group(number, op, part);
-            }
-            self.words.push(Words {
-                by_name: self.words(op),
-                by_site: (kind_of_call(op), event.stack),
-            });
-            let replaces_with = match op {
-                FileOp::Rename {
-                    file,
-                    replaced: Some(_),
-                    exchange: false,
-                    ..
-                } => Some(*file),
-                _ => None,
-            };
-            let grows = match op {
-                FileOp::Write {
-                    offset,
-                    data,
-                    size_before,
-                    ..
-                } => offset + data.len > *size_before,
-                FileOp::Resize { .. } => true,
-                _ => false,
-            };
-            let groups = first..self.this.groups.len();
-            if self.leaves_logged(op) {
-                self.left_out.insert(operation);
-            }
-            for file in touched(op) {
-                let touching = self.touching.entry(file).or_default();
-                if touching.last() != Some(&operation) {
-                    touching.push(operation);
-                }
-            }
-            self.this.all.push(Operation {
-                event: number,
-                groups,
-                likeness: 0,
-                grows,
-                replaces_with,
-                bytes_until: None,
-                tears: Box::default(),
-            });
+        if !self.cuts.of(number).is_empty() {
+            self.add(number, event, op);
         }
         self.log_new_name(number, op);
         self.remember(op);
@@ -206,89 +183,144 @@ impl Reader<'_> {
         }
     }
 
+    /// Adds an operation that leaves something to lose.
+    fn add(&mut self, number: usize, event: &Event, op: &FileOp) {
+        let (first, operation) = (self.this.groups.len(), self.this.all.len());
+        for part in 0..self.cuts.of(number).len() {
+            self.group(number, op, part);
+        }
+        let words = Words {
+            by_name: self.name(op),
+            by_site: (kind_of_call(op), event.stack),
+        };
+        self.words.push(words);
+        if self.leaves_logged(op) {
+            self.left_out.insert(operation);
+        }
+        for file in touched(op) {
+            let touching = self.touching.entry(file).or_default();
+            if touching.last() != Some(&Narrow::new(operation)) {
+                touching.push(Narrow::new(operation));
+            }
+        }
+        if let FileOp::Rename {
+            file,
+            replaced: Some(_),
+            exchange: false,
+            ..
+        } = op
+        {
+            self.replacing.push((operation, *file));
+        }
+        self.this.all.push(Operation {
+            event: Narrow::new(number),
+            groups: Span::new(first..self.this.groups.len()),
+            likeness: 0,
+            grows: grows(op),
+            bytes_until: None,
+            tears: Span::NONE,
+        });
+    }
+
     /// Adds a part of an event's operation, the next one, as a group.
     fn group(&mut self, number: usize, op: &FileOp, part: usize) {
-        let micros = self.micros;
-        let cuts = &self.cuts[number];
+        let cuts = self.cuts.of(number);
         let (this, cut) = (self.this.groups.len(), &cuts[part]);
-        let effect = &micros.all[cut.micros.start].effect;
-        let before = (0..part).rev().find(|part| cuts[*part].repeats.is_empty());
-        // Its number, and what it is.
-        let before = before.map(|before| (this - part + before, &cuts[before]));
-        let is_own = cut.repeats.is_empty();
-        let requires_this = before.filter(|(_, cut)| {
-            is_own && matches!(cut.requires, Some(Neighbour::Next | Neighbour::Paired))
-        });
-        let paired = requires_this.filter(|(_, cut)| cut.requires == Some(Neighbour::Paired));
-        if is_own {
-            self.open.push(this);
-        }
-        let repeats: Box<[usize]> = cut
-            .repeats
-            .iter()
-            .map(|micro| self.group_of(*micro))
-            .collect();
-        for repeated in &repeats {
-            self.followers[*repeated].push(this as u32);
-        }
-        let has_size =
-            requires_this.is_some_and(|(_, cut)| is_size(&micros.all[cut.micros.start].effect));
-        let is_new = cut.order == Order::After(number);
-        for micro in &micros.all[cut.micros.clone()] {
-            self.follow(&micro.effect, is_new, has_size);
-        }
-        if matches!(effect, Effect::SetSize { .. }) && cut.order != Order::Named {
-            self.this.sizes_with_names.push(this);
-        }
-        if let Some((other, _)) = paired {
-            self.this.groups[other].pair = this;
+        let waiting = self.waiting(cuts, part);
+        let group = self.new_group(number, op, cut);
+        self.this.groups.push(group);
+        self.followers.add();
+        self.page_mates.add();
+        self.repeat(this, cut);
+        let is_new = cut.order == Order::After(Narrow::new(number));
+        let has_size = waiting.is_some_and(|waiting| waiting.is_size);
+        for micro in &self.micros.all[cut.micros.range()] {
+            self.follow(this, &micro.effect, is_new, has_size);
         }
         if cut.requires == Some(Neighbour::Previous) {
-            self.followers[this - 1].push(this as u32);
+            self.followers.push(this - 1, this);
+        } else if let Some(waiting) = waiting {
+            self.followers.push(this, waiting.group);
         }
-        let follower = requires_this.filter(|_| cut.requires != Some(Neighbour::Previous));
-        let follower = follower.map(|(before, _)| before as u32);
-        self.followers.push(Vec::from_iter(follower));
-        self.page_mates.push(Vec::new());
-        self.this.groups.push(Group {
-            operation: self.this.all.len(),
-            micros: cut.micros.clone(),
-            cover: usize::MAX,
-            reopened: usize::MAX,
-            covered_again: usize::MAX,
+        if let Some(Waiting { group: other, .. }) = waiting.filter(|waiting| waiting.is_paired) {
+            self.this.groups[this].rare_mut().pair = Narrow::new(other);
+            self.this.groups[other].rare_mut().pair = Narrow::new(this);
+        }
+    }
+
+    /// The part of an operation before another one, the next group, if it is not kept without that.
+    fn waiting(&self, cuts: &[Cut], part: usize) -> Option<Waiting> {
+        let before = (0..part)
+            .rev()
+            .find(|part| cuts[*part].repeats.is_empty())?;
+        let is_own = cuts[part].repeats.is_empty();
+        let requires = cuts[before].requires.filter(|_| is_own)?;
+        let effect = &self.micros.all[cuts[before].micros.range().start].effect;
+        (requires != Neighbour::Previous).then(|| Waiting {
+            group: self.this.groups.len() - part + before,
+            is_paired: requires == Neighbour::Paired,
+            is_size: is_size(effect),
+        })
+    }
+
+    fn new_group(&self, number: usize, op: &FileOp, cut: &Cut) -> Group {
+        let micros = cut.micros.range();
+        let effect = &self.micros.all[micros.start].effect;
+        let is_logged = self.is_logged(op, effect);
+        Group {
+            operation: Narrow::new(self.this.all.len()),
+            micros: cut.micros,
+            cover: Narrow::NEVER,
             after: match cut.order {
-                Order::Named => this,
-                Order::InPlace => 0,
-                Order::After(event) => self.groups_before[event],
+                Order::Named => Narrow::new(self.this.groups.len()),
+                Order::InPlace => Narrow::new(0),
+                Order::After(event) => self.groups_before[event.get()],
             },
-            is_new,
-            is_named: cut.order == Order::Named,
-            logged: if self.is_logged(op, effect) {
-                number
+            logged: if is_logged {
+                Narrow::new(number)
             } else {
-                usize::MAX
+                Narrow::NEVER
             },
             file: match effect {
                 Effect::SetSize { file, .. } => *file,
                 _ => op.subject(),
             },
-            is_size: is_size(effect) && cut.micros.len() == 1,
-            pair: paired.map_or(usize::MAX, |(before, _)| before),
-            awaited_by: usize::MAX,
-            repeats,
-        });
+            is_named: cut.order == Order::Named,
+            is_new: cut.order == Order::After(Narrow::new(number)),
+            is_size: is_size(effect) && micros.len() == 1,
+            rare: None,
+        }
+    }
+
+    /// Notes of a new group what it repeats, if it is nothing of its own; else that it is open.
+    fn repeat(&mut self, this: usize, cut: &Cut) {
+        let effect = &self.micros.all[cut.micros.range().start].effect;
+        if matches!(effect, Effect::SetSize { .. }) && cut.order != Order::Named {
+            self.this.sizes_with_names.push(Narrow::new(this));
+        }
+        if cut.repeats.is_empty() {
+            self.open.push(this);
+            return;
+        }
+        let repeats = cut.repeats.iter().map(|micro| self.group_of(*micro));
+        let repeats: Vec<_> = repeats.collect();
+        for repeated in &repeats {
+            self.followers.push(*repeated, this);
+        }
+        let repeats = repeats.into_iter().map(Narrow::new).collect();
+        self.this.groups[this].rare_mut().repeats = repeats;
     }
 
     /// The group of a micro that came before.
     fn group_of(&self, micro: usize) -> usize {
         let groups = &self.this.groups;
-        groups.partition_point(|group| group.micros.end <= micro)
+        groups.partition_point(|group| group.micros().end <= micro)
     }
 
-    /// Has the next group follow those that wrote to the same sectors last. One that gives pages
+    /// Has the last group follow those that wrote to the same sectors last. One that gives pages
     /// their place follows all that wrote to them, and so does one with a size that is kept only
     /// once the disk has the whole page.
-    fn follow(&mut self, effect: &Effect, is_new: bool, has_size: bool) {
+    fn follow(&mut self, this: usize, effect: &Effect, is_new: bool, has_size: bool) {
         let Effect::Overwrite {
             file,
             offset,
@@ -298,7 +330,6 @@ impl Reader<'_> {
             return;
         };
         let range = *offset..*offset + content.len();
-        let next = self.this.groups.len();
         let pages = &mut self.files.entry(*file).or_default().pages;
         for page in range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES) {
             let of_page = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
@@ -306,14 +337,11 @@ impl Reader<'_> {
             let sectors = start / self.sector_bytes..end.div_ceil(self.sector_bytes);
             let is_whole = is_new || sectors.end - sectors.start >= PAGE_BYTES / self.sector_bytes;
             let known = pages.entry(page).or_default();
-            if let Some(last) = known.last.filter(|last| *last != next) {
-                self.page_mates[last].push(next as u32);
+            if let Some(last) = known.last.filter(|last| *last != this) {
+                self.page_mates.push(last, this);
             }
-            for before in known.write(next, &sectors, is_whole, has_size) {
-                let followers = &mut self.followers[before];
-                if followers.last() != Some(&(next as u32)) {
-                    followers.push(next as u32);
-                }
+            for before in known.write(this, &sectors, is_whole, has_size) {
+                self.followers.push(before, this);
             }
         }
     }
@@ -376,7 +404,7 @@ impl Reader<'_> {
     }
 
     fn op(&self, operation: usize) -> &FileOp {
-        match &self.node.events[self.this.all[operation].event].action {
+        match &self.node.events[self.this.all[operation].event()].action {
             Action::File(op) => op,
             _ => unreachable!("operations are made of file operations"),
         }
@@ -385,7 +413,7 @@ impl Reader<'_> {
     /// Whether an operation is over when a sync begins: what overlaps it in time may not be
     /// covered.
     fn is_before(&self, operation: usize, number: usize, sync: &Event) -> bool {
-        let place = self.this.all[operation].event;
+        let place = self.this.all[operation].event();
         let event = &self.node.events[place];
         let same_thread = (event.process, event.thread) == (sync.process, sync.thread);
         place < number && (same_thread || event.end_ns <= sync.start_ns)
@@ -408,6 +436,20 @@ fn touched(op: &FileOp) -> Vec<FileId> {
         _ => {}
     }
     touched
+}
+
+/// Whether an operation appends or changes a size.
+fn grows(op: &FileOp) -> bool {
+    match op {
+        FileOp::Write {
+            offset,
+            data,
+            size_before,
+            ..
+        } => offset + data.len > *size_before,
+        FileOp::Resize { .. } => true,
+        _ => false,
+    }
 }
 
 /// Whether an effect makes a file larger, and says nothing of what is in it.

@@ -2,7 +2,8 @@
 
 use itertools::Itertools;
 
-use super::{Group, Operation, Operations};
+use super::{Group, Operations};
+use crate::nodes::narrow::Narrow;
 
 /// How many operations a crash can cost.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,44 +20,27 @@ pub(in crate::nodes) struct Losable {
     pub(in crate::nodes) first: u32,
 }
 
+/// By how much each of the numbers of [`Losable`] but the last changes with an event.
+type Change = [i32; 4];
+
 impl Operations {
     /// Counts the operations at risk, by number of events.
     pub(super) fn count(&mut self, events: usize) {
-        let mut changes = vec![[0_i32; 4]; events + 2];
+        let mut changes = vec![Change::default(); events + 2];
         for number in 0..self.all.len() {
             self.all[number].bytes_until = self.cover_of_bytes(number);
-            let operation = &self.all[number];
-            let bytes_until = operation.bytes_until.map(|until| (operation.event, until));
-            let times = [
-                self.times(number, |_| true),
-                self.times(number, |group| group.is_named),
-                bytes_until.into_iter().collect(),
-            ];
-            for (class, times) in times.into_iter().enumerate() {
-                for (from, until) in times {
-                    changes[from + 1][class] += 1;
-                    changes[until.min(events) + 1][class] -= 1;
-                }
-            }
-            for tear in &operation.tears {
-                changes[operation.event + 1][3] += 1;
-                changes[tear.until.min(events) + 1][3] -= 1;
-            }
+            self.add_changes(number, events, &mut changes);
         }
-        let (mut sums, mut first) = ([0_i32; 4], 0);
         self.at_risk.reserve_exact(changes.len());
+        let (mut sums, mut first) = (Change::default(), 0);
         for (events, change) in changes.iter().enumerate() {
             for (sum, change) in sums.iter_mut().zip(change) {
                 *sum += change;
             }
-            let [all, named, bytes, tears] = sums.map(|count| count as u32);
-            let is_over = |operation| {
-                let times = self.times(operation, |_| true);
-                times.last().is_none_or(|(_, until)| *until < events)
-            };
-            while first < self.all.len() && is_over(first) {
+            while first < self.all.len() && self.is_over(first, events) {
                 first += 1;
             }
+            let [all, named, bytes, tears] = sums.map(|count| count as u32);
             self.at_risk.push(Losable {
                 all,
                 named,
@@ -67,13 +51,40 @@ impl Operations {
         }
     }
 
+    /// Adds when an operation comes to be at risk, and when it ceases to be, to what each number of
+    /// events changes.
+    fn add_changes(&self, number: usize, events: usize, changes: &mut [Change]) {
+        let operation = &self.all[number];
+        let event = operation.event();
+        let until = |until: Narrow| (event, until.get());
+        let tears = self.tears_of(operation);
+        let times = [
+            self.times(number, |_| true),
+            self.times(number, |group| group.is_named),
+            operation.bytes_until.into_iter().map(until).collect(),
+            tears.iter().map(|tear| until(tear.until)).collect(),
+        ];
+        for (class, times) in times.into_iter().enumerate() {
+            for (from, until) in times {
+                changes[from + 1][class] += 1;
+                changes[until.min(events) + 1][class] -= 1;
+            }
+        }
+    }
+
+    /// Whether no crash after so many events, or more, can cost anything of an operation.
+    fn is_over(&self, operation: usize, events: usize) -> bool {
+        let times = self.times(operation, |_| true);
+        times.last().is_none_or(|(_, until)| *until < events)
+    }
+
     /// When a crash can cost some of an operation's groups, as stretches of events that do not
     /// overlap, in order.
     fn times(&self, operation: usize, is_meant: impl Fn(&Group) -> bool) -> Vec<(usize, usize)> {
-        let Operation { event, groups, .. } = &self.all[operation];
-        let own = self.groups[groups.clone()].iter();
+        let operation = &self.all[operation];
+        let own = self.groups[operation.groups()].iter();
         let meant = own.filter(|group| !group.is_repetition() && is_meant(group));
-        let times = meant.flat_map(|group| group.at_risk(*event)).sorted();
+        let times = meant.flat_map(|group| group.at_risk(operation.event()));
         let join = |before: (usize, usize), next: (usize, usize)| {
             if next.0 <= before.1 {
                 Ok((before.0, before.1.max(next.1)))
@@ -81,27 +92,27 @@ impl Operations {
                 Err((before, next))
             }
         };
-        times.coalesce(join).collect()
+        times.sorted().coalesce(join).collect()
     }
 
     /// The event after whose return some of an operation's groups are durable; nothing if there are
     /// none of those.
-    fn cover_of(&self, operation: usize, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
-        let groups = self.all[operation].groups.clone();
+    fn cover_of(&self, operation: usize, is_meant: impl Fn(usize) -> bool) -> Option<Narrow> {
+        let groups = self.all[operation].groups();
         let meant = groups.filter(|group| is_meant(*group));
         meant.map(|group| self.groups[group].cover).max()
     }
 
     /// The last event after which its bytes can be lost and its size be there: both are at risk,
     /// and the size does not go with the bytes.
-    fn cover_of_bytes(&self, operation: usize) -> Option<usize> {
+    fn cover_of_bytes(&self, operation: usize) -> Option<Narrow> {
         if !self.has_size_alone(operation) {
             return None;
         }
-        let Operation { event, groups, .. } = &self.all[operation];
+        let (event, groups) = (self.all[operation].event(), self.all[operation].groups());
         let is_bytes = |group: usize| self.is_bytes(group);
         let bytes: Vec<_> = groups.clone().filter(|group| is_bytes(*group)).collect();
-        let end = self.groups[groups.end - 1].micros.end;
+        let end = self.groups[groups.end - 1].micros().end;
         let goes_too = self.lost_with(&bytes, end, event + 1).len() == groups.len();
         let of_bytes = self.cover_of(operation, is_bytes)?;
         let of_others = self.cover_of(operation, |group| !is_bytes(group))?;
@@ -110,8 +121,9 @@ impl Operations {
 
     /// Whether a crash after so many events can cost the bytes of an operation, and leave its size.
     pub(in crate::nodes) fn risks_bytes(&self, operation: usize, events: usize) -> bool {
-        let is_ahead = |until: usize| self.all[operation].event < events && events <= until;
-        self.all[operation].bytes_until.is_some_and(is_ahead)
+        let operation = &self.all[operation];
+        let is_ahead = |until: Narrow| operation.event() < events && events <= until.get();
+        operation.bytes_until.is_some_and(is_ahead)
     }
 
     /// How many operations a crash after so many events can cost.

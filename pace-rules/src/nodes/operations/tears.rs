@@ -5,15 +5,16 @@ use std::ops::Range;
 use super::{Operation, Operations};
 use crate::nodes::Effect;
 use crate::nodes::micro::Micros;
+use crate::nodes::narrow::{Narrow, Span};
 
 /// A part of the bytes of a write that a crash can cost while it leaves the rest.
 #[derive(Debug, Clone)]
 pub(super) struct Tear {
     /// The groups that are lost, ascending.
-    groups: Vec<usize>,
+    groups: Box<[Narrow]>,
     /// The last event after which that can be: what is lost is not durable, and neither is all of
     /// what is left.
-    pub(super) until: usize,
+    pub(super) until: Narrow,
 }
 
 impl Operations {
@@ -23,17 +24,23 @@ impl Operations {
         operation: usize,
         events: usize,
     ) -> impl Iterator<Item = usize> {
-        let Operation { event, tears, .. } = &self.all[operation];
-        let is_ahead = move |tear: &Tear| *event < events && events <= tear.until;
-        let tears = tears.iter().enumerate();
+        let operation = &self.all[operation];
+        let is_ahead = move |tear: &Tear| operation.event() < events && events <= tear.until.get();
+        let tears = self.tears_of(operation).iter().enumerate();
         tears
             .filter(move |(_, tear)| is_ahead(tear))
             .map(|(number, _)| number)
     }
 
     /// The groups that are lost if an operation is torn in one of its ways.
-    pub(in crate::nodes) fn torn(&self, operation: usize, tear: usize) -> &[usize] {
-        &self.all[operation].tears[tear].groups
+    pub(in crate::nodes) fn torn(&self, operation: usize, tear: usize) -> Vec<usize> {
+        let tear = &self.tears_of(&self.all[operation])[tear];
+        tear.groups.iter().map(|group| group.get()).collect()
+    }
+
+    /// The ways to tear an operation.
+    pub(super) fn tears_of(&self, operation: &Operation) -> &[Tear] {
+        &self.tears[operation.tears.range()]
     }
 
     /// Finds the ways to tear each operation: without its last piece, the first one, or all between
@@ -50,16 +57,21 @@ impl Operations {
                 middle,
             ];
             let cover = |group: &usize| self.groups[*group].cover;
-            let all = self.all[operation].groups.clone();
+            let all = self.all[operation].groups();
             let of_part = |part: &[Range<usize>]| {
                 let groups: Vec<_> = part.iter().cloned().flatten().collect();
                 let lost = groups.iter().map(cover).min()?;
                 let rest = all.clone().filter(|group| !groups.contains(group));
                 let until = lost.min(rest.map(|group| cover(&group)).max()?);
+                let groups = groups.into_iter().map(Narrow::new).collect();
                 Some(Tear { groups, until })
             };
-            self.all[operation].tears = parts.into_iter().filter_map(of_part).collect();
+            let tears: Vec<_> = parts.into_iter().filter_map(of_part).collect();
+            let first = self.tears.len();
+            self.tears.extend(tears);
+            self.all[operation].tears = Span::new(first..self.tears.len());
         }
+        self.tears.shrink_to_fit();
     }
 
     /// The pieces into which the bytes of an operation are cut, as groups. Those in which the same
@@ -67,8 +79,8 @@ impl Operations {
     fn pieces(&self, operation: usize, micros: &Micros) -> Vec<Range<usize>> {
         let mut pieces: Vec<Range<usize>> = Vec::new();
         let mut last_place = None;
-        for group in self.all[operation].groups.clone() {
-            let place = place_of(&micros.all[self.groups[group].micros.end - 1].effect);
+        for group in self.all[operation].groups() {
+            let place = place_of(&micros.all[self.groups[group].micros().end - 1].effect);
             let is_bytes = place.is_some() && self.is_bytes(group);
             match pieces.last_mut() {
                 _ if !is_bytes => {}

@@ -8,6 +8,7 @@ use super::Cutter;
 use super::known::{Page, pages};
 use crate::nodes::micro::{Neighbour, Order, PAGE_BYTES, Split};
 use crate::nodes::model::{DataOrder, Growth, Log};
+use crate::nodes::narrow::Narrow;
 use crate::nodes::{Content, Effect};
 
 /// What nothing is known of where it lies is not made of more bytes than this: a file that is grown
@@ -70,7 +71,7 @@ impl Cutter<'_> {
 
     /// A piece of a write, in place of bytes that there were.
     fn write_over(&mut self, file: FileId, write: Write, range: Range<u64>, size_before: u64) {
-        let own = Order::After(self.event);
+        let own = self.own();
         let order = self.order(file, range.start);
         // With these bytes the page can be what makes the file as large as it is.
         let page_end = range.end.next_multiple_of(PAGE_BYTES);
@@ -104,7 +105,7 @@ impl Cutter<'_> {
         let size = size_before.next_multiple_of(PAGE_BYTES).min(offset);
         if size > size_before {
             let grow = Effect::Grow { file, size };
-            self.group_in(Order::After(self.event), None, [grow]);
+            self.group_in(self.own(), None, [grow]);
         }
     }
 
@@ -182,13 +183,18 @@ impl Cutter<'_> {
         page.copied().filter(|_| self.model.data != DataOrder::All)
     }
 
+    /// What waits for what was done before the event.
+    pub(super) fn own(&self) -> Order {
+        Order::After(Narrow::new(self.event))
+    }
+
     /// What the bytes of a page wait for. In place of those of before they can be on the disk at any
     /// time, and a new page may have its place since its first bytes came.
     fn order(&self, file: FileId, offset: u64) -> Order {
         match self.page(file, offset) {
             Some(page) if page.is_placed => Order::InPlace,
-            Some(page) => Order::After(page.event),
-            None => Order::After(self.event),
+            Some(page) => Order::After(Narrow::new(page.event)),
+            None => self.own(),
         }
     }
 
@@ -204,7 +210,7 @@ impl Cutter<'_> {
                     file,
                     size: range.end,
                 };
-                self.group_in(Order::After(self.event), Some(Neighbour::Next), [grow]);
+                self.group_in(self.own(), Some(Neighbour::Next), [grow]);
                 self.overwrite(file, bytes, None, range.start, written(write, range));
             }
             // A size for which no page has to be found its place is kept like a name.
@@ -226,7 +232,7 @@ impl Cutter<'_> {
         let own = if is_in_place {
             Order::Named
         } else {
-            Order::After(self.event)
+            self.own()
         };
         let grow = Effect::Grow {
             file,
@@ -250,7 +256,7 @@ impl Cutter<'_> {
             offset: range.start,
             content: written(write, range),
         };
-        self.group_in(Order::After(self.event), None, [size, bytes]);
+        self.group_in(self.own(), None, [size, bytes]);
     }
 
     /// Whether a piece of a write of `whole` is what a log tree keeps with its size: it continues a

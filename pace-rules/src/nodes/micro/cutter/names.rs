@@ -227,11 +227,7 @@ impl Cutter<'_> {
         known.is_renamed = true;
         let (size, is_resized) = (known.size, known.is_resized);
         if self.model.log == Log::LogTree && is_resized {
-            self.group_in(
-                Order::After(self.event),
-                None,
-                [Effect::SetSize { file, size }],
-            );
+            self.group_in(self.own(), None, [Effect::SetSize { file, size }]);
         }
     }
 }

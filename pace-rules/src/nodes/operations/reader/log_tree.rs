@@ -9,6 +9,7 @@ use super::{Reader, touched};
 use crate::nodes::Effect;
 use crate::nodes::micro::Micro;
 use crate::nodes::model::Log;
+use crate::nodes::narrow::Narrow;
 use crate::nodes::operations::Group;
 use trace::{Event, FileId, FileOp, SyncScope};
 
@@ -28,6 +29,29 @@ impl Reader<'_> {
         }
         self.logged.insert(file);
         self.synced.insert(file, number);
+        let mut above = self.above(file);
+        self.cover(number, event, |this, group| {
+            let of_group = &this.this.groups[group];
+            let op = this.op(of_group.operation());
+            // That a directory above was made goes into the log, and not that one that was
+            // there before has another name.
+            let is_above = matches!(op, FileOp::Create { .. });
+            let of_it =
+                (is_above && above.contains(&op.subject())) || this.is_of_sync(group, op, file);
+            (of_group.is_named && of_it) || this.is_data_of(group, file, scope)
+        });
+        let logged_whole = self.logged_whole(file);
+        self.log_with(number, file, &above, &logged_whole);
+        // New directories above are logged too.
+        above.retain(|directory| {
+            self.has_new_names(*directory, |op| matches!(op, FileOp::Create { .. }))
+        });
+        self.logged.extend(above);
+        self.logged.extend(logged_whole);
+    }
+
+    /// The directories above a file, the nearest first.
+    fn above(&self, file: FileId) -> Vec<FileId> {
         let mut above = Vec::new();
         let parent = |file: FileId| self.files.get(&file).and_then(|file| file.parent);
         let mut next = parent(file);
@@ -35,50 +59,39 @@ impl Reader<'_> {
             above.push(directory);
             next = parent(directory);
         }
-        self.cover(number, event, |this, group| {
-            let op = this.op(this.this.groups[group].operation);
-            // That a directory above was made goes into the log, and not that one that was
-            // there before has another name.
-            let is_above = matches!(op, FileOp::Create { .. });
-            let of_it =
-                (is_above && above.contains(&op.subject())) || this.is_of_sync(group, op, file);
-            (this.this.groups[group].is_named && of_it) || this.is_data_of(group, file, scope)
-        });
-        // What of the file is not covered may be logged with it, and so may what changed its
-        // name with that, and the sizes of those.
-        let touching = self.touching.get(&file).into_iter().flatten();
-        let touching: Vec<_> = touching.copied().collect();
-        let subjects = touching
-            .iter()
-            .map(|operation| self.op(*operation).subject());
+        above
+    }
+
+    /// What the sync of a file does not cover may be logged with it: of the file, and what changed
+    /// its name with that, and the sizes of those.
+    fn log_with(
+        &mut self,
+        number: usize,
+        file: FileId,
+        above: &[FileId],
+        logged_whole: &BTreeSet<FileId>,
+    ) {
+        let touching = self.touching(file);
+        let subjects = touching.map(|operation| self.op(operation).subject());
         let related: HashSet<FileId> = subjects.chain([file]).collect();
-        let logged_whole = self.logged_whole(file);
-        for number_of_group in self.open.clone() {
-            let group = &self.this.groups[number_of_group];
-            let op = self.op(group.operation);
+        let is_of_it = |group: &usize| {
+            let of_group = &self.this.groups[*group];
+            let op = self.op(of_group.operation());
             let is_name = matches!(
                 op,
                 FileOp::Create { .. } | FileOp::Rename { .. } | FileOp::Link { .. }
             );
-            let is_of_it = (is_name
-                && (related.contains(&op.subject())
-                    || above.contains(&op.subject())
-                    || self.took_its_name(op, file)))
-                || self.is_entry_of(number_of_group, &logged_whole)
-                || self.is_left_out(number_of_group, op, file)
-                || (!group.is_named && group.file == file)
-                || (related.contains(&group.file) && self.this.is_size_with_name(number_of_group));
-            if is_of_it {
-                let group = &mut self.this.groups[number_of_group];
-                group.logged = group.logged.min(number);
-            }
+            let of_related = related.contains(&op.subject()) || above.contains(&op.subject());
+            (is_name && (of_related || self.took_its_name(op, file)))
+                || self.is_entry_of(*group, logged_whole)
+                || self.is_left_out(*group, op, file)
+                || (!of_group.is_named && of_group.file == file)
+                || (related.contains(&of_group.file) && self.this.is_size_with_name(*group))
+        };
+        let of_it: Vec<_> = self.open.iter().copied().filter(is_of_it).collect();
+        for group in of_it {
+            self.this.groups[group].log_with(number);
         }
-        // New directories above are logged too.
-        above.retain(|directory| {
-            self.has_new_names(*directory, |op| matches!(op, FileOp::Create { .. }))
-        });
-        self.logged.extend(above);
-        self.logged.extend(logged_whole);
     }
 
     /// Whether nothing has the name of a file: it is not logged then.
@@ -95,13 +108,12 @@ impl Reader<'_> {
     /// on the disk. What the sync of a directory keeps is that the name is not in there.
     pub(super) fn reopen(&mut self, number: usize, file: FileId) {
         let is_meant = self.this.model.log == Log::LogTree && self.is_nameless(file);
-        let Some(touching) = self.touching.get(&file).filter(|_| is_meant) else {
+        if !is_meant {
             return;
-        };
-        let since = touching.partition_point(|operation| *operation < self.first_since);
+        }
         let mut reopened = Vec::new();
-        for operation in &touching[since..] {
-            let groups = self.this.all[*operation].groups.clone();
+        for operation in self.touching_since(file) {
+            let groups = self.this.all[operation].groups();
             if groups
                 .clone()
                 .any(|group| self.is_kept_by_file(group, file))
@@ -112,9 +124,9 @@ impl Reader<'_> {
         }
         for number_of_group in reopened {
             let group = &mut self.this.groups[number_of_group];
-            if group.cover < number && group.reopened == usize::MAX {
-                group.reopened = number;
-                group.logged = group.logged.min(number);
+            if group.cover() < number && !group.is_reopened() {
+                group.rare_mut().reopened = Narrow::new(number);
+                group.log_with(number);
                 self.open.push(number_of_group);
             }
         }
@@ -123,12 +135,10 @@ impl Reader<'_> {
 
     /// Whether a group takes a name away from a file, and its directory was not synced since.
     fn is_kept_by_file(&self, group: usize, file: FileId) -> bool {
-        let Group {
-            micros, operation, ..
-        } = &self.this.groups[group];
-        let event = self.this.all[*operation].event;
+        let group = &self.this.groups[group];
+        let event = self.this.all[group.operation()].event();
         let is_synced = |parent| self.synced.get(parent).is_some_and(|sync| *sync > event);
-        self.micros.all[micros.clone()].iter().any(|micro| {
+        self.micros.all[group.micros()].iter().any(|micro| {
             matches!(&micro.effect, Effect::RemoveEntry { parent, of, .. }
                 if *of == Some(file) && !is_synced(parent))
         })
@@ -138,25 +148,28 @@ impl Reader<'_> {
     fn is_name_of(&self, group: usize, file: FileId) -> bool {
         let Group {
             micros, is_named, ..
-        } = &self.this.groups[group];
+        } = self.this.groups[group];
         let is_of_it = |micro: &Micro| match &micro.effect {
             Effect::SetEntry { file: named, .. } => *named == file,
             Effect::RemoveEntry { of, .. } => *of == Some(file),
             _ => false,
         };
-        *is_named && self.micros.all[micros.clone()].iter().any(is_of_it)
+        is_named && self.micros.all[micros.range()].iter().any(is_of_it)
     }
 
     /// Whether a file is what an operation is about that may have come since all was synced.
     fn has_new_names(&self, file: FileId, is_meant: impl Fn(&FileOp) -> bool) -> bool {
-        let Some(touching) = self.touching.get(&file) else {
-            return false;
-        };
-        let since = touching.partition_point(|operation| *operation < self.first_since);
-        let mut ops = touching[since..]
-            .iter()
-            .map(|operation| self.op(*operation));
+        let touching = self.touching_since(file);
+        let mut ops = touching.map(|operation| self.op(operation));
         ops.any(|op| op.subject() == file && is_meant(op))
+    }
+
+    /// The operations that change the inode of a file, and may have come since all was synced.
+    fn touching_since(&self, file: FileId) -> impl Iterator<Item = usize> {
+        let touching = self.touching.get(&file).map_or(&[][..], Vec::as_slice);
+        let is_before = |operation: &Narrow| operation.get() < self.first_since;
+        let since = touching.partition_point(is_before);
+        touching[since..].iter().map(|operation| operation.get())
     }
 
     /// The directories that are logged with what is new in them where a file or directory is: all
@@ -164,7 +177,7 @@ impl Reader<'_> {
     /// (btrfs_log_all_parents), and in all of these and a directory that is synced those with new
     /// names (log_new_dir_dentries).
     fn logged_whole(&self, file: FileId) -> BTreeSet<FileId> {
-        use FileOp::{Create, Link, Rename, Unlink};
+        use FileOp::{Link, Rename, Unlink};
         let Some(known) = self.files.get(&file) else {
             return BTreeSet::new();
         };
@@ -176,14 +189,7 @@ impl Reader<'_> {
         } else {
             return BTreeSet::new();
         };
-        let is_named = |op: &FileOp| matches!(op, Create { .. } | Rename { .. });
-        let mut named: Vec<(FileId, FileId)> = self
-            .files
-            .iter()
-            .filter(|(_, known)| known.is_directory)
-            .filter_map(|(directory, known)| Some((*directory, known.parent?)))
-            .filter(|(directory, _)| self.has_new_names(*directory, is_named))
-            .collect();
+        let mut named = self.with_new_names();
         loop {
             let below = |(_, parent): &mut (FileId, FileId)| all.contains(parent);
             let below: Vec<_> = named.extract_if(.., below).collect();
@@ -192,6 +198,18 @@ impl Reader<'_> {
             }
             all.extend(below.into_iter().map(|(directory, _)| directory));
         }
+    }
+
+    /// The directories that are new or have a new name since all was synced, each with the one that
+    /// it is in.
+    fn with_new_names(&self) -> Vec<(FileId, FileId)> {
+        let is_new = |op: &FileOp| matches!(op, FileOp::Create { .. } | FileOp::Rename { .. });
+        self.files
+            .iter()
+            .filter(|(_, known)| known.is_directory)
+            .filter_map(|(directory, known)| Some((*directory, known.parent?)))
+            .filter(|(directory, _)| self.has_new_names(*directory, is_new))
+            .collect()
     }
 
     /// Whether a name is removed from a directory that a log tree has, with what had changed in it
@@ -204,13 +222,13 @@ impl Reader<'_> {
         let touching = self.touching.get(parent).and_then(|all| all.last());
         self.this.model.log == Log::LogTree
             && self.logged.contains(parent)
-            && touching.is_some_and(|last| *last >= self.first_since)
+            && touching.is_some_and(|last| last.get() >= self.first_since)
             && self.files.get(file).is_some_and(is_elsewhere)
     }
 
     /// Whether a group is such a removal of a name of a file.
     fn is_left_out(&self, group: usize, op: &FileOp, file: FileId) -> bool {
-        let operation = self.this.groups[group].operation;
+        let operation = self.this.groups[group].operation();
         op.subject() == file && self.left_out.contains(&operation)
     }
 
@@ -218,12 +236,12 @@ impl Reader<'_> {
     /// another directory is not removed for itself: the next sync commits all then
     /// (btrfs_record_unlink_dir).
     fn is_entry_of(&self, group: usize, directories: &BTreeSet<FileId>) -> bool {
-        let op = self.op(self.this.groups[group].operation);
+        let op = self.op(self.this.groups[group].operation());
         let stays = match op {
             FileOp::Rename { names, .. } => names.from.0 == names.to.0,
             _ => true,
         };
-        let micros = self.this.groups[group].micros.clone();
+        let micros = self.this.groups[group].micros();
         self.micros.all[micros]
             .iter()
             .any(|micro| match &micro.effect {
@@ -262,8 +280,7 @@ impl Reader<'_> {
             let logged_whole = self.logged_whole(file);
             for group in self.open.clone() {
                 if self.is_entry_of(group, &logged_whole) {
-                    let group = &mut self.this.groups[group];
-                    group.logged = group.logged.min(number);
+                    self.this.groups[group].log_with(number);
                 }
             }
             self.logged.extend(logged_whole);
@@ -340,7 +357,7 @@ impl Reader<'_> {
             }
             _ => *renamed == file,
         };
-        let micros = &self.micros.all[self.this.groups[group].micros.clone()];
+        let micros = &self.micros.all[self.this.groups[group].micros()];
         micros.iter().any(|micro| is_of_it(&micro.effect))
     }
 

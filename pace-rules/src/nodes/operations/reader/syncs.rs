@@ -1,13 +1,12 @@
 //! What a sync makes durable.
 
-use std::collections::HashSet;
-
 use trace::{Event, FileId, FileOp, SyncScope};
 
 use super::Reader;
 use crate::nodes::Effect;
 use crate::nodes::micro::PAGE_BYTES;
 use crate::nodes::model::{DataSync, Exchange, Growth, Log};
+use crate::nodes::narrow::Narrow;
 use crate::nodes::operations::Group;
 
 impl Reader<'_> {
@@ -17,9 +16,11 @@ impl Reader<'_> {
             let group = &this.this.groups[group];
             flushes || group.is_named || group.is_new
         });
-        let open = self.open.iter().copied();
-        let written =
-            open.filter(|group| self.is_before(self.this.groups[*group].operation, number, event));
+        let is_written = |group: &usize| {
+            let operation = self.this.groups[*group].operation();
+            self.is_before(operation, number, event)
+        };
+        let written = self.open.iter().copied().filter(is_written);
         self.unflushed = written.collect();
         self.logged.clear();
         let mut since = self.first_since..self.this.all.len();
@@ -31,33 +32,29 @@ impl Reader<'_> {
         match self.this.model.log {
             Log::None => {
                 self.cover(number, event, |this, group| {
-                    let all = &this.micros.all[this.this.groups[group].micros.clone()];
+                    let all = &this.micros.all[this.this.groups[group].micros()];
                     all.iter().all(|micro| is_of(&micro.effect, file, scope))
                 });
                 // Of a rename to another directory the sync of one of the two keeps a part.
                 if self.has_split(number) {
-                    self.this.syncs.push(number);
+                    self.this.syncs.push(Narrow::new(number));
                 }
             }
             Log::Journal => {
                 let idle = self.growth_taken_back(number, event, file, scope);
                 if !idle.is_empty() {
-                    self.this.syncs.push(number);
+                    self.this.syncs.push(Narrow::new(number));
                 }
                 self.idle.extend(&idle);
                 let names = self.committed(number, event, (file, scope));
                 let unflushed = std::mem::take(&mut self.unflushed);
                 self.cover(number, event, |this, group| {
-                    let Group {
-                        operation,
-                        is_named,
-                        ..
-                    } = this.this.groups[group];
+                    let of_group = &this.this.groups[group];
                     // To lose what has changed nothing would be to lose a part of it.
-                    (is_named && group < names)
-                        || idle.contains(&operation)
+                    (of_group.is_named && group < names)
+                        || idle.contains(&of_group.operation())
                         || this.is_data_of(group, file, scope)
-                        || unflushed.contains(&group)
+                        || unflushed.binary_search(&group).is_ok()
                 });
             }
             Log::LogTree => self.sync_in_log_tree(number, event, file, scope),
@@ -72,12 +69,11 @@ impl Reader<'_> {
             .get(&file)
             .is_some_and(|known| known.is_directory);
         if is_directory && self.this.model.data_sync == DataSync::Sizes {
-            return self.groups_before[number];
+            return self.groups_before[number].get();
         }
         let mut committed = 0;
-        let touching = self.touching.get(&file).into_iter().flatten();
-        for operation in touching.rev().copied() {
-            let (op, groups) = (self.op(operation), self.this.all[operation].groups.clone());
+        for operation in self.touching(file).rev() {
+            let groups = self.this.all[operation].groups();
             if groups.end <= committed {
                 break;
             }
@@ -85,32 +81,45 @@ impl Reader<'_> {
             if !self.is_before(operation, number, sync) || is_idle {
                 continue;
             }
-            let is_exchange = matches!(op, FileOp::Rename { exchange: true, .. });
-            let by_directory = self.this.model.exchange == Exchange::Directories;
-            if is_exchange && by_directory && !Self::is_in(op, file) {
-                continue;
-            }
-            let names = match scope {
-                SyncScope::File | SyncScope::FileRange { .. } => true,
-                SyncScope::Data | SyncScope::Range { .. } => match op {
-                    FileOp::SetXattr { .. } => false,
-                    FileOp::Create { file: new, .. } if *new == file => true,
-                    FileOp::Write { .. } | FileOp::Resize { .. } | FileOp::Zero { .. } => true,
-                    _ => self.this.model.data_sync == DataSync::Names,
-                },
-            };
             for group in groups {
-                let Group {
-                    is_named, after, ..
-                } = self.this.groups[group];
-                if is_named && names {
-                    committed = committed.max(group + 1);
-                } else if self.is_data_of(group, file, scope) && !self.may_be_none(group, op) {
-                    committed = committed.max(after);
-                }
+                committed = committed.max(self.committed_with(group, (file, scope)));
             }
         }
         committed
+    }
+
+    /// The same, for one of the groups that changed the file.
+    fn committed_with(&self, group: usize, (file, scope): (FileId, SyncScope)) -> usize {
+        let of_group = &self.this.groups[group];
+        let op = self.op(of_group.operation());
+        let is_exchange = matches!(op, FileOp::Rename { exchange: true, .. });
+        let by_directory = self.this.model.exchange == Exchange::Directories;
+        if is_exchange && by_directory && !Self::is_in(op, file) {
+            0
+        } else if of_group.is_named && self.waits_for_names(op, (file, scope)) {
+            group + 1
+        } else if self.is_data_of(group, file, scope) && !self.may_be_none(group, op) {
+            of_group.after.get()
+        } else {
+            0
+        }
+    }
+
+    /// Whether a sync of a file waits for the names that an operation has changed.
+    fn waits_for_names(&self, op: &FileOp, (file, scope): (FileId, SyncScope)) -> bool {
+        match (scope, op) {
+            (SyncScope::File | SyncScope::FileRange { .. }, _)
+            | (_, FileOp::Write { .. } | FileOp::Resize { .. } | FileOp::Zero { .. }) => true,
+            (_, FileOp::SetXattr { .. }) => false,
+            (_, FileOp::Create { file: new, .. }) if *new == file => true,
+            _ => self.this.model.data_sync == DataSync::Names,
+        }
+    }
+
+    /// The operations that change the inode of a file, ascending.
+    pub(super) fn touching(&self, file: FileId) -> impl DoubleEndedIterator<Item = usize> {
+        let touching = self.touching.get(&file).into_iter().flatten();
+        touching.map(|operation| operation.get())
     }
 
     /// Writes of which nothing is left, with the truncation that took them back, where the file may
@@ -126,58 +135,38 @@ impl Reader<'_> {
         if !is_data(scope) || self.this.model.data_sync != DataSync::Sizes {
             return Vec::new();
         }
-        let is_open = |operation: usize| {
-            let mut groups = self.this.all[operation].groups.clone();
-            groups.all(|group| self.this.groups[group].cover == usize::MAX)
+        let is_open = |operation: &usize| {
+            let groups = &self.this.groups[self.this.all[*operation].groups()];
+            groups.iter().all(|group| group.cover == Narrow::NEVER)
         };
-        let touching = self
-            .touching
-            .get(&file)
-            .into_iter()
-            .flatten()
+        let open = self
+            .touching(file)
             .rev()
-            .copied();
-        let open = touching
             .filter(|operation| self.is_before(*operation, number, sync))
             .filter(|operation| !self.idle.contains(operation))
-            .take_while(|operation| is_open(*operation));
+            .take_while(is_open);
         let mut taken_back = Vec::new();
         let mut size = None;
         for operation in open {
             match (self.op(operation), size) {
-                (FileOp::Resize { from, to, .. }, None) if to < from => {
-                    size = Some(*to);
-                    taken_back.push(operation);
-                }
+                (FileOp::Resize { from, to, .. }, None) if to < from => size = Some(*to),
                 (FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::Create { .. }, _) => break,
-                (
-                    FileOp::Write {
-                        offset,
-                        size_before,
-                        ..
-                    },
-                    Some(to),
-                ) => {
-                    // In the last block, which has its place, the file grows on the disk at once;
-                    // it does not if it has filled that.
-                    let end_of_block = to.next_multiple_of(PAGE_BYTES);
-                    if to < end_of_block && *offset < end_of_block {
-                        break;
-                    }
+                (FileOp::Write { offset, .. }, Some(to)) if grows_at_once(to, *offset) => break,
+                (FileOp::Write { size_before, .. }, Some(to)) if *size_before == to => {
                     taken_back.push(operation);
-                    if *size_before == to {
-                        return taken_back;
-                    }
+                    return taken_back;
                 }
-                _ => {}
+                (FileOp::Write { .. }, Some(_)) => {}
+                _ => continue,
             }
+            taken_back.push(operation);
         }
         Vec::new()
     }
 
     /// Whether a group is a size that the file may have had before on the disk.
     fn may_be_none(&self, group: usize, op: &FileOp) -> bool {
-        let micros = &self.this.groups[group].micros;
+        let micros = self.this.groups[group].micros();
         match (&self.micros.all[micros.start].effect, op) {
             (
                 Effect::Grow { size, .. },
@@ -211,10 +200,10 @@ impl Reader<'_> {
         } = &self.this.groups[group];
         let is_part = matches!(scope, SyncScope::Range { .. } | SyncScope::FileRange { .. });
         let is_in_doubt =
-            is_part && self.may_be_none(group, self.op(self.this.groups[group].operation));
+            is_part && self.may_be_none(group, self.op(self.this.groups[group].operation()));
         !is_named
             && !is_in_doubt
-            && self.micros.all[micros.clone()]
+            && self.micros.all[micros.range()]
                 .iter()
                 .all(|micro| is_of(&micro.effect, file, scope))
     }
@@ -222,9 +211,9 @@ impl Reader<'_> {
     /// Whether a sync has made a part of an operation durable, and left another part.
     fn has_split(&self, sync: usize) -> bool {
         self.open.iter().any(|group| {
-            let operation = &self.this.all[self.this.groups[*group].operation];
-            let mut parts = self.this.groups[operation.groups.clone()].iter();
-            parts.any(|part| part.cover == sync)
+            let operation = &self.this.all[self.this.groups[*group].operation()];
+            let mut parts = self.this.groups[operation.groups()].iter();
+            parts.any(|part| part.cover() == sync)
         })
     }
 
@@ -235,17 +224,18 @@ impl Reader<'_> {
         is_covered: impl Fn(&Self, usize) -> bool,
     ) {
         let open = std::mem::take(&mut self.open);
-        let (mut covered, mut left): (HashSet<usize>, Vec<usize>) = Default::default();
+        // Descending.
+        let (mut covered, mut left): (Vec<usize>, Vec<usize>) = Default::default();
         // The last first: what is covered is not there without what it needs.
         for group in open.into_iter().rev() {
-            let is_before = self.is_before(self.this.groups[group].operation, number, sync);
+            let is_before = self.is_before(self.this.groups[group].operation(), number, sync);
             let is_needed = || {
-                let (followers, page_mates) = (&self.followers[group], &self.page_mates[group]);
-                let mut later = followers.iter().chain(page_mates);
-                later.any(|later| covered.contains(&(*later as usize)))
+                let (followers, page_mates) = (&self.followers, &self.page_mates);
+                let mut later = followers.get(group).chain(page_mates.get(group));
+                later.any(|later| covered.binary_search_by(|one| later.cmp(one)).is_ok())
             };
             if is_before && (is_covered(self, group) || is_needed()) {
-                covered.insert(group);
+                covered.push(group);
             } else {
                 left.push(group);
             }
@@ -253,14 +243,16 @@ impl Reader<'_> {
         left.reverse();
         self.open = left;
         for group in covered {
-            let group = &mut self.this.groups[group];
-            if group.reopened == usize::MAX {
-                group.cover = number;
-            } else {
-                group.covered_again = number;
-            }
+            self.this.groups[group].cover_with(number);
         }
     }
+}
+
+/// Whether a write where a file was cut off makes it grow on the disk at once: in the last block,
+/// which has its place, and not if it has filled that.
+fn grows_at_once(size: u64, offset: u64) -> bool {
+    let end_of_block = size.next_multiple_of(PAGE_BYTES);
+    size < end_of_block && offset < end_of_block
 }
 
 /// Whether a sync waits for no more than what is needed to read the bytes.

@@ -1,13 +1,26 @@
 //! What makes operations of several nodes alike.
 
+use std::sync::Arc;
+
 use trace::{FileId, FileOp};
 
 use super::Reader;
 
 impl Reader<'_> {
+    /// The words of an operation. There are not many that differ, and each is kept once.
+    pub(super) fn name(&mut self, op: &FileOp) -> Arc<str> {
+        let words = self.words(op);
+        if let Some(known) = self.names.get(&*words) {
+            return Arc::clone(known);
+        }
+        let words: Arc<str> = words.into();
+        self.names.insert(Arc::clone(&words));
+        words
+    }
+
     /// What makes operations of several nodes alike: what was done, and the last names of the
     /// files, in which numbers stand for any.
-    pub(super) fn words(&self, op: &FileOp) -> String {
+    fn words(&self, op: &FileOp) -> String {
         let plain = |name: &[u8]| {
             let mut words = String::new();
             for byte in name {

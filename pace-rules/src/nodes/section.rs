@@ -404,8 +404,6 @@ impl Section {
     /// What each node of a tuple can lose.
     fn choices<'a>(&self, space: &'a Space, tuple: usize) -> Vec<Choices<'a>> {
         let (rule, tuples) = space.rule(self.rule);
-        // What each of several loses is compared with what the others can: that takes a look at each.
-        let is_alone = rule.how == How::Each || rule.relaxed.len() == 1;
         let base = tuples.base(space.nodes(), space.clocks(), rule, tuple);
         let of_node = |(node, place): (&usize, &u32)| {
             if !rule.relaxed.contains(node) {
@@ -413,23 +411,29 @@ impl Section {
             }
             let rules = &space.nodes()[*node];
             let place = rules.places.at(*place as usize);
-            let has_synced = || rules.has_synced(&place, base[*node]);
-            match (rule.how, self.relaxation) {
-                (_, Relaxation::Cut) => Choices::Listed(rules.cuts(&place, base[*node])),
-                (_, Relaxation::Torn) if space.lost() == 1 && !has_synced() => {
-                    Choices::Torn(Tears::new(rules, place, base[*node]))
-                }
-                (_, Relaxation::Torn) => {
-                    Choices::Listed(rules.tears(&place, base[*node], space.lost()))
-                }
-                _ if space.lost() == 1 && is_alone && !has_synced() => {
-                    Choices::One(One::new(rules, place, base[*node]))
-                }
-                _ => Choices::Listed(rules.losses(&place, base[*node], space.lost())),
-            }
+            self.choices_at(rule, space.lost(), (rules, place, base[*node]))
         };
         let places = rule.nodes.iter().zip(tuples.places(tuple));
         places.map(of_node).collect()
+    }
+
+    /// What a node can lose at a place after so many events, of so many operations.
+    fn choices_at<'a>(
+        &self,
+        rule: &Rule,
+        lost: usize,
+        (node, place, events): (&'a NodeRules, Place, usize),
+    ) -> Choices<'a> {
+        // What each of several loses is compared with what the others can: that takes a look at each.
+        let is_alone = rule.how == How::Each || rule.relaxed.len() == 1;
+        let is_counted = lost == 1 && !node.has_synced(&place, events);
+        match self.relaxation {
+            Relaxation::Cut => Choices::Listed(node.cuts(&place, events)),
+            Relaxation::Torn if is_counted => Choices::Torn(Tears::new(node, place, events)),
+            Relaxation::Torn => Choices::Listed(node.tears(&place, events, lost)),
+            _ if is_counted && is_alone => Choices::One(One::new(node, place, events)),
+            _ => Choices::Listed(node.losses(&place, events, lost)),
+        }
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use itertools::Itertools;
+
 use super::alike::{self, Words};
 use super::cuts::{Clocks, Cut};
 use super::micro::{Micro, Micros, Split};
 use super::model::Model;
 use super::narrow::NARROW_MAX;
 use super::operations::Operations;
-use super::places::{Places, Tuples};
+use super::places::{Place, Places, Tuples};
 use super::rules::{Rule, rules};
 use super::section::{Choice, Section};
 use super::spaces::Member;
@@ -222,6 +224,23 @@ impl NodeRules {
             events: node.events.len(),
         };
         Some((this, words))
+    }
+
+    /// What is on the disk at a place without what is lost by choice, in a crash after `events`
+    /// events, and how many events can have happened then at most.
+    fn without(&self, place: &Place, choice: &Choice, events: usize) -> (NodeState, usize) {
+        let groups = &self.operations.groups;
+        let lost = choice.groups(&self.operations, place.micros, events);
+        let moment = choice.moment(events);
+        let until = lost.iter().map(|group| groups[*group].cover_at(moment));
+        let most = until.fold(place.most, usize::min);
+        debug_assert!(most >= events, "what is on the disk has happened");
+        let lost = lost.iter().flat_map(|group| groups[*group].micros());
+        let state = NodeState {
+            micros: place.micros,
+            lost: lost.sorted_unstable().collect(),
+        };
+        (state, most)
     }
 
     /// Says which of its operations other nodes have as well.
@@ -491,48 +510,34 @@ impl Space {
         let mut kept = vec![None; self.nodes.len()];
         let mut relaxed = Vec::new();
         for ((node, place), choice) in rule.nodes.iter().zip(tuples.places(tuple)).zip(choices) {
-            let NodeRules {
-                operations, places, ..
-            } = &self.nodes[*node];
-            let place = places.at(*place as usize);
-            let lost = choice.groups(operations, place.micros, base[*node]);
-            let moment = choice.moment(base[*node]);
-            most[*node] = lost
-                .iter()
-                .map(|group| operations.groups[*group].cover_at(moment))
-                .fold(place.most, usize::min);
-            debug_assert!(
-                most[*node] >= base[*node],
-                "what is on the disk has happened"
-            );
-            if !lost.is_empty() || place.partial > 0 {
+            let rules = &self.nodes[*node];
+            let place = rules.places.at(*place as usize);
+            let (state, until) = rules.without(&place, choice, base[*node]);
+            if !state.lost.is_empty() || place.partial > 0 {
                 relaxed.push(*node);
             }
-            let mut lost: Vec<_> = lost
-                .iter()
-                .flat_map(|group| operations.groups[*group].micros())
-                .collect();
-            lost.sort_unstable();
-            kept[*node] = Some(NodeState {
-                micros: place.micros,
-                lost,
-            });
+            most[*node] = until;
+            kept[*node] = Some(state);
         }
         let cut = self.clocks.greatest(&most);
+        State {
+            nodes: self.with_others(kept, &cut),
+            cut,
+            relaxation: section.relaxation,
+            relaxed,
+            start: StartOrder::Together,
+        }
+    }
+
+    /// What is on the disks of all nodes, where those without a place have all that had happened.
+    fn with_others(&self, kept: Vec<Option<NodeState>>, cut: &[usize]) -> Vec<NodeState> {
         let of_cut = |(node, kept): (usize, Option<NodeState>)| {
             kept.unwrap_or_else(|| NodeState {
                 micros: self.nodes[node].micros.until(cut[node]),
                 lost: Vec::new(),
             })
         };
-        let nodes = kept.into_iter().enumerate().map(of_cut).collect();
-        State {
-            cut,
-            nodes,
-            relaxation: section.relaxation,
-            relaxed,
-            start: StartOrder::Together,
-        }
+        kept.into_iter().enumerate().map(of_cut).collect()
     }
 
     pub(super) fn nodes(&self) -> &[NodeRules] {

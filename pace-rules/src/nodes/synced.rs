@@ -138,14 +138,11 @@ impl Tuple<'_> {
             .copied()
             .zip(moments.iter().copied())
             .collect();
-        let lost = |(place, moment): &(usize, usize)| self.nodes[*place].lost(*moment);
-        // One alone is another rule's, if it is not said that there is none.
-        let mut losing = moments.iter().filter(|one| lost(one) > 0);
-        let is_another = match (losing.next(), losing.next()) {
-            (Some((place, _)), None) => !rule.alone.contains(&self.nodes[*place].node),
-            _ => false,
-        };
-        if moments.iter().map(lost).max() < Some(LOST_MIN) || (losers.len() > 1 && is_another) {
+        let lost = moments
+            .iter()
+            .map(|(place, moment)| self.nodes[*place].lost(*moment));
+        let is_too_little = lost.max() < Some(LOST_MIN);
+        if is_too_little || (losers.len() > 1 && self.is_anothers(rule, &moments)) {
             return false;
         }
         let mut base = self.base.clone();
@@ -159,6 +156,17 @@ impl Tuple<'_> {
                 || !moments
                     .iter()
                     .any(|one| self.goes_on(*one, &base, &moments)))
+    }
+
+    /// Whether only one of these nodes loses anything, and alone: that is another rule's, if it is
+    /// not said that there is none.
+    fn is_anothers(&self, rule: &Rule, moments: &[(usize, usize)]) -> bool {
+        let lost = |(place, moment): &(usize, usize)| self.nodes[*place].lost(*moment);
+        let mut losing = moments.iter().filter(|one| lost(one) > 0);
+        match (losing.next(), losing.next()) {
+            (Some((place, _)), None) => !rule.alone.contains(&self.nodes[*place].node),
+            _ => false,
+        }
     }
 
     /// Whether all this can have happened while the nodes are at their places, and what is durable is

@@ -16,7 +16,7 @@ use crate::nodes::micro::{Cut, Cuts, Micros, Neighbour, Order, PAGE_BYTES};
 use crate::nodes::model::Log;
 use crate::nodes::narrow::{Narrow, Span};
 use files::Known;
-use trace::{Action, Event, FileId, FileKind, FileOp, Name, Node};
+use trace::{Action, ChangeOfName, Event, FileId, FileKind, FileOp, Name, Node};
 use words::kind_of_call;
 
 pub(super) struct Reader<'a> {
@@ -369,23 +369,32 @@ impl Reader<'_> {
                 names,
                 replaced,
                 exchange,
-            } => {
-                let (from, to) = (&names.from, &names.to);
-                let (from, to) = ((from.0, &from.1), (to.0, &to.1));
-                self.loses(*file, from);
-                if let Some(other) = replaced {
-                    self.loses(*other, to);
-                }
-                self.gains(*file, to);
-                if let (Some(other), true) = (replaced, exchange) {
-                    self.gains(*other, from);
-                }
-            }
+            } => self.rename(*file, names, *replaced, *exchange),
             FileOp::Resize { file, to, .. } => {
                 let known = self.files.entry(*file).or_default();
                 known.pages.split_off(&to.div_ceil(PAGE_BYTES));
             }
             _ => {}
+        }
+    }
+
+    /// A file has another name, and what had that before has none, or the other one's.
+    fn rename(
+        &mut self,
+        file: FileId,
+        names: &ChangeOfName,
+        replaced: Option<FileId>,
+        exchange: bool,
+    ) {
+        let (from, to) = (&names.from, &names.to);
+        let (from, to) = ((from.0, &from.1), (to.0, &to.1));
+        self.loses(file, from);
+        if let Some(other) = replaced {
+            self.loses(other, to);
+        }
+        self.gains(file, to);
+        if let (Some(other), true) = (replaced, exchange) {
+            self.gains(other, from);
         }
     }
 

@@ -48,30 +48,30 @@ impl Operations {
     pub(super) fn tear(&mut self, micros: &Micros) {
         for operation in 0..self.all.len() {
             let pieces = self.pieces(operation, micros);
-            let [first, middle @ .., last] = &*pieces else {
-                continue;
-            };
-            let parts = [
-                std::slice::from_ref(last),
-                std::slice::from_ref(first),
-                middle,
-            ];
-            let cover = |group: &usize| self.groups[*group].cover;
-            let all = self.all[operation].groups();
-            let of_part = |part: &[Range<usize>]| {
-                let groups: Vec<_> = part.iter().cloned().flatten().collect();
-                let lost = groups.iter().map(cover).min()?;
-                let rest = all.clone().filter(|group| !groups.contains(group));
-                let until = lost.min(rest.map(|group| cover(&group)).max()?);
-                let groups = groups.into_iter().map(Narrow::new).collect();
-                Some(Tear { groups, until })
-            };
-            let tears: Vec<_> = parts.into_iter().filter_map(of_part).collect();
             let first = self.tears.len();
-            self.tears.extend(tears);
+            if let [head, middle @ .., end] = &*pieces {
+                let (head, end) = (std::slice::from_ref(head), std::slice::from_ref(end));
+                let parts = [end, head, middle].into_iter();
+                let tears: Vec<_> = parts
+                    .filter_map(|part| self.tear_of(operation, part))
+                    .collect();
+                self.tears.extend(tears);
+            }
             self.all[operation].tears = Span::new(first..self.tears.len());
         }
         self.tears.shrink_to_fit();
+    }
+
+    /// An operation without some of its pieces; nothing if these are none, or all.
+    fn tear_of(&self, operation: usize, pieces: &[Range<usize>]) -> Option<Tear> {
+        let cover = |group: usize| self.groups[group].cover;
+        let groups: Vec<_> = pieces.iter().cloned().flatten().collect();
+        let lost = groups.iter().map(|group| cover(*group)).min()?;
+        let all = self.all[operation].groups();
+        let rest = all.filter(|group| !groups.contains(group));
+        let until = lost.min(rest.map(cover).max()?);
+        let groups = groups.into_iter().map(Narrow::new).collect();
+        Some(Tear { groups, until })
     }
 
     /// The pieces into which the bytes of an operation are cut, as groups. Those in which the same

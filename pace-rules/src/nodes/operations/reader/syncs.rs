@@ -135,19 +135,9 @@ impl Reader<'_> {
         if !is_data(scope) || self.this.model.data_sync != DataSync::Sizes {
             return Vec::new();
         }
-        let is_open = |operation: &usize| {
-            let groups = &self.this.groups[self.this.all[*operation].groups()];
-            groups.iter().all(|group| group.cover == Narrow::NEVER)
-        };
-        let open = self
-            .touching(file)
-            .rev()
-            .filter(|operation| self.is_before(*operation, number, sync))
-            .filter(|operation| !self.idle.contains(operation))
-            .take_while(is_open);
         let mut taken_back = Vec::new();
         let mut size = None;
-        for operation in open {
+        for operation in self.open_changes(number, sync, file) {
             match (self.op(operation), size) {
                 (FileOp::Resize { from, to, .. }, None) if to < from => size = Some(*to),
                 (FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::Create { .. }, _) => break,
@@ -162,6 +152,25 @@ impl Reader<'_> {
             taken_back.push(operation);
         }
         Vec::new()
+    }
+
+    /// The operations that changed a file before a sync begins and that fdatasync waits for, the
+    /// last first, up to one of which something is durable.
+    fn open_changes(
+        &self,
+        number: usize,
+        sync: &Event,
+        file: FileId,
+    ) -> impl Iterator<Item = usize> {
+        let is_open = |operation: &usize| {
+            let groups = &self.this.groups[self.this.all[*operation].groups()];
+            groups.iter().all(|group| group.cover == Narrow::NEVER)
+        };
+        self.touching(file)
+            .rev()
+            .filter(move |operation| self.is_before(*operation, number, sync))
+            .filter(|operation| !self.idle.contains(operation))
+            .take_while(is_open)
     }
 
     /// Whether a group is a size that the file may have had before on the disk.

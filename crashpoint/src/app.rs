@@ -121,6 +121,9 @@ fn begin(arguments: &AppArgs, scratch: &Path, interrupt: &Interrupt) -> anyhow::
     let visit = &arguments.sweep;
     visit.refuse()?;
     arguments.refuse_again()?;
+    if arguments.again.is_wanted() {
+        visit.refuse_spec("--again")?;
+    }
     let request = visit.request(Rule::BruteForce, arguments.judge())?;
     let Some(mut trace) = arguments.traced(&request, scratch, interrupt)? else {
         return Ok(Outcome::Incomplete);

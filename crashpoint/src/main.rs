@@ -24,6 +24,7 @@ mod report;
 mod rules;
 mod run;
 mod source;
+mod specs;
 mod states;
 mod terminal;
 
@@ -138,8 +139,9 @@ enum Command {
     /// A history is the calls of clients and their answers, in order: docs/histories.md.
     /// `crashpoint history RESULTS N --export FORM` writes that of a run of `crashpoint inject`.
     History(history::HistoryArgs),
-    /// Ask a finished run of `crashpoint inject` in Datalog: what must hold, and why it did not
+    /// Ask a finished run, or a finding, in Datalog: what must hold, and why it did not
     ///
+    /// The run is one of `crashpoint inject`, the finding one of `app` or `cluster sweep`.
     /// `crashpoint rules results 4 'lost(K) :- acked(K), !served(K).'` prints the facts that follow.
     /// With `violation` before a rule, its facts are violations, and each is told with what it rests
     /// on. docs/specifications.md has the rules and the facts. Exit status: 0 no violation, 1 one, 2

@@ -1,4 +1,5 @@
-//! `crashpoint rules`: questions to a finished run of `crashpoint inject`, in Datalog.
+//! `crashpoint rules`: questions to a finished run of `crashpoint inject`, or to a finding of a sweep of
+//! crash states, in Datalog.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -7,19 +8,21 @@ use anyhow::{Context, anyhow, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, say};
 use clap::Args;
 use datalog::{Database, Derivation, Fact, Program, Relation, Unseen, Value};
-use injector::online::{FACTS, FACTS_FILE, RunFacts, RunFiles, Specification};
+use injector::online::{FACTS_FILE, RunFacts, RunFiles};
+use node_sweep::{Numbered, Recorded, facts_of, load_trace};
 use serde_json::json;
+use specification::{About, FACTS, Specification};
 
 use crate::inject::Finished;
 
 /// The arguments of `crashpoint rules`.
 #[derive(Debug, Args)]
 pub(crate) struct RulesArgs {
-    /// The results of `crashpoint inject`, which --out named
+    /// The results of `crashpoint inject`, `app` or `cluster sweep`, which --out named
     #[arg(value_name = "RESULTS")]
     directory: PathBuf,
 
-    /// The number of the run
+    /// The number of the run, or of the finding
     #[arg(value_name = "N")]
     number: usize,
 
@@ -31,7 +34,7 @@ pub(crate) struct RulesArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     spec: Vec<PathBuf>,
 
-    /// List the facts of the run: relations, their columns, and how many facts each has
+    /// List the facts of it: relations, their columns, and how many facts each has
     #[arg(long, conflicts_with_all = ["rules", "spec"])]
     facts: bool,
 
@@ -53,11 +56,35 @@ struct Asked {
 
 /// Does it.
 pub(crate) fn run(arguments: &RulesArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
-    let programs = programs(arguments)?;
+    if let Some(recorded) = Recorded::read(&arguments.directory)? {
+        let programs = programs(arguments, About::CrashState)?;
+        let Numbered::Finding(finding) = recorded.get(arguments.number)? else {
+            bail!(
+                "{} is an inconclusive state: rules can be asked of findings",
+                arguments.number
+            );
+        };
+        let trace = load_trace(&arguments.directory, &recorded.manifest)?;
+        let request = &recorded.manifest.request;
+        let database = facts_of(&arguments.directory, &trace, request, finding)?;
+        return answer(arguments, &programs, database, None, interrupt);
+    }
+    let programs = programs(arguments, About::Run)?;
     let finished = Finished::read(&arguments.directory, arguments.number)?;
     let files = RunFiles::kept(&finished.kept);
     let facts = finished.facts(&files);
-    let mut database = facts.database(Some(&finished.kept.join(FACTS_FILE)))?;
+    let database = facts.database(Some(&finished.kept.join(FACTS_FILE)))?;
+    answer(arguments, &programs, database, Some(&facts), interrupt)
+}
+
+/// Asks a database, which has all facts but those that a run has left out so far.
+fn answer(
+    arguments: &RulesArgs,
+    programs: &[(Asked, Program)],
+    mut database: Database,
+    facts: Option<&RunFacts<'_>>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
     let mut answers = Answers {
         most: arguments.most,
         format: arguments.format,
@@ -68,9 +95,10 @@ pub(crate) fn run(arguments: &RulesArgs, interrupt: &Interrupt) -> anyhow::Resul
     let stop = interrupt.clone();
     database.stop_when(move || stop.requested())?;
     if arguments.facts {
-        answers.list(&database)?;
+        let about = facts.map_or(About::CrashState, |_| About::Run);
+        answers.list(&database, about)?;
     }
-    let is_interrupted = match answers.answer_all(&programs, &facts, &mut database) {
+    let is_interrupted = match answers.answer_all(programs, facts, &mut database) {
         Err(error) if is_interrupted(&error) => {
             say("interrupted: not all rules were evaluated");
             true
@@ -94,7 +122,7 @@ fn is_interrupted(error: &anyhow::Error) -> bool {
     matches!(of_facts, Some(datalog::Error::Interrupted))
 }
 
-fn programs(arguments: &RulesArgs) -> anyhow::Result<Vec<(Asked, Program)>> {
+fn programs(arguments: &RulesArgs, about: About) -> anyhow::Result<Vec<(Asked, Program)>> {
     let mut all = Vec::new();
     if let Some(text) = &arguments.rules {
         all.push(Asked {
@@ -122,7 +150,7 @@ fn programs(arguments: &RulesArgs) -> anyhow::Result<Vec<(Asked, Program)>> {
         }
     }
     let programs = all.into_iter().map(|asked| {
-        let program = asked.specification.program(&asked.called);
+        let program = asked.specification.program(&asked.called, about);
         Ok((asked, program.map_err(|problem| anyhow!("{problem}"))?))
     });
     programs.collect()
@@ -139,9 +167,10 @@ struct Answers {
 }
 
 impl Answers {
-    /// The relations that a run has facts of.
-    fn list(&mut self, database: &Database) -> anyhow::Result<()> {
-        for relation in FACTS {
+    /// The relations that there are facts of.
+    fn list(&mut self, database: &Database, about: About) -> anyhow::Result<()> {
+        for known in FACTS.iter().filter(|known| known.is_of(about)) {
+            let relation = known.relation;
             let count = database.count(relation.name)?;
             let columns: Vec<_> = relation.columns.iter().map(|(name, _)| *name).collect();
             self.text += &match self.format {
@@ -165,11 +194,13 @@ impl Answers {
     fn answer_all(
         &mut self,
         programs: &[(Asked, Program)],
-        facts: &RunFacts<'_>,
+        facts: Option<&RunFacts<'_>>,
         database: &mut Database,
     ) -> anyhow::Result<()> {
         for (asked, program) in programs {
-            facts.complete(database, program)?;
+            if let Some(facts) = facts {
+                facts.complete(database, program)?;
+            }
             database
                 .evaluate(program)
                 .with_context(|| format!("evaluate {}", asked.called))?;

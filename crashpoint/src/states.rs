@@ -15,7 +15,10 @@ use node_sweep::{
 };
 use pace_rules::nodes::{Explore, LINUX, Model, NodeState, Space, Spaces, Split, StartOrder};
 use pace_rules::{Sector, disk};
+use specification::{About, Specification};
 use trace_store::Trace;
+
+use crate::specs;
 
 /// What comes before findings that no file system is known to show.
 pub(crate) const BY_THE_LETTER: &str =
@@ -105,6 +108,15 @@ pub(crate) struct VisitArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "shard", "sample", "seed", "level", "states", "model", "lost", "split", "sector"])]
     pub(crate) resume: Option<PathBuf>,
 
+    /// Hold each crash state against the rules in this file as well. It can be given several times
+    ///
+    /// A violation makes a state broken, beside what the check says. The rules are Datalog, about what
+    /// had happened before the crash, what was lost, and what the directories hold after it:
+    /// docs/specifications.md. For --level syscalls, and without --again. With `violation left(P) :-
+    /// entry(path: P), P ~ "[.]tmp$".` in tmp.dl, `--spec tmp.dl` finds each state with such a file.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "resume")]
+    spec: Vec<PathBuf>,
+
     /// How to print what is found
     #[arg(long, value_enum, default_value_t)]
     format: OutputFormat,
@@ -181,6 +193,7 @@ impl SpaceArgs {
             starts: vec![Start::Together],
             at_once: true,
             judge,
+            specifications: Vec::new(),
         })
     }
 }
@@ -253,8 +266,28 @@ impl VisitArgs {
         Ok(Request {
             sample: self.sample,
             seed: self.seed,
+            specifications: self.specifications()?,
             ..self.states.request(explore, judge)?
         })
+    }
+
+    /// The rules that states are held against.
+    fn specifications(&self) -> anyhow::Result<Vec<Specification>> {
+        let specifications = specs::read(&self.spec, About::CrashState)?;
+        if !specifications.is_empty() && self.states.level()? != Level::Syscalls {
+            bail!(
+                "--spec is for the level of system calls: say --level syscalls with it, or leave it out"
+            );
+        }
+        Ok(specifications)
+    }
+
+    /// Refuses rules where they are asked of nothing.
+    pub(crate) fn refuse_spec(&self, with: &str) -> anyhow::Result<()> {
+        if !self.spec.is_empty() {
+            bail!("--spec looks at no states of {with}: leave one of them out");
+        }
+        Ok(())
     }
 
     /// How it is done.
@@ -495,7 +528,11 @@ fn not_recorded(summary: &Summary) -> String {
     let calls = summary.not_recorded.iter().map(call);
     let untested = summary.untested.iter();
     calls
-        .chain(untested.map(|why| format!("INCONCLUSIVE  {why}\n")))
+        .chain(
+            untested
+                .chain(&summary.unlooked)
+                .map(|why| format!("INCONCLUSIVE  {why}\n")),
+        )
         .collect()
 }
 

@@ -221,6 +221,34 @@ impl Database {
         transaction.commit().doing(doing)
     }
 
+    /// Removes facts of an input relation: those that have these values in these columns, and, in the
+    /// column of `from`, that number or a larger one.
+    ///
+    /// # Errors
+    /// If there is no such relation or column.
+    pub fn remove(
+        &mut self,
+        relation: &str,
+        equal: &[(&str, Value)],
+        from: Option<(&str, i64)>,
+    ) -> Result<()> {
+        let equals = equal
+            .iter()
+            .map(|(column, _)| format!("{} = ?", quoted(column)));
+        let least = from.map(|(column, _)| format!("{} >= ?", quoted(column)));
+        let wanted: Vec<_> = equals.chain(least).collect();
+        let mut sql = format!("DELETE FROM {}", quoted(relation));
+        if !wanted.is_empty() {
+            sql += &format!(" WHERE {}", wanted.join(" AND "));
+        }
+        let values = equal.iter().map(|(_, value)| value.clone());
+        let values = values.chain(from.map(|(_, number)| Value::Integer(number)));
+        let prepared = self.connection.prepare_cached(&sql);
+        let removed = prepared.and_then(|mut sql| sql.execute(params_from_iter(values)));
+        removed.doing(|| format!("remove facts of {relation}"))?;
+        Ok(())
+    }
+
     /// How many facts an input relation has.
     ///
     /// # Errors

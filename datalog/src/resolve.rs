@@ -218,7 +218,7 @@ impl Names {
         let names = self.ids.keys().chain(&self.given).map(String::as_str);
         let near = nearest(name, names);
         let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        format!("nothing is known of {name}: it has no rule, and is no fact of a run{near}")
+        format!("nothing is known of {name}: it has no rule, and is no fact{near}")
     }
 }
 

@@ -56,8 +56,8 @@ fn names_that_nobody_knows() {
     check(&[
         (
             "a(K) :- ackd(K, _).",
-            "a.dl:1:9: in the rule of a: nothing is known of ackd: it has no rule, and is no fact of \
-             a run; did you mean acked?",
+            "a.dl:1:9: in the rule of a: nothing is known of ackd: it has no rule, and is no fact; \
+             did you mean acked?",
         ),
         (
             "a(K) :- acked(ky: K).",

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use machine::Logged;
-use pace_rules::nodes::Spaces;
+use pace_rules::nodes::{Histories, Spaces};
 use trace_store::Trace;
 
 use crate::check::Complaint;
@@ -121,7 +121,11 @@ pub(crate) fn story(
 fn spaces(trace: &Trace, request: &Request, address: Address) -> Result<Spaces> {
     let spaces = request.spaces(request.explore_of(trace)?, trace)?;
     address.refuse(spaces.len())?;
-    Ok(spaces)
+    // Rules may be asked of it that the sweep did not ask.
+    Ok(match spaces.histories() {
+        Histories::Unknown => spaces.with_histories(Histories::Known),
+        _ => spaces,
+    })
 }
 
 fn of_calls(state: u64) -> Address {

@@ -596,6 +596,7 @@ impl Findings<'_> {
             model: String::new(),
             relaxation: String::new(),
             complaint: Complaint::default(),
+            derivations: Vec::new(),
             states: 0,
             different: 1,
             relaxations: BTreeMap::new(),
@@ -853,6 +854,7 @@ mod tests {
             starts: crate::Start::usual(),
             at_once: true,
             judge,
+            specifications: Vec::new(),
         };
         let request = BlockRequest {
             explore: Explore::BruteForce,

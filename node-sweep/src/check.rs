@@ -134,6 +134,33 @@ pub struct Complaint {
     /// without a crash, and always said `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ok_without_crash: Option<u32>,
+    /// So many of the words, the last ones, are of specifications.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub of_rules: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+pub(crate) fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl Complaint {
+    /// The same with what specifications say as well.
+    pub(crate) fn with_rules(mut self, words: Vec<String>) -> Self {
+        self.of_rules = words.len();
+        self.words.extend(words);
+        self
+    }
+
+    /// What the check itself said.
+    pub(crate) fn of_check(&self) -> &[String] {
+        &self.words[..self.words.len().saturating_sub(self.of_rules)]
+    }
+
+    /// Whether specifications say it, and no check.
+    pub(crate) fn is_of_rules(&self) -> bool {
+        self.of_rules > 0 && self.of_check().is_empty()
+    }
 }
 
 impl From<Vec<String>> for Complaint {

@@ -86,6 +86,11 @@ impl Disks {
         self.tree(self.micros.len(), &[], trace)
     }
 
+    /// What reaches the disk, in order.
+    pub(crate) fn micros(&self) -> &[Micro] {
+        &self.micros
+    }
+
     /// The event of which the last of the first so many micros is; none of no micros.
     pub(crate) fn last_event(&self, micros: usize) -> Option<usize> {
         let last = micros.checked_sub(1)?;

@@ -81,6 +81,26 @@ pub enum Error {
     /// The trace names a directory that is none of ours.
     #[error("{0} is no directory that a program was recorded in")]
     NotOurs(PathBuf),
+    /// There is a mistake in rules.
+    #[error(transparent)]
+    Rules(datalog::Problem),
+    /// There are no facts of states of disks, and of recoveries.
+    #[error(
+        "specifications are for --level syscalls, without --again: say so, or leave --spec out"
+    )]
+    RulesOfCalls,
+    /// Facts cannot be put into a database, or rules not be evaluated.
+    #[error(transparent)]
+    Facts(#[from] datalog::Error),
+    /// The facts of a state cannot be told.
+    #[error("{0}")]
+    NotTold(String),
+    /// There are no facts of states of disks, and of recoveries.
+    #[error(
+        "there are no facts of finding {0}: it is of a disk, or of a crash during recovery, and rules \
+         can be asked of the level of system calls"
+    )]
+    NoFacts(usize),
     /// There are too many states.
     #[error(
         "there are more states than can be counted: draw some with --sample, or lose less with \

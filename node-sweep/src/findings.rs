@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use brief::{Called, Likeness, callers, counted};
-use pace_rules::nodes::{Effect, Loss, Member, Micro, Relaxation, Spaces, StartOrder, State};
+use pace_rules::nodes::{
+    Effect, Histories, Loss, Member, Micro, Relaxation, Spaces, StartOrder, State,
+};
 use serde::{Deserialize, Serialize};
 use trace::{Action, Event, FileId, Message, Run};
 use trace_store::{Frame, Trace};
@@ -45,6 +47,9 @@ pub struct Finding {
     /// What is broken.
     #[serde(flatten)]
     pub complaint: Complaint,
+    /// Why rules say so, if it is rules that do: a tree for each violation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub derivations: Vec<String>,
     /// How many states of the sweep are alike.
     pub states: u64,
     /// How many of them differ: those that are equal were looked at once. 0 if that was not counted,
@@ -499,6 +504,7 @@ impl<'a> Findings<'a> {
             model: self.model.to_owned(),
             relaxation: relaxation_words(state.relaxation).to_owned(),
             complaint: shown.complaint.clone(),
+            derivations: Vec::new(),
             states: shown.states,
             different: 1,
             relaxations: BTreeMap::new(),
@@ -587,8 +593,12 @@ impl<'a> Findings<'a> {
         for (key, broken) in all {
             let (own, of_key) = broken.state(spaces);
             let (mut start, mut content) = (Start::Together, *key);
-            if self.of_model(own).turns(&of_key).is_some() {
+            let has_turns = self.of_model(own).turns(&of_key).is_some();
+            if has_turns {
                 start = Start::of(of_key.start);
+            }
+            // Other runs and other models are searched for what is left, however it came to be.
+            if has_turns || spaces.histories() == Histories::Apart {
                 content = states[own].make(&of_key).map_or(*key, |made| made.content);
             }
             let shown = self.smallest(spaces, *key, swept, states, &mut smaller);

@@ -1,11 +1,11 @@
 //! What is known of the states of a sweep: its verdicts, by level.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::again::Address;
 use crate::check::Verdict;
 use crate::error::{Error, Result};
-use crate::lines::Line;
+use crate::lines::{Line, LookedLine};
 use crate::request::Level;
 use crate::tree::Fingerprint;
 
@@ -21,6 +21,8 @@ pub(crate) struct Judged {
     pub(crate) indices: HashMap<Level, HashSet<u64>>,
     /// Why states are inconclusive.
     pub(crate) inconclusive: BTreeMap<Address, String>,
+    /// The violations of specifications that had something to look at.
+    pub(crate) looked: BTreeSet<LookedLine>,
 }
 
 impl Judged {
@@ -29,8 +31,13 @@ impl Judged {
     /// # Errors
     /// If it says nothing of a state, or something is known of that already.
     pub(crate) fn add(&mut self, line: Line) -> Result<()> {
-        let Line::State(line) = line else {
-            return Err(Error::Line("a line that is not of a state"));
+        let line = match line {
+            Line::State(line) => line,
+            Line::Looked(line) => {
+                self.looked.insert(line);
+                return Ok(());
+            }
+            _ => return Err(Error::Line("a line that is not of a state")),
         };
         let (level, state, key) = (line.level, line.state, line.key()?);
         let verdict = line.verdict();

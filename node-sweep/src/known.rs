@@ -14,6 +14,7 @@ use crate::judged::Judged;
 use crate::manifest::Manifest;
 use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
+use crate::specs::{Looked, Specs, explain};
 use crate::summary::{Summary, together};
 use crate::sweep::{Plan, Source, Swept, Trees, sweep_source};
 
@@ -51,11 +52,13 @@ pub(crate) fn known(
     let levels = request.levels(trace);
     let levels = levels.iter().map(of_level);
     let levels = levels.collect::<Result<Vec<_>>>()?;
-    Ok(together(
-        levels,
-        request,
-        request.is_part(manifest.shard()?),
-    ))
+    let is_part = request.is_part(manifest.shard()?);
+    let (mut findings, mut summary) = together(levels, request, is_part);
+    let looked = Looked::of(&Specs::of(&request.specifications)?);
+    judged.looked.iter().for_each(|line| looked.know(line));
+    summary.unlooked = looked.words();
+    explain(trace, request, &mut findings)?;
+    Ok((findings, summary))
 }
 
 struct Known<'a> {

@@ -25,6 +25,7 @@ use crate::recordings::Recordings;
 use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::results::Results;
+use crate::specs::{Asking, explain};
 use crate::summary::{Summary, count_words, crash_states_words, together};
 use crate::sweep::{EXPLAINED_FOR, Plan, Source, Subject, Swept, Trees, sweep_source};
 use crate::undamaged::{Asked, Undamaged};
@@ -80,6 +81,7 @@ struct Visit<'a> {
     known: Verdicts,
     deadline: Option<Instant>,
     undamaged: Option<Arc<Undamaged>>,
+    asking: Option<&'a Asking>,
     control: &'a Control<'a>,
 }
 
@@ -163,6 +165,7 @@ impl<'a> Requested<'a> {
         let disks = levels.contains(&Level::Block);
         let disks = disks.then(|| self.disks_at(Level::Block)).transpose()?;
         let time = control.budget.map(Time::from_now);
+        let asking = self.asking(&levels, results.as_deref(), control.interrupt)?;
         let undamaged = self.undamaged(&levels, subjects, control.interrupt)?;
         let mut visited = Vec::new();
         let mut failure = None;
@@ -176,6 +179,7 @@ impl<'a> Requested<'a> {
                 results: results.as_deref_mut(),
                 level: *level,
                 deadline,
+                asking: asking.as_ref(),
                 control,
             };
             match self.visit(disks.as_ref(), subjects, visit) {
@@ -185,7 +189,27 @@ impl<'a> Requested<'a> {
                 Err(error) => return Err(error),
             }
         }
-        self.conclude(visited, failure, results)
+        let unlooked = asking.map(|asking| asking.looked().words());
+        self.conclude(visited, failure, unlooked.unwrap_or_default(), results)
+    }
+
+    /// The specifications that states are held against, if there are any.
+    fn asking(
+        &self,
+        levels: &[Level],
+        results: Option<&Results>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Asking>> {
+        let asking = Asking::of(&self.request.specifications, self.trace, interrupt)?;
+        if asking.is_some() && levels != [Level::Syscalls] {
+            return Err(Error::RulesOfCalls);
+        }
+        let known = results.map(Results::looked).into_iter().flatten();
+        for looked in known {
+            let asking = asking.iter();
+            asking.for_each(|asking| asking.looked().know(looked));
+        }
+        Ok(asking)
     }
 
     /// The recorded disks of a level.
@@ -236,6 +260,7 @@ impl<'a> Requested<'a> {
         &self,
         visited: Vec<Visited>,
         failure: Option<Error>,
+        unlooked: Vec<String>,
         results: Option<&mut Results>,
     ) -> Result<Concluded> {
         let (mut findings, mut summary) =
@@ -248,6 +273,8 @@ impl<'a> Requested<'a> {
             (findings, summary) = so_far(results.directory(), results.manifest(), self.trace)?;
         }
         summary.untested = untested(&self.trace.run, &self.request.judge);
+        summary.unlooked = unlooked;
+        explain(self.trace, &self.request, &mut findings)?;
         if let Some(results) = results {
             results.finish(&findings, &summary, &summary.table())?;
         }
@@ -289,7 +316,9 @@ impl<'a> Requested<'a> {
         self.announce(&spaces);
         let (name, count) = (&*self.request.model, indices.count);
         let (interrupt, patience) = (visit.control.interrupt, visit.patience());
-        let subjects = subjects(visit.control.jobs)?;
+        let subjects = subjects(visit.control.jobs)?.into_iter();
+        let subjects = subjects.map(|subject| Asking::also_if(visit.asking, subject));
+        let subjects = subjects.collect();
         let trees = Trees::new(self.trace, &spaces);
         let (swept, watcher) = self.sweep(trees, name, indices, subjects, visit)?;
         let judged = Findings::new(self.trace, &spaces, name).in_time(patience);
@@ -476,6 +505,7 @@ impl<'a> Visit<'a> {
             known,
             deadline,
             undamaged,
+            asking,
             control,
         } = self;
         let plan = Plan {
@@ -488,7 +518,8 @@ impl<'a> Visit<'a> {
         };
         let of = (name, count);
         let watcher = Watcher::new(results, level, control, what.trace, &plan.known, of);
-        (plan, watcher)
+        let looked = asking.map(|asking| Arc::clone(asking.looked()));
+        (plan, watcher.with_looked(looked))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::check::{Complaint, Verdict};
+use crate::check::{Complaint, Verdict, is_zero};
 use crate::error::{Error, Result};
 use crate::findings::Finding;
 use crate::request::Level;
@@ -15,6 +15,8 @@ use crate::tree::Fingerprint;
 pub(crate) enum Line {
     #[serde(rename = "state")]
     State(StateLine),
+    #[serde(rename = "looked")]
+    Looked(LookedLine),
     #[serde(rename = "states-finding")]
     Finding(Box<Finding>),
     #[serde(rename = "states-summary")]
@@ -40,6 +42,8 @@ pub(crate) struct StateLine {
     seen: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ok_without_crash: Option<u32>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    of_rules: usize,
     /// Of one that could not be judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -52,6 +56,13 @@ enum Word {
     Broken,
     #[serde(alias = "not-measured")]
     Inconclusive,
+}
+
+/// A violation of a specification had something to look at in a state.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct LookedLine {
+    pub(crate) specification: String,
+    pub(crate) violation: String,
 }
 
 /// Time spent on a level, without that of earlier lines.
@@ -69,6 +80,7 @@ impl StateLine {
             tries,
             seen,
             ok_without_crash,
+            of_rules,
         } = match verdict {
             Verdict::Broken(complaint) => complaint.clone(),
             _ => Complaint::default(),
@@ -89,6 +101,7 @@ impl StateLine {
             tries,
             seen,
             ok_without_crash,
+            of_rules,
             why,
         }
     }
@@ -108,6 +121,7 @@ impl StateLine {
                 tries: self.tries,
                 seen: self.seen,
                 ok_without_crash: self.ok_without_crash,
+                of_rules: self.of_rules,
             }),
             Word::Inconclusive => Verdict::Inconclusive(self.why.unwrap_or_default()),
         }

@@ -17,6 +17,7 @@ use crate::findings::{Finding, Findings, Kinds};
 use crate::judged::Verdicts;
 use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
+use crate::specs::explain_state;
 use crate::starts::Turns;
 use crate::states::CrashState;
 use crate::sweep::{Broken, Subject};
@@ -216,10 +217,12 @@ fn run<L: Lessen>(
         best,
         ..
     } = laboratory;
+    let derivations = explain_state(of.trace, of.request, &best.crash_state, &best.complaint)?;
     let story = level.story(&best.state, best.complaint, &best.crash_state)?;
     Ok(Some(Minimized {
         finding: Finding {
             number: of.finding.number,
+            derivations,
             seen_under: of.finding.seen_under.clone(),
             recorded_under: of.finding.recorded_under.clone(),
             ..story

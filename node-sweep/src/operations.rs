@@ -26,6 +26,8 @@ pub(crate) struct Operation {
     pub(crate) path: String,
     /// The path that it gave a file, if it gave it one.
     pub(crate) names: Option<String>,
+    /// The path that it took away, if it did: one of several names of the file.
+    pub(crate) removes: Option<String>,
     /// What was done.
     pub(crate) words: String,
     /// A sync of any of these is what could make it durable: the file, and directories that have
@@ -53,6 +55,7 @@ impl Operation {
             stack: event.stack,
             file: op.subject(),
             names: given_name(op, names),
+            removes: removed_name(op, names),
             words: words(op, &path, names),
             syncs: syncs.collect(),
             path,
@@ -70,6 +73,18 @@ fn given_name(op: &FileOp, names: &Names) -> Option<String> {
             names: ChangeOfName { to, .. },
             ..
         } => Some(names.entry(to.0, &to.1)),
+        _ => None,
+    }
+}
+
+/// The path that an operation takes away, if it does.
+fn removed_name(op: &FileOp, names: &Names) -> Option<String> {
+    match op {
+        FileOp::Unlink { parent, name, .. } => Some(names.entry(*parent, name)),
+        FileOp::Rename {
+            names: ChangeOfName { from, .. },
+            ..
+        } => Some(names.entry(from.0, &from.1)),
         _ => None,
     }
 }

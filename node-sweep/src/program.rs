@@ -185,12 +185,14 @@ impl Verdict {
                 tries,
                 seen,
                 ok_without_crash,
+                of_rules,
             }) => Self::Broken(Complaint {
                 words: words.into_iter().map(replace).collect(),
                 log: log.map(replace),
                 tries,
                 seen,
                 ok_without_crash,
+                of_rules,
             }),
             Self::Inconclusive(why) => Self::Inconclusive(replace(why)),
         }

@@ -167,7 +167,9 @@ fn written(directory: &Path) -> Result<Option<(Vec<Finding>, Summary)>> {
             match line {
                 Line::Finding(finding) => findings.push(*finding),
                 Line::Summary(read) => summary = Some(*read),
-                Line::State(_) => return Err(Error::Line("a state is no finding")),
+                Line::State(_) | Line::Looked(_) => {
+                    return Err(Error::Line("a state is no finding"));
+                }
             }
             Ok::<_, Error>(())
         })?;

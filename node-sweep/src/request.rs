@@ -10,12 +10,14 @@ use cluster::ClusterFile;
 use pace_rules::nodes::{BlockRequest, Explore, Model, Relaxations, Spaces, Split, StartOrder};
 use pace_rules::{Sector, disk};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use specification::Specification;
 use trace::Run;
 use trace_store::Trace;
 
 use crate::check::CheckCommand;
 use crate::error::{Error, Result};
 use crate::recordings::Recordings;
+use crate::specs::Specs;
 use crate::starts::Start;
 
 /// Where a crash is looked at.
@@ -123,6 +125,9 @@ pub struct Request {
     pub at_once: bool,
     /// How they are judged.
     pub judge: Judge,
+    /// Rules that each state is held against as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub specifications: Vec<Specification>,
 }
 
 impl Request {
@@ -154,7 +159,8 @@ impl Request {
     /// If what is asked for does not fit the run.
     pub fn spaces(&self, explore: Explore, trace: &Trace) -> Result<Spaces> {
         let spaces = Spaces::new(&trace.run, &self.of_calls(explore)?)?;
-        Ok(spaces.with_starts(&self.orders()))
+        let spaces = spaces.with_starts(&self.orders());
+        Ok(spaces.with_histories(Specs::of(&self.specifications)?.histories()))
     }
 
     /// The levels that are looked at, in order.
@@ -316,6 +322,7 @@ mod tests {
             starts: Start::usual(),
             at_once: true,
             judge: Judge::Cluster,
+            specifications: Vec::new(),
         };
         assert!(!request(None).is_part(None));
         assert!(request(None).is_part(Shard::new(1, 2)));

@@ -1,7 +1,7 @@
 //! The results of a sweep of crash states, in its [`Directory`]: the trace beside the manifest, the
 //! verdict on each different state as it comes, and in the end the findings and the summary.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::check::Verdict;
 use crate::error::{Context as _, During as _, Error, Result};
 use crate::findings::Finding;
 use crate::judged::{Judged, Verdicts};
-use crate::lines::{Line, StateLine, TimeLine};
+use crate::lines::{Line, LookedLine, StateLine, TimeLine};
 use crate::manifest::Manifest;
 use crate::request::Level;
 use crate::summary::Summary;
@@ -35,6 +35,8 @@ pub struct Results {
     manifest: Manifest,
     records: Records,
     verdicts: HashMap<Level, Verdicts>,
+    /// The violations of specifications that had something to look at.
+    looked: BTreeSet<LookedLine>,
     seconds: HashMap<Level, f64>,
     finished: bool,
 }
@@ -114,6 +116,7 @@ impl Results {
             manifest,
             records,
             verdicts: judged.of,
+            looked: judged.looked,
             seconds,
             finished,
         })
@@ -143,6 +146,23 @@ impl Results {
     pub fn begin(&mut self, level: Level) -> Verdicts {
         self.records.begin();
         self.verdicts.get(&level).cloned().unwrap_or_default()
+    }
+
+    /// The violations of specifications that had something to look at.
+    pub(crate) fn looked(&self) -> &BTreeSet<LookedLine> {
+        &self.looked
+    }
+
+    /// Appends that a violation had something to look at, if that is not known.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn append_looked(&mut self, looked: LookedLine) -> Result<()> {
+        if self.looked.insert(looked.clone()) {
+            let line = serde_json::to_string(&Line::Looked(looked))?;
+            self.records.append(&line)?;
+        }
+        Ok(())
     }
 
     /// Appends a verdict.
@@ -241,6 +261,9 @@ impl Results {
                 merged.during(|| format!("merge {}", part.directory().display()))?;
             }
         }
+        for looked in parts.iter().flat_map(|part| &part.looked) {
+            self.append_looked(looked.clone())?;
+        }
         parts.iter().try_for_each(|part| self.append_times(part))
     }
 
@@ -318,6 +341,7 @@ mod tests {
                 starts: crate::Start::usual(),
                 at_once: true,
                 judge,
+                specifications: Vec::new(),
             };
             let shard = shard.map(|shard| shard.parse().expect("a shard"));
             let manifest = Manifest::new("program".into(), "posix".into(), request, shard, 1);
@@ -355,6 +379,7 @@ mod tests {
             tries: Some(3),
             seen: Some(2),
             ok_without_crash: Some(60),
+            of_rules: 1,
         };
         vec![
             Verdict::Ok,

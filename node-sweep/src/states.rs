@@ -2,12 +2,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use brief::Brief;
-use pace_rules::nodes::{Member, NodeState, Space, Spaces, State};
+use pace_rules::nodes::{Histories, Member, NodeState, Space, Spaces, State};
 use trace::{Action, Data, Run};
 use trace_store::Trace;
 
 use crate::disks::Disks;
 use crate::mount_slot::DiskState;
+use crate::past::Past;
 use crate::starts::{Afters, Turns};
 use crate::tree::{Fingerprint, Impossible, Tree};
 
@@ -19,6 +20,8 @@ pub struct States<'a> {
     disks: Vec<(usize, Disks)>,
     acknowledgements: Acknowledgements,
     afters: Afters,
+    /// What is to be known of pasts.
+    histories: Histories,
 }
 
 /// A crash state, ready to be looked at.
@@ -30,11 +33,15 @@ pub struct CrashState {
     pub acknowledged: Arc<[u8]>,
     /// Which nodes are started before others, if they are not started together.
     pub turns: Option<Turns>,
+    /// What had happened before the crash, if somebody looks at that.
+    pub past: Option<Arc<Past>>,
     /// States of the same key are the same to any check.
     pub key: Fingerprint,
     /// Their disks hold the same, and they are started in the same order, if these are the same.
     pub disks_key: Fingerprint,
-    /// The key that it has if all nodes are started together.
+    /// What its disks hold, in a hash, however that came to be and is started.
+    pub left_key: Fingerprint,
+    /// The key that it has if all nodes are started together, whatever its past is.
     pub content: Fingerprint,
 }
 
@@ -54,10 +61,32 @@ impl CrashState {
             key: own(content),
             disks_key: own(disks_key),
             content,
+            left_key: disks_key,
             disks,
             acknowledged,
             turns,
+            past: None,
         }
+    }
+
+    /// The same for those who know what came before the crash. To them another past may be another
+    /// state.
+    fn with_past(self, past: Past, is_apart: bool) -> Self {
+        let own = |key| if is_apart { past.key(key) } else { key };
+        Self {
+            key: own(self.key),
+            disks_key: own(self.disks_key),
+            past: Some(Arc::new(past)),
+            ..self
+        }
+    }
+
+    /// The key that it has whatever its past is, if this had been acknowledged.
+    pub(crate) fn of_content(&self, acknowledged: &[u8]) -> Fingerprint {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.left_key).update(acknowledged);
+        let key = *hasher.finalize().as_bytes();
+        self.turns.as_ref().map_or(key, |turns| turns.key(key))
     }
 }
 
@@ -67,8 +96,10 @@ impl fmt::Debug for CrashState {
             .field("disks", &self.disks)
             .field("acknowledged", &Brief(&self.acknowledged))
             .field("turns", &self.turns)
+            .field("past", &self.past)
             .field("key", &self.key)
             .field("disks_key", &self.disks_key)
+            .field("left_key", &self.left_key)
             .field("content", &self.content)
             .finish()
     }
@@ -92,13 +123,22 @@ impl<'a> States<'a> {
             disks: disks.collect(),
             acknowledgements: Acknowledgements::of(run, trace),
             afters: Afters::of(trace),
+            histories: Histories::Unknown,
         }
     }
 
     /// Those of each model.
     pub(crate) fn each(run: &Run, spaces: &Spaces, trace: &'a Trace) -> Vec<Self> {
-        let of_member = |member: &Member| Self::new(run, &member.space, trace);
+        let of_member = |member: &Member| Self {
+            histories: spaces.histories(),
+            ..Self::new(run, &member.space, trace)
+        };
         spaces.members().iter().map(of_member).collect()
+    }
+
+    /// The same, of whose pasts this is to be known.
+    pub(crate) fn with_histories(self, histories: Histories) -> Self {
+        Self { histories, ..self }
     }
 
     /// What a node's directory holds when all that it did is on its disk; none if it has no
@@ -149,7 +189,23 @@ impl<'a> States<'a> {
         }
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
         let turns = self.turns(state);
-        Ok(CrashState::new(states, hasher, acknowledged, turns))
+        let made = CrashState::new(states, hasher, acknowledged, turns);
+        Ok(match self.histories {
+            Histories::Unknown => made,
+            histories => made.with_past(self.past(state), histories == Histories::Apart),
+        })
+    }
+
+    /// What came before the crash.
+    fn past(&self, state: &State) -> Past {
+        let mut past = Past {
+            cut: state.cut.clone(),
+            ..Past::default()
+        };
+        for (node, disks) in &self.disks {
+            past.add(*node, disks.micros(), &state.nodes[*node]);
+        }
+        past
     }
 }
 

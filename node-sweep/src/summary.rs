@@ -43,6 +43,9 @@ pub struct Summary {
     /// Why no state could break a promise, if that is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untested: Option<String>,
+    /// The violations of specifications that never had a fact to look at, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlooked: Vec<String>,
     /// Of a level of disks, the recordings: the names of their schedules, which say what was done on
     /// the disks beside the program. What is found in none of them may be possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -136,6 +139,7 @@ impl Summary {
                 .collect(),
             not_recorded: trace.about.not_recorded.clone(),
             untested: None,
+            unlooked: Vec::new(),
             schedules: Vec::new(),
             recoveries: None,
             besides: swept.besides,
@@ -154,7 +158,7 @@ impl Summary {
 
     /// Whether the run itself leaves something open.
     fn lacks_something(&self) -> bool {
-        !self.not_recorded.is_empty() || self.untested.is_some()
+        !self.not_recorded.is_empty() || self.untested.is_some() || !self.unlooked.is_empty()
     }
 
     /// The same of a level of disks: what is not known of files does not matter there.

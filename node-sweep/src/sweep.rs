@@ -81,6 +81,24 @@ pub trait Subject: Send {
     }
 }
 
+impl<S: Subject + ?Sized> Subject for &mut S {
+    fn judge(&mut self, state: &CrashState, again: bool) -> Result<Verdict> {
+        (**self).judge(state, again)
+    }
+
+    fn is_slow(&self) -> bool {
+        (**self).is_slow()
+    }
+
+    fn judge_each(
+        &mut self,
+        state: &CrashState,
+        acknowledged: &[Arc<[u8]>],
+    ) -> Result<Vec<Verdict>> {
+        (**self).judge_each(state, acknowledged)
+    }
+}
+
 /// Which states of those that are made are looked at, and until when.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -992,7 +1010,8 @@ fn temper(
         return Ok(verdict);
     };
     undamaged.count(turns);
-    if !matches!(verdict, Verdict::Broken(_)) {
+    // A rule says the same of a state each time.
+    if !matches!(&verdict, Verdict::Broken(complaint) if !complaint.is_of_rules()) {
         return Ok(verdict);
     }
     let asker = Asker {

@@ -142,7 +142,14 @@ impl Lines {
         head.clone_into(&mut self.head);
     }
 
-    /// Adds a line as it is.
+    /// Adds a line of a tree, which is indented as it is there, and may be long.
+    fn add_as_it_is(&mut self, line: &str) {
+        self.text += &printable(line);
+        self.text.push('\n');
+        self.count += 1;
+    }
+
+    /// Adds a line in its column.
     fn add_dump(&mut self, line: &str) {
         self.text += &format!("{:INDENT$}{line}\n", "");
         self.count += 1;
@@ -282,6 +289,7 @@ impl Finding {
         if more > 0 {
             lines.add(head, &format!("and {more} more (--all shows them)"), 1);
         }
+        self.add_derivations(lines, detail);
         if let Some(log) = &self.complaint.log {
             lines.add("its log", &end_of(log, detail.lines), detail.lines);
         }
@@ -292,6 +300,15 @@ impl Finding {
                 format!("; without a crash in 0 of {asked}")
             });
             lines.add("seen", &format!("in {seen} of {tries} tries{without}"), 1);
+        }
+    }
+
+    /// Why rules say so.
+    fn add_derivations(&self, lines: &mut Lines, detail: Detail) {
+        for tree in self.derivations.iter().take(detail.broken) {
+            lines.add("because", "", 1);
+            let all = tree.lines();
+            all.for_each(|line| lines.add_as_it_is(line));
         }
     }
 
@@ -765,7 +782,9 @@ mod tests {
                 tries: Some(3),
                 seen: None,
                 ok_without_crash: Some(60),
+                of_rules: 0,
             },
+            derivations: Vec::new(),
             states: 45,
             different: 45,
             relaxations: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! What keeps what a sweep finds while it goes on, and shows how far it is.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trace_store::Trace;
@@ -10,8 +11,10 @@ use crate::error::Result;
 use crate::findings::Kinds;
 use crate::judged::Verdicts;
 use crate::levels::Control;
+use crate::lines::LookedLine;
 use crate::request::Level;
 use crate::results::Results;
+use crate::specs::Looked;
 use crate::sweep::{Progress, Watch};
 use crate::tree::Fingerprint;
 use crate::undamaged::Asked;
@@ -25,6 +28,8 @@ pub(crate) struct Watcher<'a> {
     level: Level,
     control: &'a Control<'a>,
     kinds_of: Kinds<'a>,
+    /// Which violations of specifications had something to look at.
+    looked: Option<Arc<Looked>>,
     /// States in all.
     count: u64,
     /// The different things that were said of broken states.
@@ -56,12 +61,18 @@ impl<'a> Watcher<'a> {
             level,
             control,
             kinds_of,
+            looked: None,
             count,
             kinds,
             bar: campaign::Progress::new(name, "states", Some(count)),
             begun: Instant::now(),
             asking: None,
         }
+    }
+
+    /// The same, which keeps which violations of specifications had something to look at.
+    pub(crate) fn with_looked(self, looked: Option<Arc<Looked>>) -> Self {
+        Self { looked, ..self }
     }
 
     /// The time that was spent on the level, in seconds.
@@ -90,6 +101,13 @@ fn asked_words(Asked { times, of }: Asked, is_over: bool) -> String {
 impl Watch for Watcher<'_> {
     fn judged(&mut self, state: u64, key: &Fingerprint, verdict: &Verdict) -> Result<()> {
         if let Some(results) = &mut self.results {
+            // Whoever knows the verdict knows that.
+            for (specification, violation) in self.looked.iter().flat_map(|one| one.take_news()) {
+                results.append_looked(LookedLine {
+                    specification,
+                    violation,
+                })?;
+            }
             results.append(self.level, state, key, verdict)?;
         }
         if let Verdict::Broken(complaint) = verdict {

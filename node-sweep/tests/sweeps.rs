@@ -881,6 +881,7 @@ fn the_state_of_a_finding_is_made_again_and_no_other() {
                     limit_s: 600,
                     allow_no_acks: true,
                 },
+                specifications: Vec::new(),
             };
             for finding in &findings {
                 let made = make_again(&trace, &asked, finding.address()).expect("made");
@@ -1176,6 +1177,7 @@ impl Whole {
                 starts: vec![node_sweep::Start::Together],
                 at_once: true,
                 judge,
+                specifications: Vec::new(),
             },
             explore: Explore::BruteForce,
             shard,

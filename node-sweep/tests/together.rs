@@ -256,6 +256,7 @@ fn asked(model: &str) -> node_sweep::Request {
             limit_s: 30,
             allow_no_acks: true,
         },
+        specifications: Vec::new(),
     }
 }
 

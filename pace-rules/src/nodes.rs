@@ -33,5 +33,5 @@ pub use model::{DataOrder, DataSync, Exchange, Growth, Log, MODELS, Model};
 pub use space::{
     Count, Error, Explore, Loss, NodeState, Relaxation, Relaxations, Request, Space, State,
 };
-pub use spaces::{Kind, LINUX, Member, Spaces};
+pub use spaces::{Histories, Kind, LINUX, Member, Spaces};
 pub use starts::StartOrder;

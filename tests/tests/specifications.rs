@@ -160,7 +160,7 @@ fn what_cannot_be_asked_is_said_in_a_line() {
         );
     };
     let unknown = "RULES:1:9: in the rule of a: nothing is known of ackd: it has no rule, and is no \
-                   fact of a run; did you mean acked?";
+                   fact; did you mean acked?";
     refused(&["rules", "out", "1", "a(K) :- ackd(K)."], unknown);
     refused(
         &["rules", "out", "7", "a(K) :- acked(K)."],

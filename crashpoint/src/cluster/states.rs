@@ -124,6 +124,7 @@ const JOBS_FOR_EACH_PROCESSOR: usize = 2;
 pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let visit = &arguments.sweep;
     if arguments.live.live {
+        visit.refuse_spec("--live")?;
         let file = arguments.trace.as_deref().expect("it is required");
         return live::begin(file, &arguments.live, arguments.again, visit, interrupt);
     }
@@ -137,6 +138,9 @@ fn begin(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome
     let visit = &arguments.sweep;
     visit.refuse()?;
     arguments.again.refuse_of_cluster(visit)?;
+    if arguments.again.is_wanted() {
+        visit.refuse_spec("--again")?;
+    }
     let directory = arguments.trace.as_deref().expect("it is required");
     let (mut trace, _) = load(directory)?;
     let request = visit.request(arguments.explore, Judge::Cluster)?;

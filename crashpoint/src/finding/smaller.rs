@@ -7,7 +7,7 @@ use anyhow::bail;
 use brief::counted;
 use campaign::{Interrupt, Outcome, quoted, say};
 use node_sweep::{
-    Finding, Judge, Minimization, Minimized, Numbered, Shape, keep, load_trace, minimize,
+    Asking, Finding, Judge, Minimization, Minimized, Numbered, Shape, keep, load_trace, minimize,
     refuse_to_keep, scratch, verdicts,
 };
 use trace_store::Trace;
@@ -49,7 +49,9 @@ impl State<'_> {
         };
         let minimized = if manifest.request.judge == Judge::Cluster {
             let ground = Ground::new(&trace, self.directory, interrupt)?;
-            minimize(&of, &mut ground.nodes()?, &mut |shape| tell(&of, shape))?
+            let asking = self.asking(&trace, interrupt)?;
+            let mut nodes = Asking::also_if(asking.as_ref(), Box::new(ground.nodes()?));
+            minimize(&of, &mut *nodes, &mut |shape| tell(&of, shape))?
         } else {
             self.of_a_program(&of)?
         };
@@ -80,8 +82,10 @@ impl State<'_> {
             // Nobody else is to see what is mounted.
             local_fs::enter_mount_namespace()?;
         }
-        let (_place, mut program) = self.program(of.trace, scratch.path(), of.interrupt)?;
-        Ok(minimize(of, &mut program, &mut |shape| tell(of, shape))?)
+        let (_place, program) = self.program(of.trace, scratch.path(), of.interrupt)?;
+        let asking = self.asking(of.trace, of.interrupt)?;
+        let mut program = Asking::also_if(asking.as_ref(), Box::new(program));
+        Ok(minimize(of, &mut *program, &mut |shape| tell(of, shape))?)
     }
 }
 

@@ -9,8 +9,8 @@ use campaign::{Interrupt, Outcome, quoted, say};
 use cluster::ClusterFile;
 use machine::Logged;
 use node_sweep::{
-    CheckCommand, CrashState, Finding, Judge, Numbered, Place, Program, Recorded, Subject, Turns,
-    Verdict, keep, load_trace, make_finding_again, scratch,
+    Asking, CheckCommand, CrashState, Finding, Judge, Numbered, Place, Program, Recorded, Subject,
+    Turns, Verdict, keep, load_trace, make_finding_again, scratch,
 };
 use trace_store::Trace;
 
@@ -74,11 +74,34 @@ impl State<'_> {
             return look.kept(trace, &state, directory);
         }
         let (_place, mut program) = self.program(trace, scratch.path(), look.interrupt)?;
-        let verdict = program.judge(&state, false)?;
+        let verdict = self.judge(trace, &mut program, &state, look.interrupt)?;
         let outcome = look.tell(numbered, &verdict);
         let looked = program.hold(&state, |_, data, acks| look.at_directory(data, acks))?;
         looked.unwrap_or_else(|why| say(&format!("there is nothing to look at: {why}")));
         Ok(outcome)
+    }
+
+    /// What the check says of a state, and the specifications of the sweep.
+    fn judge(
+        &self,
+        trace: &Trace,
+        subject: &mut dyn Subject,
+        state: &CrashState,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Verdict> {
+        let asking = self.asking(trace, interrupt)?;
+        let mut subject = Asking::also_if(asking.as_ref(), Box::new(subject));
+        Ok(subject.judge(state, false)?)
+    }
+
+    /// The specifications of the sweep, if it has any.
+    pub(super) fn asking(
+        &self,
+        trace: &Trace,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<Asking>> {
+        let specifications = &self.recorded.manifest.request.specifications;
+        Ok(Asking::of(specifications, trace, interrupt)?)
     }
 
     /// The program's check, which makes its directories in `scratch`, and the path at which it sees
@@ -111,7 +134,7 @@ impl State<'_> {
             return look.kept(trace, &state, directory);
         }
         let mut nodes = ground.nodes()?;
-        let verdict = nodes.judge(&state, false)?;
+        let verdict = self.judge(trace, &mut nodes, &state, look.interrupt)?;
         let outcome = look.tell(numbered, &verdict);
         let looked = nodes.hold(&state, |cluster| -> anyhow::Result<()> {
             if let Some(command) = look.command {

@@ -29,6 +29,8 @@ use ground::{on_machines, refuse_other_kernel, run_once};
 pub(crate) use lanes::{history_of, history_path, lanes_of, rules_of};
 pub(crate) use specs::Finished;
 
+use specification::About;
+
 use crate::cluster::MachinesArgs;
 
 /// The arguments of `crashpoint inject`.
@@ -191,7 +193,7 @@ fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Res
     }
     points::refuse_elsewhere(arguments)?;
     let file = read_file(path, simulate)?;
-    let specifications = specs::read(&arguments.spec)?;
+    let specifications = crate::specs::read(&arguments.spec, About::Run)?;
     if specifications.is_empty() {
         refuse_unjudged(&file, path)?;
     } else {

@@ -2,42 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::bail;
 use campaign::Interrupt;
 use cluster::ClusterFile;
 use injector::online::{
-    Examined, FACTS_FILE, FaultPlan, InjectManifest, InjectResult, RUNS, Ran, RunFacts, RunFiles,
-    Specification, manifest, results,
+    self, FACTS_FILE, FaultPlan, InjectManifest, InjectResult, RUNS, Ran, RunFacts, RunFiles,
+    manifest, results,
 };
 use injector::{Error, Result};
 
 use super::finding::numbered;
-
-/// Reads specifications. Each has to be right, and to have a violation.
-pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Specification>> {
-    let mut all: Vec<Specification> = Vec::new();
-    for path in paths {
-        let specification = Specification::read(path);
-        let specification = specification.with_context(|| format!("read {}", path.display()))?;
-        let called = path.display().to_string();
-        let program = specification.program(&called);
-        let program = program.map_err(|problem| anyhow!("{problem}"))?;
-        if !program.relations().any(datalog::Relation::is_violation) {
-            bail!(
-                "{called} has no violation, so nothing could be found with it: write `violation` \
-                 before the rule of what must not be"
-            );
-        }
-        if all.iter().any(|known| known.name == specification.name) {
-            bail!(
-                "two of the specifications are called {}",
-                specification.name
-            );
-        }
-        all.push(specification);
-    }
-    Ok(all)
-}
 
 fn clients(file: &ClusterFile) -> Vec<String> {
     let clients = file.all_clients().into_iter();
@@ -63,7 +37,7 @@ pub(super) fn examine(
     let path = kept.map(|kept| kept.join(FACTS_FILE));
     let interrupt = interrupt.clone();
     let stops = move || interrupt.requested();
-    let examined = Examined::of(&manifest.specifications, &facts, path.as_deref(), stops);
+    let examined = online::examine(&manifest.specifications, &facts, path.as_deref(), stops);
     match examined {
         Ok(examined) => {
             ran.take_in(examined, plan.faults.is_empty());

@@ -124,7 +124,7 @@ impl Injected {
         let never = never.into_iter().filter(|_| is_uneventful);
         let mut short: Vec<_> = never.map(|name| format!("never reached: {name}")).collect();
         let unlooked = self.summary.never_looked().into_iter();
-        short.extend(unlooked.map(injector::online::Unlooked::words));
+        short.extend(unlooked.map(specification::Unlooked::words));
         if self.summary.is_cut_off {
             let runs = counted(self.summary.results.len(), "run");
             short.push(format!("not finished: {runs} made so far"));

@@ -6,12 +6,12 @@ use std::time::Instant;
 use campaign::Shard;
 
 use super::directory::InjectResult;
-use super::facts::Unlooked;
 use super::plan::FaultPlan;
 use super::ran::Ran;
 use super::strategy::Strategy;
 use crate::error::{Error, Result};
 use crate::laboratory::Judged;
+use specification::Unlooked;
 
 /// Which plans are tried, and how long.
 #[derive(Debug, Clone, Default)]

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::campaign::Summary;
-use super::facts::Specification;
 use super::points::Collected;
 use super::ran::Ran;
 use super::sometimes::conditions;
@@ -17,6 +16,7 @@ use super::text::table;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::surrounded::Surrounded;
+use specification::Specification;
 
 /// The version of these files.
 const FORMAT: u64 = 1;

@@ -44,8 +44,7 @@ pub use directory::{
 };
 pub use errno::Errno;
 pub use facts::{
-    ACKNOWLEDGEMENTS, Examined, FACTS, FACTS_FILE, FACTS_VERSION, LOG_TIMES, LOGS, LogTime,
-    RunFacts, RunFiles, Specification, Unlooked, Violated,
+    ACKNOWLEDGEMENTS, FACTS_FILE, LOG_TIMES, LOGS, LogTime, RunFacts, RunFiles, examine,
 };
 pub use ground::{Ground, Loses, ProgramId};
 pub use lanes::{Bar, Came, ClientLane, FaultBar, Lanes, Mark, NodeLane, RoleBar, Violation};

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Examined, Unlooked, Violated};
 use super::points::SeenPoint;
 use crate::laboratory::Judged;
+use specification::{Examined, Unlooked, Violated};
 
 /// A run of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use pace_rules::nodes::{Request, Space, State};
+use pace_rules::nodes::{Histories, Request, Space, Spaces, State};
 
 use super::{Lessen, Missing, alone};
 use crate::check::Complaint;
@@ -30,11 +30,13 @@ impl<'a> Calls<'a> {
         let mut times_ns: Vec<_> = events.map(|event| event.end_ns).collect();
         times_ns.sort_unstable();
         times_ns.dedup();
+        let spaces = findings.spaces();
+        let histories = spaces.map_or_else(Histories::default, Spaces::histories);
         Self {
             space,
             requests,
             findings,
-            states: States::new(&trace.run, space, trace),
+            states: States::new(&trace.run, space, trace).with_histories(histories),
             times_ns,
         }
     }

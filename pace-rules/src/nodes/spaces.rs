@@ -44,6 +44,21 @@ pub struct Spaces {
     kinds: Vec<Kind>,
     /// More than one node has files.
     is_cluster: bool,
+    histories: Histories,
+}
+
+/// What those who look at states know of how they came to be: when the power failed, and what was
+/// lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Histories {
+    /// Nothing, as a check that looks at what is left.
+    #[default]
+    Unknown,
+    /// Something, by which they do not tell states apart that leave the same.
+    Known,
+    /// All of it: where the power failed at another moment, or something else was lost, it is another
+    /// state.
+    Apart,
 }
 
 /// What one of them allows.
@@ -86,6 +101,7 @@ impl Spaces {
             kinds: kinds(&members).collect(),
             members,
             is_cluster: with_files.count() > 1,
+            histories: Histories::default(),
         };
         Ok(this)
     }
@@ -113,6 +129,17 @@ impl Spaces {
         };
         self.kinds = starts.iter().enumerate().flat_map(of_order).collect();
         self
+    }
+
+    /// The same for those who know this of how states came to be.
+    #[must_use]
+    pub fn with_histories(self, histories: Histories) -> Self {
+        Self { histories, ..self }
+    }
+
+    /// What those who look at states know of how they came to be.
+    pub fn histories(&self) -> Histories {
+        self.histories
     }
 
     /// What each of them allows.

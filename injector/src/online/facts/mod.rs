@@ -2,12 +2,11 @@
 
 mod fill;
 mod logs;
-mod schema;
-mod specification;
 
 use std::path::{Path, PathBuf};
 
 use datalog::{Database, Program};
+use specification::{About, Examined, FACTS_VERSION, Specification, facts};
 
 use super::plan::FaultPlan;
 use super::ran::Ran;
@@ -16,8 +15,6 @@ use crate::error::{Error, Result};
 
 pub use logs::LogTime;
 pub(super) use logs::write_times;
-pub use schema::{FACTS, FACTS_VERSION};
-pub use specification::{Examined, Specification, Unlooked, Violated};
 
 /// What the file with every line of the clients is called.
 pub const ACKNOWLEDGEMENTS: &str = "acknowledgements";
@@ -80,12 +77,12 @@ impl RunFacts<'_> {
     pub fn database(&self, path: Option<&Path>) -> Result<Database> {
         match path {
             None => {
-                let mut database = Database::in_memory(FACTS)?;
+                let mut database = Database::in_memory(&facts(About::Run))?;
                 fill::fill(&mut database, self)?;
                 Ok(database)
             }
             Some(path) if path.exists() => Ok(Database::open(path, FACTS_VERSION)?),
-            Some(path) => Database::create(path, FACTS, FACTS_VERSION, |database| {
+            Some(path) => Database::create(path, &facts(About::Run), FACTS_VERSION, |database| {
                 fill::fill(database, self)
             }),
         }
@@ -101,6 +98,35 @@ impl RunFacts<'_> {
         }
         Ok(())
     }
+}
+
+/// Holds specifications against a run, whose database is a file or in memory.
+///
+/// # Errors
+/// If the facts cannot be read, or the rules of a specification have no end;
+/// [`datalog::Error::Interrupted`] soon after `stops` says so.
+pub fn examine(
+    specifications: &[Specification],
+    run: &RunFacts<'_>,
+    path: Option<&Path>,
+    stops: impl Fn() -> bool + Send + Sync + 'static,
+) -> Result<Examined> {
+    let mut examined = Examined::default();
+    if specifications.is_empty() {
+        return Ok(examined);
+    }
+    let mut database = run.database(path)?;
+    database.stop_when(stops)?;
+    for specification in specifications {
+        let name = &specification.name;
+        let program = specification
+            .program(&format!("{name}.dl"), About::Run)
+            .map_err(|problem| refused_file(Path::new(name), &problem))?;
+        run.complete(&mut database, &program)?;
+        database.evaluate(&program)?;
+        examined.add(name, &program, &database)?;
+    }
+    Ok(examined)
 }
 
 fn refused_file(path: &Path, why: &dyn std::fmt::Display) -> Error {

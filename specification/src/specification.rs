@@ -5,9 +5,7 @@ use std::path::Path;
 use datalog::{Database, Problem, Program, Source};
 use serde::{Deserialize, Serialize};
 
-use super::RunFacts;
-use super::schema::{FACTS, given};
-use crate::error::Result;
+use crate::schema::{About, FACTS, Known, facts, given};
 
 /// So many facts of each violation are told with their derivations.
 const TOLD_MAX: u64 = 3;
@@ -73,35 +71,50 @@ impl Specification {
     ///
     /// # Errors
     /// The first mistake in the text.
-    pub fn program(&self, called: &str) -> std::result::Result<Program, Problem> {
+    pub fn program(&self, called: &str, about: About) -> Result<Program, Problem> {
         let source = Source::new(called, self.text.as_str());
-        Program::new(&source, FACTS, &given(), &self.name)
+        let program = Program::new(&source, &facts(about), &given(about), &self.name);
+        program.map_err(|problem| with_hint(problem, about))
     }
+}
 
-    /// Holds it against a run.
+/// Says of a relation that nothing is known of it here, if there are facts of it elsewhere.
+fn with_hint(problem: Problem, about: About) -> Problem {
+    let mut others = FACTS.iter().filter(|known| !known.is_of(about));
+    let is_meant = |known: &&Known| {
+        let words = format!("nothing is known of {}:", known.relation.name);
+        problem.what.starts_with(&words)
+    };
+    let Some(known) = others.find(is_meant) else {
+        return problem;
+    };
+    let what = format!(
+        "nothing is known of {} of {}: there are such facts of {} only",
+        known.relation.name,
+        about.words(),
+        known.of()
+    );
+    Problem { what, ..problem }
+}
+
+impl Examined {
+    /// Adds what a specification comes to, whose program was evaluated.
     ///
     /// # Errors
-    /// If the rules have no end, or facts cannot be read.
-    fn examine(
-        &self,
-        database: &mut Database,
-        run: &RunFacts<'_>,
-        examined: &mut Examined,
-    ) -> Result<()> {
-        let program = self
-            .program(&format!("{}.dl", self.name))
-            .map_err(|problem| super::refused_file(Path::new(&self.name), &problem))?;
-        run.complete(database, &program)?;
-        database.evaluate(&program)?;
-        for relation in program
-            .relations()
-            .filter(|relation| relation.is_violation())
-        {
-            let (facts, of) = database.facts(&program, &relation.name, TOLD_MAX)?;
+    /// If facts cannot be read.
+    pub fn add(
+        &mut self,
+        name: &str,
+        program: &Program,
+        database: &Database,
+    ) -> datalog::Result<()> {
+        let relations = program.relations();
+        for relation in relations.filter(|relation| relation.is_violation()) {
+            let (facts, of) = database.facts(program, &relation.name, TOLD_MAX)?;
             for fact in facts {
-                let derivation = database.derivation(&program, &fact)?;
-                examined.violated.push(Violated {
-                    specification: self.name.clone(),
+                let derivation = database.derivation(program, &fact)?;
+                self.violated.push(Violated {
+                    specification: name.to_owned(),
                     fact: fact.to_string(),
                     since_ns: fact.since_ns.unsigned_abs(),
                     of,
@@ -109,39 +122,14 @@ impl Specification {
                 });
             }
         }
-        for unseen in database.unseen(&program)? {
-            examined.unlooked.push(Unlooked {
-                specification: self.name.clone(),
+        for unseen in database.unseen(program)? {
+            self.unlooked.push(Unlooked {
+                specification: name.to_owned(),
                 violation: unseen.relation,
                 lacks: unseen.missing,
             });
         }
         Ok(())
-    }
-}
-
-impl Examined {
-    /// Holds specifications against a run, whose database is a file or in memory.
-    ///
-    /// # Errors
-    /// If the facts cannot be read, or the rules of a specification have no end;
-    /// [`datalog::Error::Interrupted`] soon after `stops` says so.
-    pub fn of(
-        specifications: &[Specification],
-        run: &RunFacts<'_>,
-        path: Option<&Path>,
-        stops: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Result<Self> {
-        let mut examined = Self::default();
-        if specifications.is_empty() {
-            return Ok(examined);
-        }
-        let mut database = run.database(path)?;
-        database.stop_when(stops)?;
-        for specification in specifications {
-            specification.examine(&mut database, run, &mut examined)?;
-        }
-        Ok(examined)
     }
 }
 

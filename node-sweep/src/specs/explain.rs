@@ -1,0 +1,109 @@
+//! Why rules say of a finding what they say, and its facts in a file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use datalog::Database;
+use specification::Examined;
+use trace_store::Trace;
+
+use super::events::Events;
+use super::examine::filled;
+use super::{Specs, examine};
+use crate::again::make_finding_again;
+use crate::check::Complaint;
+use crate::error::{Context as _, Error, Result};
+use crate::findings::Finding;
+use crate::request::{Level, Request};
+use crate::states::CrashState;
+
+/// The directory of the facts of findings, in one of results.
+pub const FACTS_FOLDER: &str = "facts";
+
+/// Adds to findings why rules say what they say.
+///
+/// # Errors
+/// If a state cannot be made again, or the rules have no end.
+pub(crate) fn explain(trace: &Trace, request: &Request, findings: &mut [Finding]) -> Result<()> {
+    let of_rules = |finding: &&mut Finding| {
+        finding.complaint.of_rules > 0 && finding.level() == Level::Syscalls
+    };
+    let mut findings = findings.iter_mut().filter(of_rules).peekable();
+    if findings.peek().is_none() {
+        return Ok(());
+    }
+    let specs = Specs::of(&request.specifications)?;
+    let events = Events::of(trace, &specs);
+    for finding in findings {
+        let state = make_finding_again(trace, request, finding)?;
+        finding.derivations = derivations((&specs, &events), &state, &finding.complaint)?;
+    }
+    Ok(())
+}
+
+/// The same of a finding of this state.
+///
+/// # Errors
+/// If the rules have no end.
+pub(crate) fn explain_state(
+    trace: &Trace,
+    request: &Request,
+    state: &CrashState,
+    complaint: &Complaint,
+) -> Result<Vec<String>> {
+    if complaint.of_rules == 0 {
+        return Ok(Vec::new());
+    }
+    let specs = Specs::of(&request.specifications)?;
+    derivations((&specs, &Events::of(trace, &specs)), state, complaint)
+}
+
+fn derivations(
+    (specs, events): (&Specs, &Events),
+    state: &CrashState,
+    complaint: &Complaint,
+) -> Result<Vec<String>> {
+    let mut database = filled((specs, events), state, complaint.of_check())?;
+    let mut examined = Examined::default();
+    for (name, program) in &specs.programs {
+        database.evaluate(program)?;
+        examined.add(name, program, &database)?;
+    }
+    let derivations = examined.violated.into_iter().filter_map(|violated| {
+        let words = format!("{}: {}", violated.specification, violated.fact);
+        complaint
+            .words
+            .contains(&words)
+            .then_some(violated.derivation)
+    });
+    Ok(derivations.collect())
+}
+
+/// The facts of a finding of the sweep in a directory, in a file there that stays.
+///
+/// # Errors
+/// If the state cannot be made again, or the file cannot be written.
+pub fn facts_of(
+    directory: &Path,
+    trace: &Trace,
+    request: &Request,
+    finding: &Finding,
+) -> Result<Database> {
+    if finding.level() != Level::Syscalls {
+        return Err(Error::NoFacts(finding.number));
+    }
+    let state = make_finding_again(trace, request, finding)?;
+    let folder = directory.join(FACTS_FOLDER);
+    fs::create_dir_all(&folder).doing(|| format!("create {}", folder.display()))?;
+    let specs = Specs::everything();
+    let events = Events::of(trace, &specs);
+    let path = path_of(&folder, finding.number, &state.key);
+    let found = finding.complaint.of_check();
+    examine::kept(&path, (&specs, &events), &state, found)
+}
+
+/// A finding may have another number when the sweep was continued.
+fn path_of(folder: &Path, number: usize, key: &[u8; 32]) -> PathBuf {
+    let key = blake3::Hash::from_bytes(*key).to_hex();
+    folder.join(format!("{number}-{}.sqlite", &key[..12]))
+}

@@ -1,0 +1,16 @@
+//! What rules can be about: the facts of runs and of crash states, in one vocabulary, and
+//! specifications, which are rules whose violations are findings.
+//!
+//! It knows which facts there are, and not how they come to be: `injector` has those of runs with
+//! faults, `node-sweep` those of crash states.
+
+#![forbid(unsafe_code)]
+
+mod schema;
+mod specification;
+
+pub use schema::{About, FACTS, FACTS_VERSION, Known, facts};
+pub use specification::{Examined, Specification, Unlooked, Violated};
+
+#[cfg(test)]
+mod tests;

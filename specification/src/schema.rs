@@ -1,0 +1,481 @@
+//! Which facts there are of runs and of crash states: the table of docs/specifications.md.
+
+use datalog::{InputRelation, Kind, Source};
+
+use About::{CrashState, Run};
+
+/// The version of these relations; a database of another one is made anew.
+pub const FACTS_VERSION: u32 = 1;
+
+/// What rules are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// A run of a cluster, with faults.
+    Run,
+    /// What a crash left of a program or a cluster.
+    CrashState,
+}
+
+impl About {
+    /// What it is called.
+    pub fn words(self) -> &'static str {
+        match self {
+            Run => "a run with faults",
+            CrashState => "a crash state",
+        }
+    }
+}
+
+/// A relation, and where there are facts of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    /// The relation.
+    pub relation: InputRelation,
+    /// Of what.
+    pub about: &'static [About],
+}
+
+impl Known {
+    /// Whether it is known of that whether there are facts.
+    pub fn is_of(&self, about: About) -> bool {
+        self.about.contains(&about)
+    }
+
+    /// The same in words.
+    pub fn of(&self) -> &'static str {
+        match (self.is_of(Run), self.is_of(CrashState)) {
+            (true, true) => "both",
+            (true, false) => "runs",
+            _ => "crash states",
+        }
+    }
+}
+
+/// The relations that rules can name.
+pub fn facts(about: About) -> Vec<InputRelation> {
+    let known = FACTS.iter().filter(|known| known.is_of(about));
+    known.map(|known| known.relation).collect()
+}
+
+/// The short forms that every specification has.
+pub(crate) fn given(about: About) -> Source {
+    let all = include_str!("given.dl");
+    let of_runs = include_str!("given_of_runs.dl");
+    let text = match about {
+        Run => format!("{all}\n{of_runs}"),
+        CrashState => all.to_owned(),
+    };
+    Source::new("the short forms", text)
+}
+
+const INTEGER: Kind = Kind::Integer;
+const TEXT: Kind = Kind::Text;
+
+const RUN: &[About] = &[Run];
+const STATE: &[About] = &[CrashState];
+const BOTH: &[About] = &[Run, CrashState];
+
+/// A relation of which it says nothing that it is empty.
+const fn seen(
+    about: &'static [About],
+    name: &'static str,
+    columns: &'static [(&'static str, Kind)],
+    time: Option<&'static str>,
+    words: &'static str,
+) -> Known {
+    let relation = InputRelation {
+        name,
+        columns,
+        time,
+        is_watched: false,
+        about: words,
+    };
+    Known { relation, about }
+}
+
+/// One that is empty if what it is of did not happen: it is watched for.
+const fn watched(
+    about: &'static [About],
+    name: &'static str,
+    columns: &'static [(&'static str, Kind)],
+    time: Option<&'static str>,
+    words: &'static str,
+) -> Known {
+    let Known { relation, .. } = seen(about, name, columns, time, words);
+    let relation = InputRelation {
+        is_watched: true,
+        ..relation
+    };
+    Known { relation, about }
+}
+
+/// When it happened.
+const TIME: Option<&str> = Some("time");
+
+/// An operation that was answered otherwise than with `ok`.
+const NOT_ACKNOWLEDGED: &[(&str, Kind)] = &[
+    ("op", INTEGER),
+    ("client", TEXT),
+    ("process", INTEGER),
+    ("f", TEXT),
+    ("key", TEXT),
+    ("value", TEXT),
+    ("error", TEXT),
+    ("called", INTEGER),
+    ("time", INTEGER),
+];
+
+/// An operation on a file.
+const FILE_OP: &[(&str, Kind)] = &[
+    ("event", INTEGER),
+    ("node", TEXT),
+    ("op", TEXT),
+    ("path", TEXT),
+    ("to", TEXT),
+    ("file", INTEGER),
+    ("offset", INTEGER),
+    ("length", INTEGER),
+    ("call", TEXT),
+    ("time", INTEGER),
+];
+
+/// Bytes that went into a connection, or came out of one.
+const MESSAGE: &[(&str, Kind)] = &[
+    ("event", INTEGER),
+    ("node", TEXT),
+    ("stream", INTEGER),
+    ("first", INTEGER),
+    ("after", INTEGER),
+    ("time", INTEGER),
+];
+
+/// All facts. Times of a run are nanoseconds from the start of the clients on, those of a crash state
+/// from the first thing on that was recorded.
+pub const FACTS: &[Known] = &[
+    seen(
+        BOTH,
+        "node",
+        &[("node", TEXT)],
+        None,
+        "a node of the cluster; of `crashpoint app`, the program",
+    ),
+    seen(
+        BOTH,
+        "client",
+        &[("client", TEXT)],
+        None,
+        "a client of the cluster; of crash states, whoever printed lines",
+    ),
+    seen(
+        RUN,
+        "called",
+        &[
+            ("op", INTEGER),
+            ("client", TEXT),
+            ("process", INTEGER),
+            ("f", TEXT),
+            ("key", TEXT),
+            ("value", TEXT),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "a client began an operation. `op` numbers operations in the order of their calls; `process` \
+         does one after the other; `f`, `key` and `value` are those of the history",
+    ),
+    seen(
+        RUN,
+        "acknowledged",
+        &[
+            ("op", INTEGER),
+            ("client", TEXT),
+            ("process", INTEGER),
+            ("f", TEXT),
+            ("key", TEXT),
+            ("value", TEXT),
+            ("result", TEXT),
+            ("called", INTEGER),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "it was answered `ok` with a result; it took effect between `called` and `time`",
+    ),
+    watched(
+        RUN,
+        "refused",
+        NOT_ACKNOWLEDGED,
+        TIME,
+        "it was answered `fail`: it took no effect",
+    ),
+    watched(
+        RUN,
+        "unknown",
+        NOT_ACKNOWLEDGED,
+        TIME,
+        "it was answered `info`, or not at all (then `time` is the end of the run): it may take \
+         effect at any time after `called`, or never",
+    ),
+    seen(
+        BOTH,
+        "printed",
+        &[("number", INTEGER), ("line", TEXT)],
+        None,
+        "a client printed a line that is of no history; lines of all clients are numbered in order",
+    ),
+    seen(
+        RUN,
+        "fault",
+        &[
+            ("fault", INTEGER),
+            ("kind", TEXT),
+            ("words", TEXT),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "a fault of the plan was in place: its number, its `fault` in the plan, and what happened",
+    ),
+    seen(
+        RUN,
+        "fault_on",
+        &[("fault", INTEGER), ("node", TEXT), ("time", INTEGER)],
+        TIME,
+        "it was on this node",
+    ),
+    seen(
+        RUN,
+        "cut",
+        &[
+            ("fault", INTEGER),
+            ("side", INTEGER),
+            ("who", TEXT),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "a node or a client is on side 1 of a partition or a worse link, that of `on`, or on side 2",
+    ),
+    seen(
+        RUN,
+        "fault_ended",
+        &[("fault", INTEGER), ("time", INTEGER)],
+        TIME,
+        "a fault has ended, and that was verified",
+    ),
+    watched(
+        RUN,
+        "fault_missed",
+        &[("fault", INTEGER), ("why", TEXT)],
+        None,
+        "a fault of the plan never happened, or hit nothing",
+    ),
+    seen(
+        RUN,
+        "call",
+        &[("node", TEXT), ("words", TEXT), ("time", INTEGER)],
+        TIME,
+        "a node made a system call that the plan waited for, or that a fault hit first, as the \
+         timeline tells it",
+    ),
+    seen(
+        RUN,
+        "call_hit",
+        &[
+            ("node", TEXT),
+            ("fault", INTEGER),
+            ("call", TEXT),
+            ("path", TEXT),
+            ("comes", TEXT),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "the first call on this node that a fault hit, its file, and what came of it: `fails with \
+         EIO`, `is held`, `takes 0.5 s more`, `100 of 4096 bytes`",
+    ),
+    seen(
+        RUN,
+        "role",
+        &[
+            ("node", TEXT),
+            ("role", TEXT),
+            ("term", INTEGER),
+            ("more", TEXT),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "the probe said that a node has a role that it did not have before; `term` is 0 if it said \
+         none",
+    ),
+    seen(
+        RUN,
+        "started",
+        &[("node", TEXT), ("time", INTEGER)],
+        TIME,
+        "a node was ready: at 0 each, and each time that it was started again",
+    ),
+    watched(
+        RUN,
+        "not_ready",
+        &[("node", TEXT), ("why", TEXT), ("time", INTEGER)],
+        TIME,
+        "a node that was started again did not become ready",
+    ),
+    watched(
+        RUN,
+        "ended",
+        &[("node", TEXT), ("how", TEXT), ("time", INTEGER)],
+        TIME,
+        "a node ended by itself",
+    ),
+    seen(
+        RUN,
+        "client_ended",
+        &[("client", TEXT), ("how", TEXT), ("time", INTEGER)],
+        TIME,
+        "a client ended",
+    ),
+    watched(
+        RUN,
+        "probe_failed",
+        &[("why", TEXT), ("time", INTEGER)],
+        TIME,
+        "the probe gave no answer",
+    ),
+    seen(
+        RUN,
+        "healed",
+        &[("time", INTEGER)],
+        TIME,
+        "no fault was in place any more, and all nodes were ready",
+    ),
+    seen(
+        RUN,
+        "progress",
+        &[("time", INTEGER)],
+        TIME,
+        "an operation was acknowledged after that",
+    ),
+    seen(
+        RUN,
+        "over",
+        &[("time", INTEGER)],
+        TIME,
+        "the clients had ended, and the check had looked",
+    ),
+    watched(
+        BOTH,
+        "found",
+        &[("words", TEXT), ("time", INTEGER)],
+        TIME,
+        "the check, or what clients saw, says that this is broken",
+    ),
+    seen(
+        RUN,
+        "logged",
+        &[
+            ("node", TEXT),
+            ("number", INTEGER),
+            ("line", TEXT),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "a node logged a line, of which this is the number; what it logged before the clients were \
+         started has the time 0. It is there if a rule asks for it",
+    ),
+    seen(
+        STATE,
+        "printed_by",
+        &[
+            ("number", INTEGER),
+            ("client", TEXT),
+            ("event", INTEGER),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "who printed the line of this number, as which of the events",
+    ),
+    seen(
+        STATE,
+        "file_op",
+        FILE_OP,
+        TIME,
+        "what a node did to a file and what had returned before the crash, in the order of `event`, \
+         which numbers what all nodes did: `op` is `creat`, `mkdir`, `symlink`, `link`, `unlink`, \
+         `rename`, `exchange`, `write`, `truncate`, `zero`, `chmod`, `setxattr`, `fsync`, \
+         `fdatasync`, `fsync-range` or `sync`; `path` is what the file was called, from the node's \
+         directory on (which is `.`); `to` the name that it got, or the target of a symbolic link; \
+         `file` is the same number whatever its name; of `truncate`, `offset` is the new size",
+    ),
+    watched(
+        STATE,
+        "in_flight",
+        FILE_OP,
+        TIME,
+        "the same of what had not returned, and has left something on the disk",
+    ),
+    watched(
+        STATE,
+        "lost_op",
+        &[("event", INTEGER), ("node", TEXT), ("how", TEXT)],
+        None,
+        "what of it the disk has not, `all` or `in part`",
+    ),
+    seen(
+        STATE,
+        "sent",
+        MESSAGE,
+        TIME,
+        "a node sent bytes of a stream, those from `first` to before `after`",
+    ),
+    seen(
+        STATE,
+        "received",
+        MESSAGE,
+        TIME,
+        "a node received them: after each `sent` of the stream whose bytes are among its own",
+    ),
+    seen(
+        STATE,
+        "crashed",
+        &[("node", TEXT), ("event", INTEGER), ("time", INTEGER)],
+        TIME,
+        "the power failed at a node after this event of its own; -1 if it had done nothing",
+    ),
+    seen(
+        STATE,
+        "entry",
+        &[
+            ("node", TEXT),
+            ("path", TEXT),
+            ("kind", TEXT),
+            ("size", INTEGER),
+            ("target", TEXT),
+        ],
+        None,
+        "what the node's directory has after the crash: `kind` is `file`, `directory`, `symlink` \
+         (which has a `target`) or `special`. The directory itself is `.`",
+    ),
+    seen(
+        STATE,
+        "content",
+        &[
+            ("node", TEXT),
+            ("path", TEXT),
+            ("hash", TEXT),
+            ("begins", TEXT),
+        ],
+        None,
+        "what a file has: the BLAKE3 hash of its bytes in hexadecimal, and the first 64 of them as a \
+         text, without zeros",
+    ),
+    seen(
+        STATE,
+        "line",
+        &[
+            ("node", TEXT),
+            ("path", TEXT),
+            ("number", INTEGER),
+            ("line", TEXT),
+        ],
+        None,
+        "a line of a file, from number 1 on, without its end and without zeros. Of a file of more \
+         than 1 MiB that a rule asks for, the state is inconclusive",
+    ),
+];

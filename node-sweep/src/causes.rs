@@ -12,7 +12,7 @@ use campaign::Interrupt;
 use pace_rules::nodes::{Loss, MODELS, Relaxation, Relaxations, Request, Space, State};
 use trace::{Action, Event, FileId, FileOp, Run, SyncScope};
 
-use crate::findings::{Finding, Findings, Sync};
+use crate::findings::{Finding, Findings, NodeStory, Sync};
 use crate::states::States;
 use crate::text::searched_words;
 use crate::tree::Fingerprint;
@@ -67,7 +67,28 @@ impl Findings<'_> {
         if findings.is_empty() {
             return findings;
         }
+        self.find_models(&mut findings, &alike, requests, is_whole);
+        let asked = &requests[0];
+        for finding in &mut findings {
+            finding.searched = searched_words(asked.lost, asked.split, asked.sector);
+        }
+        let mut left = PREVENTION_STATES_MAX;
+        for (finding, alike) in findings.iter_mut().zip(&alike).take(PREVENTED_MAX) {
+            finding.prevented_by = self.prevention(finding, alike, requests, &mut left);
+        }
+        findings
+    }
+
+    /// Says of each finding on which models it is possible, as [`Findings::explain`] does.
+    fn find_models(
+        &self,
+        findings: &mut [Finding],
+        alike: &[HashSet<Fingerprint>],
+        requests: &[Request],
+        is_whole: bool,
+    ) {
         let sets: Vec<_> = findings.iter().map(Finding::losses).collect();
+        let wanted = alike.iter().flatten().copied().collect();
         for model in MODELS {
             let is_own = requests.iter().any(|request| request.model == model);
             if is_own && requests.len() == 1 {
@@ -79,7 +100,6 @@ impl Findings<'_> {
             let found = if is_own && is_whole && !self.has_starts() {
                 Some(HashSet::new())
             } else {
-                let wanted = alike.iter().flatten().copied().collect();
                 let request = Request {
                     model,
                     ..requests[0]
@@ -89,20 +109,11 @@ impl Findings<'_> {
             let Some(found) = found else {
                 continue;
             };
-            for (finding, alike) in findings.iter_mut().zip(&alike) {
+            for (finding, alike) in findings.iter_mut().zip(alike) {
                 let is_possible = finding.models.entry(model.name.to_owned()).or_default();
                 *is_possible |= !alike.is_disjoint(&found);
             }
         }
-        let asked = &requests[0];
-        for finding in &mut findings {
-            finding.searched = searched_words(asked.lost, asked.split, asked.sector);
-        }
-        let mut left = PREVENTION_STATES_MAX;
-        for (finding, alike) in findings.iter_mut().zip(&alike).take(PREVENTED_MAX) {
-            finding.prevented_by = self.prevention(finding, alike, requests, &mut left);
-        }
-        findings
     }
 
     /// What would have forbidden a finding on each model: one call if that is enough, else all that
@@ -118,7 +129,6 @@ impl Findings<'_> {
         left: &mut u64,
     ) -> Vec<Sync> {
         let candidates = self.candidates(finding);
-        let all = (candidates.len() > 1).then(|| candidates.concat());
         // No call makes a state possible where it was not.
         let is_due = |request: &&Request| finding.models.get(request.model.name) != Some(&false);
         let requests = requests.iter().filter(is_due);
@@ -128,30 +138,23 @@ impl Findings<'_> {
             .collect();
         let mut states = alike.clone();
         states.extend(self.each_alone(finding));
-        let mut forbids = |syncs: &[Candidate]| {
+        let forbids = |syncs: &[Candidate]| {
             let run = with(&self.trace.run, &self.everywhere(syncs));
             let mut requests = requests.iter();
             requests.all(|request| self.has_none(&run, request, &states, left))
         };
-        let mut alone = candidates.iter().cloned();
-        let syncs = alone.find(|syncs| forbids(syncs)).or_else(|| {
-            let all = all.filter(|all| forbids(all))?;
-            Some(if is_together {
-                fewest(&candidates, forbids)
-            } else {
-                all
-            })
-        });
-        let syncs = syncs.map(|syncs| {
-            if is_together {
-                self.with_others(syncs, &candidates)
-            } else {
-                syncs
-            }
-        });
-        // Several places of the program may need the same call.
+        let syncs = enough(&candidates, is_together, forbids).unwrap_or_default();
+        self.in_words(if is_together {
+            self.with_others(syncs, &candidates)
+        } else {
+            syncs
+        })
+    }
+
+    /// Calls in words. Several places of the program may need the same one.
+    fn in_words(&self, syncs: Vec<Candidate>) -> Vec<Sync> {
         let mut words: Vec<(Sync, Vec<Candidate>)> = Vec::new();
-        for candidate in syncs.unwrap_or_default() {
+        for candidate in syncs {
             let sync = self.words(&candidate);
             let is_same = |(known, _): &&mut (Sync, Vec<Candidate>)| {
                 (&known.node, &known.path, &known.before) == (&sync.node, &sync.path, &sync.before)
@@ -263,41 +266,14 @@ impl Findings<'_> {
     fn candidates(&self, finding: &Finding) -> Vec<Vec<Candidate>> {
         let mut alike: Vec<(Likeness, Vec<Candidate>)> = Vec::new();
         for (node, story) in finding.nodes.iter().enumerate() {
-            let events = &self.trace.run.nodes[node].events;
-            let tells = |place: &usize| {
-                matches!(events[*place].action, Action::Mark { .. } | Action::Send(_))
-            };
-            for lost in story.lost.iter().chain(&story.midway) {
-                let Some(operation) = self.operation(node, lost.event) else {
-                    continue;
-                };
-                let told = (lost.event..story.events)
-                    .find(tells)
-                    .map(|before| (before, When::Told));
-                let kept = story
-                    .kept_from
-                    .filter(|place| *place > lost.event)
-                    .map(|before| (before, When::Kept));
-                for (before, when) in told.into_iter().chain(kept) {
-                    for (role, (file, path)) in operation.syncs.iter().enumerate() {
-                        let likeness = (without_numbers(path), when);
-                        let candidate = Candidate {
-                            node,
-                            before,
-                            file: *file,
-                            path: path.clone(),
-                            of: Place {
-                                event: lost.event,
-                                role,
-                                when,
-                            },
-                        };
-                        match alike.iter_mut().find(|(known, _)| *known == likeness) {
-                            Some((_, candidates)) if candidates.contains(&candidate) => {}
-                            Some((_, candidates)) => candidates.push(candidate),
-                            None => alike.push((likeness, vec![candidate])),
-                        }
-                    }
+            let lost = story.lost.iter().chain(&story.midway);
+            let candidates = lost.flat_map(|lost| self.candidates_for(node, story, lost.event));
+            for candidate in candidates {
+                let likeness = (without_numbers(&candidate.path), candidate.of.when);
+                match alike.iter_mut().find(|(known, _)| *known == likeness) {
+                    Some((_, candidates)) if candidates.contains(&candidate) => {}
+                    Some((_, candidates)) => candidates.push(candidate),
+                    None => alike.push((likeness, vec![candidate])),
                 }
             }
         }
@@ -305,6 +281,35 @@ impl Findings<'_> {
             .into_iter()
             .map(|(_, candidates)| candidates)
             .collect()
+    }
+
+    /// Those for one operation of a node that was lost.
+    fn candidates_for(&self, node: usize, story: &NodeStory, lost: usize) -> Vec<Candidate> {
+        let Some(operation) = self.operation(node, lost) else {
+            return Vec::new();
+        };
+        let events = &self.trace.run.nodes[node].events;
+        let tells =
+            |place: &usize| matches!(events[*place].action, Action::Mark { .. } | Action::Send(_));
+        let told = (lost..story.events).find(tells);
+        let kept = story.kept_from.filter(|place| *place > lost);
+        let before = told.map(|before| (before, When::Told)).into_iter();
+        let before = before.chain(kept.map(|before| (before, When::Kept)));
+        let candidates = before.flat_map(|(before, when)| {
+            let syncs = operation.syncs.iter().enumerate();
+            syncs.map(move |(role, (file, path))| Candidate {
+                node,
+                before,
+                file: *file,
+                path: path.clone(),
+                of: Place {
+                    event: lost,
+                    role,
+                    when,
+                },
+            })
+        });
+        candidates.collect()
     }
 
     /// The same calls wherever the program does what they follow: from the same place, with the same
@@ -397,6 +402,25 @@ fn with_losses(space: &Space, sets: &[Vec<Loss>]) -> impl Iterator<Item = State>
             move |set: &&Vec<Loss>| !set.is_empty() && set.iter().all(|loss| losses.contains(loss));
         let sets = sets.iter().filter(is_lost);
         sets.map(move |set| space.with_losses(index, set))
+    })
+}
+
+/// The first of the groups of calls that forbids alone, or all of them if that does; of those for
+/// losses that break something only together no more than it takes.
+fn enough(
+    candidates: &[Vec<Candidate>],
+    is_together: bool,
+    mut forbids: impl FnMut(&[Candidate]) -> bool,
+) -> Option<Vec<Candidate>> {
+    let alone = candidates.iter().find(|syncs| forbids(syncs));
+    alone.cloned().or_else(|| {
+        let all = (candidates.len() > 1).then(|| candidates.concat());
+        let all = all.filter(|all| forbids(all))?;
+        Some(if is_together {
+            fewest(candidates, forbids)
+        } else {
+            all
+        })
     })
 }
 

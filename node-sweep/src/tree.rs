@@ -109,14 +109,20 @@ impl Tree {
                 }
             }
             Effect::SetXattr { file, name, value } => {
-                if let Some(file) = self.files.get_mut(file) {
-                    let xattrs = &mut Arc::make_mut(file).xattrs;
-                    match value {
-                        Some(value) => xattrs.insert(name.clone(), trace.bytes(*value).into()),
-                        None => xattrs.remove(name),
-                    };
-                }
+                let value = value.map(|value| trace.bytes(value));
+                self.set_xattr(*file, name, value);
             }
+        }
+    }
+
+    /// Gives a file an extended attribute, or takes it away.
+    fn set_xattr(&mut self, file: FileId, name: &[u8], value: Option<&[u8]>) {
+        if let Some(file) = self.files.get_mut(&file) {
+            let xattrs = &mut Arc::make_mut(file).xattrs;
+            match value {
+                Some(value) => xattrs.insert(name.into(), value.into()),
+                None => xattrs.remove(name),
+            };
         }
     }
 

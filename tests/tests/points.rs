@@ -299,17 +299,8 @@ fn without_disks(mistake: &str) -> Folder {
 }
 
 fn found_by_a_pair(laid: &Folder, experiments: usize) {
-    let most = experiments.to_string();
-    let begun = ["inject", "cluster.toml", "--strategy", "exhaustive"];
-    let pairs = [
-        "--max-failures",
-        "2",
-        "--stop-after",
-        "1",
-        "--sample",
-        &most,
-    ];
-    let output = laid.ends(1, &[&begun[..], &pairs, &["--out", "found"]].concat());
+    let pairs = ["--max-failures", "2", "--stop-after", "1", "--out", "found"];
+    let output = laid.ends(1, &exhaustive(&pairs));
     let text = printed(&output);
     let told = text.lines().rev().take(4).collect::<Vec<_>>();
     println!("{}", told.into_iter().rev().collect::<Vec<_>>().join("\n"));

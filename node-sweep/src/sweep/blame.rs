@@ -6,13 +6,11 @@ use std::cmp::Reverse;
 use campaign::ddmin;
 use pace_rules::nodes::Loss;
 
-use super::{
-    Answer, Happened, Job, Made, Member, PANIC_SEEN_AFTER, Rounds, Same, Source, Swept,
-    has_ended_early,
-};
+use super::judges::{Answer, Job, Member};
+use super::rounds::{Happened, Rounds, has_ended_early};
+use super::{Made, ModelSet, PANIC_SEEN_AFTER, Same, Source, Swept};
 use crate::check::Verdict;
 use crate::error::{Error, Result};
-use crate::sweep::ModelSet;
 use crate::tree::Fingerprint;
 
 /// So many states with fewer losses are made of one, to know which break alone.
@@ -27,20 +25,20 @@ impl<S: Source> Rounds<'_, '_, S> {
     pub(super) fn blame(&mut self) -> Result<()> {
         let maker = &self.maker;
         let number = |key: &Fingerprint| (maker.seen[key].smallest, *key);
-        let broken = self.swept.broken.keys().map(number);
+        let broken = self.heard.swept.broken.keys().map(number);
         let mut all: Vec<_> = broken
             .filter(|((_, index), _)| maker.source.is_synced(*index))
             .collect();
         all.sort_unstable();
         self.maker.is_beside = true;
         for ((_, index), key) in all {
-            if self.stop.is_now() {
+            if self.heard.stop.is_now() {
                 break;
             }
             let mut made = Vec::new();
             let smaller = self.smaller(index, &mut made)?;
             // What was made on the way lost more than it takes, too.
-            let Swept { broken, blamed, .. } = &mut self.swept;
+            let Swept { broken, blamed, .. } = &mut self.heard.swept;
             let is_larger =
                 |made: &Fingerprint| broken.contains_key(made) && !smaller.contains(made);
             for larger in made.into_iter().filter(is_larger).chain([key]) {
@@ -64,7 +62,7 @@ impl<S: Source> Rounds<'_, '_, S> {
         let mut rest = all.clone();
         // In a sample it is not known what breaks alone, and to look at each would be a sweep of its
         // own.
-        let alone = if self.stop.plan.is_sample {
+        let alone = if self.heard.stop.plan.is_sample {
             Vec::new()
         } else {
             self.broken_alone(index, &mut rest)?
@@ -96,10 +94,10 @@ impl<S: Source> Rounds<'_, '_, S> {
         fewer.sort_by_key(|(number, losses)| (losses.len(), Reverse(*number)));
         fewer.truncate(FEWER_MAX);
         // Those of other parts are nowhere else compared with this one.
-        let plan = self.stop.plan;
+        let plan = self.heard.stop.plan;
         if plan.shard.is_some() && !plan.only_known {
             let numbers: Vec<_> = fewer.iter().map(|(number, _)| *number).collect();
-            self.maker.judged.clone_from(&self.judged);
+            self.maker.judged.clone_from(&self.heard.judged);
             self.visit(numbers.into_iter())?;
         }
         let mut alone = Vec::new();
@@ -110,7 +108,7 @@ impl<S: Source> Rounds<'_, '_, S> {
             let Ok(state) = self.maker.source.make(number).state else {
                 continue;
             };
-            if self.swept.broken.contains_key(&state.key) {
+            if self.heard.swept.broken.contains_key(&state.key) {
                 alone.push(state.key);
                 rest.retain(|loss| !losses.contains(loss));
             }
@@ -131,7 +129,7 @@ impl<S: Source> Rounds<'_, '_, S> {
             return Ok(None);
         };
         let key = state.key;
-        if !self.judged.contains(&key) {
+        if !self.heard.judged.contains(&key) {
             let member = Member {
                 index,
                 key,
@@ -142,7 +140,7 @@ impl<S: Source> Rounds<'_, '_, S> {
                 return Ok(None);
             };
             let is_new = !self.maker.seen.contains_key(&key);
-            self.keep(answer)?;
+            self.heard.keep(answer)?;
             self.maker.besides.insert(key);
             if is_new {
                 let models = ModelSet::of(self.maker.source.model(index));
@@ -155,21 +153,21 @@ impl<S: Source> Rounds<'_, '_, S> {
                 self.maker.seen.insert(key, same);
                 self.maker.with_losses.insert(key, losses.into());
                 made.push(key);
-                self.at.made += 1;
-                self.at.different += 1;
+                self.heard.at.made += 1;
+                self.heard.at.different += 1;
             }
         }
-        Ok(self.swept.broken.contains_key(&key).then_some(key))
+        Ok(self.heard.swept.broken.contains_key(&key).then_some(key))
     }
 
     /// What is said of a state; nothing if nobody is there to say it, or it is inconclusive.
     fn answer(&mut self, job: Job) -> Result<Option<Answer>> {
         let Member { index, key, .. } = job.members[0];
-        let known = self.stop.plan.known.get(&key).cloned();
+        let known = self.heard.stop.plan.known.get(&key).cloned();
         let is_known = known.is_some();
         let verdict = match known {
             Some(verdict) => Some(Ok(verdict)),
-            None if self.stop.plan.only_known || self.stop.is_now() => None,
+            None if self.heard.stop.plan.only_known || self.heard.stop.is_now() => None,
             None if self.jobs.send(job).is_err() => None,
             None => self.verdict()?,
         };
@@ -185,14 +183,14 @@ impl<S: Source> Rounds<'_, '_, S> {
     /// What is said of the only state that is looked at.
     fn verdict(&mut self) -> Result<Option<Result<Verdict>>> {
         loop {
-            match self.incoming.recv_timeout(PANIC_SEEN_AFTER) {
+            match self.heard.incoming.recv_timeout(PANIC_SEEN_AFTER) {
                 Ok(Happened::Judged(answer)) => return Ok(Some(answer.verdict)),
                 Ok(Happened::Left) => return Ok(None),
                 Ok(Happened::Asked(asked)) => {
-                    self.watch.asked(asked, self.stop.is_time_up());
+                    self.heard.watch.asked(asked, self.heard.stop.is_time_up());
                 }
-                Err(_) if has_ended_early(&self.judges) => {
-                    self.stop.interrupt.request();
+                Err(_) if has_ended_early(&self.heard.judges) => {
+                    self.heard.stop.interrupt.request();
                     return Err(Error::Panicked("looks at"));
                 }
                 Ok(Happened::AllMade(_)) | Err(_) => {}

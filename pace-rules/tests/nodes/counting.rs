@@ -1,0 +1,87 @@
+//! How many states there are, and some of them.
+
+use pace_rules::nodes::{Explore, MODELS, Space};
+use trace::Node;
+
+use super::support::{FOO, Script, model, replicated, request};
+
+#[test]
+fn a_sample_is_drawn_of_all_and_is_the_same_for_the_same_seed() {
+    let script = replicated(false);
+    let space = Space::new(
+        &script.run,
+        &request(model("posix"), Explore::BruteForce, 1),
+    )
+    .expect("there are states");
+    let (one, again, other) = (
+        space.sample(20, 1),
+        space.sample(20, 1),
+        space.sample(20, 2),
+    );
+    assert_eq!(one, again);
+    assert_ne!(one, other);
+    assert_eq!(one.len(), 20);
+    assert!(one.iter().chain(&other).all(|index| *index < space.len()));
+}
+
+/// Three nodes that do two thousand events each, in rounds, as a replicated log does.
+#[test]
+fn a_long_run_can_be_counted() {
+    let mut script = Script::new(3, &[(FOO, "foo", 0)]);
+    script.run.nodes.push(Node {
+        name: "client".into(),
+        ..Node::default()
+    });
+    for round in 0..200 {
+        script
+            .message(3, 0)
+            .write(0, FOO, round * 60, 60, round * 60);
+        script.message(0, 1).message(0, 2).sync(0, FOO);
+        for node in [1, 2] {
+            script
+                .write(node, FOO, round * 60, 60, round * 60)
+                .sync(node, FOO)
+                .message(node, 0);
+        }
+        script.message(0, 3).mark(3);
+    }
+    for explore in [
+        Explore::ReplicatedStateMachine { majority: 0 },
+        Explore::BruteForce,
+    ] {
+        let started = std::time::Instant::now();
+        let space = Space::new(&script.run, &request(model("posix"), explore, 1))
+            .expect("there are states");
+        let counted = started.elapsed();
+        let last = space.state(space.len() - 1);
+        assert!(last.cut[0] > 0);
+        println!(
+            "{explore:?}: {} states in {counted:?}, {:?}",
+            space.len(),
+            space.counts()
+        );
+    }
+}
+
+/// A look at each state, or at each pair of calls, would take hours here.
+#[test]
+fn states_of_a_run_of_many_calls_can_be_counted() {
+    const CALLS: u64 = 10_000;
+    for (syncs, states) in [(0, 40_000_000), (CALLS / 10, 10_000)] {
+        let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+        for call in 0..CALLS {
+            script.write(0, FOO, call % 4096, 1, 4096);
+            if syncs > 0 && call % (CALLS / syncs) == 0 {
+                script.sync(0, FOO).mark(0);
+            }
+        }
+        for model in MODELS {
+            let explore = Explore::ReplicatedStateMachine { majority: 0 };
+            let space =
+                Space::new(&script.run, &request(model, explore, 1)).expect("there are states");
+            assert!(space.len() > states, "{}: {}", model.name, space.len());
+            let state = space.state(space.len() / 2);
+            assert!(space.allows(&state), "{}", model.name);
+        }
+    }
+}

@@ -1,0 +1,586 @@
+//! The log of btrfs: names that a sync keeps for itself, and what goes with them.
+
+use pace_rules::nodes::{Explore, Log, MODELS, Relaxation, Space, State};
+use trace::{ChangeOfName, FileId, FileKind, FileOp, Name};
+
+use super::support::{
+    BAR, Byte, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, content, has, name, new_in, request,
+    size, tree, who, who_at_all, with_directory,
+};
+
+/// btrfs_log_new_name: what the log tree has it follows, and the next sync of anybody keeps it.
+#[test]
+fn a_new_name_of_what_was_synced_can_be_kept_without_what_was_before_it_on_btrfs() {
+    let mut script = Script::new(1, &[(BAR, "bar", 8)]);
+    let (from, to) = (8, 0);
+    let emptied = FileOp::Resize {
+        file: BAR,
+        from,
+        to,
+    };
+    script
+        .create(0, FOO, "foo")
+        .sync(0, FOO)
+        .file(0, emptied.clone())
+        .rename(0, FOO, "foo", "new", None)
+        .mark(0);
+    let alone = |tree: &Tree| has(tree, "new") && size(tree, "bar") == Some(8);
+    assert_eq!(who(&script, 1, alone), ["btrfs"]);
+    // A file that was not synced is not in the log.
+    let mut script = Script::new(1, &[(BAR, "bar", 8)]);
+    script
+        .create(0, FOO, "foo")
+        .file(0, emptied)
+        .rename(0, FOO, "foo", "new", None)
+        .mark(0);
+    let none: [&str; 0] = [];
+    assert_eq!(who(&script, 1, alone), none);
+}
+
+#[test]
+fn a_name_in_the_log_of_btrfs_can_have_the_size_of_bytes_that_are_not_there() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    let (from, to) = (8, 0);
+    script
+        .file(
+            0,
+            FileOp::Resize {
+                file: FOO,
+                from,
+                to,
+            },
+        )
+        .write(0, FOO, 0, 3, 0)
+        .rename(0, FOO, "foo", "new", None)
+        .mark(0);
+    let mut states = Vec::new();
+    for syncs in [false, true] {
+        if syncs {
+            script.sync(0, FileId::ROOT);
+        }
+        for model in MODELS.iter().filter(|model| model.log != Log::None) {
+            // The emptying and the bytes are lost, and all names are there.
+            let request = request(model, Explore::BruteForce, 1);
+            let space = Space::new(&script.run, &request).expect("a space");
+            let micros = space.micros(0);
+            let lost = (0..micros.len()).filter(|micro| micros[*micro].event < 2);
+            let kept = pace_rules::nodes::NodeState {
+                micros: micros.len(),
+                lost: lost.collect(),
+            };
+            let state = State {
+                cut: vec![script.run.nodes[0].events.len()],
+                nodes: vec![kept],
+                relaxation: Relaxation::Lost,
+                relaxed: vec![0],
+                start: pace_rules::nodes::StartOrder::Together,
+            };
+            let tree = tree(&script.run, &space, &state, 0);
+            let is_old = |byte: &Byte| matches!(byte, Byte::Written(at) if *at < 8);
+            let is_cut = size(&tree, "new") == Some(3) && content(&tree, "new").iter().all(is_old);
+            if is_cut && space.allows(&state) {
+                states.push((model.name, syncs));
+            }
+        }
+    }
+    assert_eq!(states, [("btrfs", true)]);
+}
+
+/// The size that is logged with a name is that of the file if it is smaller than on the disk.
+#[test]
+fn a_new_name_in_the_log_of_btrfs_can_have_the_size_to_which_the_file_shrank_later() {
+    let resize = |file, to| FileOp::Resize { file, from: 8, to };
+    let alone = |tree: &Tree| size(tree, "new") == Some(4) && size(tree, "bar") == Some(8);
+    for (is_renamed, models) in [(true, &["btrfs"][..]), (false, &[])] {
+        let text = if is_renamed { "foo" } else { "new" };
+        let mut script = Script::new(1, &[(FOO, text, 8), (BAR, "bar", 8)]);
+        if is_renamed {
+            script.rename(0, FOO, "foo", "new", None);
+        }
+        script
+            .file(0, resize(BAR, 0))
+            .file(0, resize(FOO, 4))
+            .sync(0, FileId::ROOT)
+            .mark(0);
+        assert_eq!(who_at_all(&script, alone), models, "{is_renamed}");
+    }
+    // It had its only name when it was logged.
+    let mut script = Script::new(1, &[(BAR, "bar", 8)]);
+    script
+        .create(0, FOO, "new")
+        .write(0, FOO, 0, 8, 0)
+        .sync(0, FOO)
+        .file(0, resize(BAR, 0))
+        .file(0, resize(FOO, 4))
+        .sync(0, FileId::ROOT)
+        .mark(0);
+    assert_eq!(who_at_all(&script, alone), NOBODY);
+}
+
+/// The log tree has the file too whose name another one took (log_conflicting_inodes).
+#[test]
+fn the_sync_of_a_file_may_keep_the_new_name_of_the_one_whose_name_it_took_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    let other = FileId(3);
+    script
+        .create(0, other, "other")
+        .rename(0, FOO, "foo", "old", None)
+        .create(0, BAR, "foo")
+        .sync(0, BAR)
+        .mark(0);
+    let alone = |tree: &Tree| has(tree, "old") && !has(tree, "other");
+    assert_eq!(who(&script, 1, alone), ["btrfs"]);
+}
+
+/// The log tree has the last names of a file, and knows nothing of those before: where another file
+/// had them it still has.
+#[test]
+fn a_new_file_is_kept_without_the_rename_that_made_room_for_it_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script
+        .rename(0, FOO, "foo", "bar", None)
+        .create(0, BAR, "foo")
+        .rename(0, BAR, "foo", "bar", Some(FOO))
+        .sync(0, BAR)
+        .mark(0);
+    let both = |tree: &Tree| size(tree, "foo") == Some(8) && size(tree, "bar") == Some(0);
+    assert_eq!(who(&script, 1, both), ["btrfs"]);
+    let is_twice = |tree: &Tree| size(tree, "foo") == Some(0);
+    assert_eq!(who(&script, 1, is_twice), NOBODY);
+    let is_lost = |tree: &Tree| size(tree, "bar") != Some(0);
+    assert_eq!(who(&script, 1, is_lost), NOBODY);
+}
+
+/// A file that was synced gets a name in another directory. With it the directory that it left is
+/// logged, with what is new there and nothing of the other one; the sync of anybody keeps that
+/// (`unlink d/b; rewrite c; append a dsync; rename a d/a; neighbour` on a recorded disk).
+#[test]
+fn a_new_name_is_logged_with_what_is_new_where_the_file_was_on_btrfs() {
+    let (directory, old, new) = (FileId(8), name("b"), name("a"));
+    let script = |is_synced: bool| {
+        let mut script = Script::new(1, &[(FOO, "a", 8)]);
+        let mkdir = FileOp::Create {
+            parent: FileId::ROOT,
+            name: name("d"),
+            file: directory,
+            kind: FileKind::Directory,
+            mode: 0o755,
+        };
+        let create = FileOp::Create {
+            parent: directory,
+            name: old.clone(),
+            file: FileId(9),
+            kind: FileKind::Regular,
+            mode: 0o644,
+        };
+        let unlink = FileOp::Unlink {
+            parent: directory,
+            name: old.clone(),
+            file: FileId(9),
+        };
+        let rename = FileOp::Rename {
+            file: FOO,
+            names: ChangeOfName {
+                from: (FileId::ROOT, name("a")),
+                to: (directory, new.clone()),
+            },
+            replaced: None,
+            exchange: false,
+        };
+        script.file(0, mkdir).file(0, create);
+        script.file(0, FileOp::SyncAll);
+        script.file(0, unlink).create(0, BAR, "c");
+        if is_synced {
+            script.sync(0, FOO);
+        }
+        script.file(0, rename).mark(0);
+        script
+    };
+    let there = |name: &Name| {
+        let entry = (directory, name.clone());
+        move |tree: &Tree| tree.contains_key(&entry)
+    };
+    let is_back = |tree: &Tree| there(&old)(tree) && there(&new)(tree) && has(tree, "c");
+    assert_eq!(who(&script(true), 1, is_back), ["btrfs"]);
+    assert_eq!(who(&script(false), 1, is_back), NOBODY);
+}
+
+/// With a name in a directory that is synced, a file is logged with all that it has, and with none
+/// that it had.
+#[test]
+fn the_sync_of_a_directory_may_keep_half_a_rename_elsewhere_on_btrfs() {
+    let mut script = with_directory(&[(FOO, "foo", 8)]);
+    let third = FileId(9);
+    let link = FileOp::Link {
+        parent: third,
+        name: name("link"),
+        file: FOO,
+    };
+    let rename = FileOp::Rename {
+        file: FOO,
+        names: ChangeOfName {
+            from: (FileId::ROOT, name("foo")),
+            to: (DIRECTORY, name("foo")),
+        },
+        replaced: None,
+        exchange: false,
+    };
+    script
+        .file(0, new_in(FileId::ROOT, "third", third, FileKind::Directory))
+        .file(0, FileOp::SyncAll)
+        .file(0, rename)
+        .file(0, link)
+        .sync(0, third)
+        .mark(0);
+    let is_there = |tree: &Tree| tree.contains_key(&(DIRECTORY, name("foo")));
+    let both = |tree: &Tree| has(tree, "foo") && is_there(tree);
+    assert_eq!(who_at_all(&script, both), ["btrfs"]);
+}
+
+/// The sync of a file with several names covers that another file took one of them.
+#[test]
+fn the_sync_of_a_file_keeps_that_it_lost_a_name_to_another_one() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    let link = FileOp::Link {
+        parent: FileId::ROOT,
+        name: name("link"),
+        file: FOO,
+    };
+    script
+        .file(0, link)
+        .create(0, BAR, "bar")
+        .rename(0, BAR, "bar", "foo", Some(FOO))
+        .sync(0, FOO)
+        .mark(0);
+    assert_eq!(
+        who_at_all(&script, |tree| size(tree, "foo") == Some(8)),
+        NOBODY
+    );
+}
+
+/// btrfs_log_inode_parent: with no name a file is not logged, and neither is that it lost them. An
+/// ordered journal has that before the sync.
+#[test]
+fn the_sync_of_a_file_without_a_name_keeps_nothing_of_its_names_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    let unlink = FileOp::Unlink {
+        parent: FileId::ROOT,
+        name: name("foo"),
+        file: FOO,
+    };
+    script.file(0, unlink).sync(0, FOO).mark(0);
+    assert_eq!(who(&script, 1, |tree| has(tree, "foo")), ["btrfs"]);
+}
+
+/// btrfs_log_inode_parent stops at a directory that is on the disk already.
+#[test]
+fn the_sync_of_a_file_does_not_keep_the_new_name_of_an_old_directory_on_btrfs() {
+    let is_in =
+        |tree: &Tree, text| tree.contains_key(&(DIRECTORY, name("file"))) && has(tree, text);
+    let mut script = with_directory(&[]);
+    script
+        .rename(0, DIRECTORY, "directory", "new", None)
+        .file(0, new_in(DIRECTORY, "file", FOO, FileKind::Regular))
+        .sync(0, FOO)
+        .mark(0);
+    assert_eq!(who(&script, 1, |tree| is_in(tree, "directory")), ["btrfs"]);
+    let is_lost = |tree: &Tree| !is_in(tree, "directory") && !is_in(tree, "new");
+    assert_eq!(who(&script, 1, is_lost), NOBODY);
+}
+
+/// One that is new is logged with the name that it has, and nothing else that was done before.
+#[test]
+fn the_sync_of_a_file_keeps_the_new_directory_above_it_and_its_name_on_btrfs() {
+    let mut script = Script::new(1, &[]);
+    let directory = new_in(FileId::ROOT, "directory", DIRECTORY, FileKind::Directory);
+    script
+        .file(0, directory)
+        .create(0, OTHER, "other")
+        .rename(0, DIRECTORY, "directory", "new", None)
+        .file(0, new_in(DIRECTORY, "file", FOO, FileKind::Regular))
+        .sync(0, FOO)
+        .mark(0);
+    let is_there =
+        |tree: &Tree, text| tree.contains_key(&(DIRECTORY, name("file"))) && has(tree, text);
+    let alone = |tree: &Tree| is_there(tree, "new") && !has(tree, "other");
+    assert_eq!(who(&script, 1, alone), ["btrfs"]);
+    let is_lost = |tree: &Tree| !is_there(tree, "new") && !is_there(tree, "directory");
+    assert_eq!(who(&script, 1, is_lost), NOBODY);
+}
+
+/// btrfs_log_all_parents: what is new in them can be there without what was done before.
+#[test]
+fn the_sync_of_a_file_with_a_new_name_may_keep_what_else_its_directories_have_on_btrfs() {
+    let inside = |tree: &Tree, text| tree.contains_key(&(DIRECTORY, name(text)));
+    let link = |parent, text, file| FileOp::Link {
+        parent,
+        name: name(text),
+        file,
+    };
+    let unlink = FileOp::Unlink {
+        parent: DIRECTORY,
+        name: name("other"),
+        file: OTHER,
+    };
+    let renamed = FileOp::Rename {
+        file: BAR,
+        names: ChangeOfName {
+            from: (DIRECTORY, name("file")),
+            to: (DIRECTORY, name("bar")),
+        },
+        replaced: None,
+        exchange: false,
+    };
+    let second_gone = FileOp::Unlink {
+        parent: FileId::ROOT,
+        name: name("second"),
+        file: BAR,
+    };
+    let synced = || {
+        let mut script = with_directory(&[(FOO, "foo", 8)]);
+        script
+            .file(0, new_in(DIRECTORY, "file", BAR, FileKind::Regular))
+            .file(0, new_in(DIRECTORY, "other", OTHER, FileKind::Regular))
+            .file(0, link(FileId::ROOT, "second", BAR))
+            .file(0, FileOp::SyncAll)
+            .rename(0, FOO, "foo", "old", None);
+        script
+    };
+    // What else is done in the directory, and the name that is there then, or is not.
+    let new = new_in(DIRECTORY, "new", FileId(9), FileKind::Regular);
+    for (op, text, is_new) in [
+        (new, "new", true),
+        (link(DIRECTORY, "new", OTHER), "new", true),
+        (unlink, "other", false),
+    ] {
+        // The file has a new name, or not.
+        let ways = [
+            (Some(link(FileId::ROOT, "link", BAR)), &["btrfs"][..]),
+            (Some(renamed.clone()), &["btrfs"]),
+            (Some(second_gone.clone()), &["btrfs"]),
+            (None, &[]),
+        ];
+        for (naming, models) in ways {
+            let mut script = synced();
+            if let Some(naming) = &naming {
+                script.file(0, naming.clone());
+            }
+            script.file(0, op.clone()).sync(0, BAR).mark(0);
+            let alone = |tree: &Tree| inside(tree, text) == is_new && has(tree, "foo");
+            assert_eq!(who(&script, 1, alone), models, "{op:?} {naming:?}");
+        }
+    }
+}
+
+/// The name with which such a file was made is one of them.
+#[test]
+fn the_sync_of_a_directory_may_keep_the_first_name_of_a_file_that_is_linked_in_it_on_btrfs() {
+    let unlink = FileOp::Unlink {
+        parent: FileId::ROOT,
+        name: name("foo"),
+        file: FOO,
+    };
+    let link = FileOp::Link {
+        parent: DIRECTORY,
+        name: name("link"),
+        file: BAR,
+    };
+    for (is_linked, models) in [(true, &["btrfs"][..]), (false, &[])] {
+        let mut script = with_directory(&[(FOO, "foo", 8)]);
+        script.file(0, unlink.clone()).create(0, BAR, "bar");
+        if is_linked {
+            script.file(0, link.clone());
+        }
+        script.sync(0, DIRECTORY).mark(0);
+        let alone = |tree: &Tree| has(tree, "foo") && has(tree, "bar");
+        assert_eq!(who(&script, 1, alone), models, "{is_linked}");
+    }
+}
+
+/// log_new_dir_dentries: a directory that has a new name in one that is logged is logged too, with
+/// what is new in it, and so on below it.
+#[test]
+fn the_sync_of_a_directory_may_keep_what_is_in_those_with_new_names_in_it_on_btrfs() {
+    let inner = FileId(9);
+    let inside =
+        |parent, text: &'static str| move |tree: &Tree| tree.contains_key(&(parent, name(text)));
+    let rename = |file, from: (FileId, &str), to: (FileId, &str)| FileOp::Rename {
+        file,
+        names: ChangeOfName {
+            from: (from.0, name(from.1)),
+            to: (to.0, name(to.1)),
+        },
+        replaced: None,
+        exchange: false,
+    };
+    let moved = rename(
+        DIRECTORY,
+        (FileId::ROOT, "directory"),
+        (FileId::ROOT, "moved"),
+    );
+    let create = new_in(DIRECTORY, "new", FileId(10), FileKind::Regular);
+    let in_new = [
+        new_in(DIRECTORY, "inner", inner, FileKind::Directory),
+        new_in(inner, "new", FileId(10), FileKind::Regular),
+    ];
+    let within = rename(BAR, (DIRECTORY, "bar"), (DIRECTORY, "new"));
+    let third = FileId(11);
+    let into = rename(FOO, (third, "foo"), (DIRECTORY, "new"));
+    // What is done in the directory, and where something new is there then.
+    for (ops, parent) in [
+        (vec![create], DIRECTORY),
+        (in_new.to_vec(), inner),
+        (vec![within], DIRECTORY),
+        (vec![into], DIRECTORY),
+    ] {
+        for (is_moved, models) in [(true, &["btrfs"][..]), (false, &[])] {
+            let mut script = with_directory(&[(OTHER, "other", 8)]);
+            script
+                .file(0, new_in(DIRECTORY, "bar", BAR, FileKind::Regular))
+                .file(0, new_in(FileId::ROOT, "third", third, FileKind::Directory))
+                .file(0, new_in(third, "foo", FOO, FileKind::Regular))
+                .file(0, FileOp::SyncAll);
+            let emptied = FileOp::Resize {
+                file: OTHER,
+                from: 8,
+                to: 0,
+            };
+            script.file(0, emptied);
+            for op in &ops {
+                script.file(0, op.clone());
+            }
+            if is_moved {
+                script.file(0, moved.clone());
+            }
+            script.sync(0, FileId::ROOT).mark(0);
+            let is_there = inside(parent, "new");
+            let alone = |tree: &Tree| is_there(tree) && size(tree, "other") == Some(8);
+            assert_eq!(who_at_all(&script, alone), models, "{ops:?}");
+        }
+    }
+}
+
+/// What goes from such a directory to another one, or takes the name of something in it, is not
+/// removed for itself.
+#[test]
+fn nothing_is_lost_with_a_directory_that_has_a_new_name_on_btrfs() {
+    let third = FileId(9);
+    let rename = |file, from: (FileId, &str), to: (FileId, &str), replaced| FileOp::Rename {
+        file,
+        names: ChangeOfName {
+            from: (from.0, name(from.1)),
+            to: (to.0, name(to.1)),
+        },
+        replaced,
+        exchange: false,
+    };
+    let root = FileId::ROOT;
+    for (to, replaced) in [((third, "new"), None), ((DIRECTORY, "bar"), Some(BAR))] {
+        let mut script = with_directory(&[]);
+        script
+            .file(0, new_in(DIRECTORY, "foo", FOO, FileKind::Regular))
+            .file(0, new_in(DIRECTORY, "bar", BAR, FileKind::Regular))
+            .file(0, new_in(root, "third", third, FileKind::Directory))
+            .file(0, FileOp::SyncAll)
+            .file(0, rename(FOO, (DIRECTORY, "foo"), to, replaced))
+            .file(
+                0,
+                rename(DIRECTORY, (root, "directory"), (root, "moved"), None),
+            )
+            .sync(0, root)
+            .mark(0);
+        let is_there = |tree: &Tree, (parent, text)| tree.contains_key(&(parent, name(text)));
+        let is_lost = |tree: &Tree| {
+            let is_old = is_there(tree, (DIRECTORY, "foo"));
+            !is_there(tree, to) && (!is_old || replaced.is_some())
+        };
+        assert_eq!(who_at_all(&script, is_lost), NOBODY, "{to:?}");
+    }
+}
+
+/// A directory that is in the log, since it is new or has a new name there, is one that was synced.
+#[test]
+fn what_was_logged_with_something_else_follows_new_names_on_btrfs() {
+    let file = FileId(9);
+    let directory = || new_in(FileId::ROOT, "directory", DIRECTORY, FileKind::Directory);
+    let rename = |file, from: (FileId, &str), to: (FileId, &str)| FileOp::Rename {
+        file,
+        names: ChangeOfName {
+            from: (from.0, name(from.1)),
+            to: (to.0, name(to.1)),
+        },
+        replaced: None,
+        exchange: false,
+    };
+    let of_directory = rename(
+        DIRECTORY,
+        (FileId::ROOT, "directory"),
+        (FileId::ROOT, "new"),
+    );
+    let of_file = rename(file, (DIRECTORY, "file"), (DIRECTORY, "new"));
+    for (synced, is_durable, renamed, parent, models) in [
+        (file, false, &of_directory, FileId::ROOT, &["btrfs"][..]),
+        (file, true, &of_directory, FileId::ROOT, &[]),
+        (FileId::ROOT, false, &of_file, DIRECTORY, &["btrfs"]),
+        (FileId::ROOT, true, &of_file, DIRECTORY, &[]),
+    ] {
+        let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+        let emptied = FileOp::Resize {
+            file: FOO,
+            from: 8,
+            to: 0,
+        };
+        script.file(0, directory());
+        if is_durable {
+            script.file(0, FileOp::SyncAll);
+        }
+        script
+            .file(0, new_in(DIRECTORY, "file", file, FileKind::Regular))
+            .sync(0, synced)
+            .file(0, emptied)
+            .file(0, renamed.clone())
+            .mark(0);
+        let is_there = |tree: &Tree| tree.contains_key(&(parent, name("new")));
+        let alone = |tree: &Tree| is_there(tree) && size(tree, "foo") == Some(8);
+        assert_eq!(who(&script, 1, alone), models, "{synced:?} {is_durable}");
+    }
+}
+
+/// With a new file in a directory that is synced all its names are logged.
+#[test]
+fn the_sync_of_a_directory_may_keep_other_names_of_the_files_in_it_on_btrfs() {
+    let (directory, other) = (FileId(3), FileId(4));
+    let mut script = Script::new(1, &[]);
+    script.file(
+        0,
+        FileOp::Create {
+            parent: FileId::ROOT,
+            name: name("directory"),
+            file: directory,
+            kind: FileKind::Directory,
+            mode: 0o755,
+        },
+    );
+    script.file(0, FileOp::SyncAll);
+    let inside = |file, text| FileOp::Create {
+        parent: directory,
+        name: name(text),
+        file,
+        kind: FileKind::Regular,
+        mode: 0o644,
+    };
+    let link = FileOp::Link {
+        parent: directory,
+        name: name("link"),
+        file: FOO,
+    };
+    script
+        .file(0, inside(other, "other"))
+        .create(0, FOO, "foo")
+        .file(0, link)
+        .sync(0, FileId::ROOT)
+        .mark(0);
+    let is_there = |tree: &Tree, text| tree.contains_key(&(directory, name(text)));
+    let alone = |tree: &Tree| is_there(tree, "link") && !is_there(tree, "other");
+    assert_eq!(who(&script, 1, alone), ["btrfs"]);
+}

@@ -1,0 +1,107 @@
+//! What several nodes lose together, and what one of them loses alone.
+
+use std::collections::BTreeSet;
+
+use pace_rules::nodes::{Explore, Space, State};
+use trace::{Action, FileId, FileOp, Node, SyncScope};
+
+use super::support::{BAR, FOO, Script, marks, model, name, replicated, request, states, tree};
+
+#[test]
+fn what_all_replicas_synced_is_there_when_it_was_acknowledged() {
+    let lost = |script: &Script, explore| {
+        let request = request(model("posix"), explore, 1);
+        let space = Space::new(&script.run, &request).expect("there are states");
+        (0..space.len())
+            .map(|index| space.state(index))
+            .any(|state| {
+                let least = (0..2)
+                    .map(|node| {
+                        tree(&script.run, &space, &state, node)[&(FileId::ROOT, name("foo"))].len()
+                    })
+                    .min();
+                least.expect("two nodes") < marks(&script.run, &state) * 8
+            })
+    };
+    for explore in [
+        Explore::ReplicatedStateMachine { majority: 0 },
+        Explore::PrimaryReplicas { primary: 0 },
+        Explore::SameOnAll,
+        Explore::BruteForce,
+    ] {
+        assert!(!lost(&replicated(true), explore), "{explore:?}");
+        assert!(lost(&replicated(false), explore), "{explore:?}");
+    }
+}
+
+/// Three nodes replace a file by a new one with the name that `named` gives, and none syncs its
+/// directory; a client has that acknowledged.
+fn replaced_by_rename(named: impl Fn(usize) -> &'static str) -> Script {
+    let mut script = Script::new(3, &[(FOO, "data", 4)]);
+    script.run.nodes.push(Node {
+        name: "client".into(),
+        ..Node::default()
+    });
+    for node in 0..3 {
+        let new = named(node);
+        script
+            .message(3, node)
+            .create(node, BAR, new)
+            .write(node, BAR, 0, 8, 0)
+            .sync(node, BAR)
+            .rename(node, BAR, new, "data", Some(FOO))
+            .message(node, 3);
+    }
+    script.mark(3);
+    script
+}
+
+/// Of the states in which everything was acknowledged, the nodes that lack the new content.
+fn lacking(script: &Script, majority: usize) -> BTreeSet<Vec<usize>> {
+    let explore = Explore::ReplicatedStateMachine { majority };
+    let request = request(model("posix"), explore, 1);
+    let space = Space::new(&script.run, &request).expect("there are states");
+    let states = (0..space.len()).map(|index| space.state(index));
+    let told = states.filter(|state| marks(&script.run, state) == 1);
+    let lacking = |state: State| {
+        let lacks = |node: &usize| {
+            let tree = tree(&script.run, &space, &state, *node);
+            let content = tree.get(&(FileId::ROOT, name("data")));
+            content.is_none_or(|content| content.len() != 8)
+        };
+        (0..3).filter(lacks).collect()
+    };
+    told.map(lacking).collect()
+}
+
+#[test]
+fn nodes_lose_together_what_they_do_to_files_with_names_that_say_nothing() {
+    const LETTERS: [&str; 3] = ["tmp.AbXqoP", "tmp.kLsWmv", "tmp.zzTrPa"];
+    let numbered = replaced_by_rename(|node| ["tmp.101", "tmp.27", "tmp.3"][node]);
+    let drawn = replaced_by_rename(|node| LETTERS[node]);
+    let explore = Explore::ReplicatedStateMachine { majority: 0 };
+    let count = |script: &Script| states(&script.run, &request(model("posix"), explore, 1)).len();
+    assert_eq!(count(&numbered), count(&drawn));
+    for script in [numbered, drawn] {
+        assert!(lacking(&script, 0).contains(&vec![0, 1]));
+        assert!(lacking(&script, 3).contains(&vec![0, 1, 2]));
+    }
+}
+
+#[test]
+fn what_only_one_node_does_is_lost_alone() {
+    let mut script = replaced_by_rename(|_| "tmp");
+    // The second one syncs its directory at once: it can lose nothing then.
+    let events = &mut script.run.nodes[1].events;
+    let mut sync = events[3].clone();
+    sync.action = Action::File(FileOp::Sync {
+        file: FileId::ROOT,
+        scope: SyncScope::File,
+    });
+    events.insert(5, sync);
+    assert_eq!(
+        lacking(&script, 0),
+        BTreeSet::from([vec![], vec![0]]),
+        "the first one can"
+    );
+}

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use pace_rules::nodes::{Effect, Explore, MODELS, Relaxation, Relaxations, Request, Space, State};
+use pace_rules::nodes::{
+    Effect, Explore, MODELS, Relaxation, Relaxations, Request, Space, Spaces, State,
+};
 use proptest::prelude::*;
 use trace::{Action, Event, FileId, FileOp, Message, Node, Run};
 
@@ -281,6 +283,25 @@ proptest! {
                     let found = visited.get(&tree(run, &space, &state, 0));
                     prop_assert!(found.is_some_and(|told| *told >= marks(run, &state)), "{:?} {:?}", state, found);
                 }
+            }
+        }
+    }
+
+    /// Models share what they make the same of.
+    #[test]
+    fn beside_others_a_model_allows_what_it_allows_alone(steps in prop::collection::vec(step(2), 1..8)) {
+        let script = script(2, &steps);
+        let run = &script.run;
+        let requests: Vec<_> = MODELS.iter().map(|model| request(model, Explore::SameOnAll, 1)).collect();
+        let spaces = Spaces::new(run, &requests).expect("there are states");
+        for (member, request) in spaces.members().iter().zip(&requests) {
+            let (beside, alone) = (&member.space, Space::new(run, request).expect("there are states"));
+            prop_assert_eq!(beside.counts(), alone.counts());
+            for node in 0..run.nodes.len() {
+                prop_assert_eq!(beside.micros(node), alone.micros(node), "{}", member.model.name);
+            }
+            for index in alone.sample(20, 0) {
+                prop_assert_eq!(beside.state(index), alone.state(index));
             }
         }
     }

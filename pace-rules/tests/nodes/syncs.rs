@@ -6,7 +6,8 @@ use pace_rules::nodes::{Explore, Log, MODELS, Relaxation, Request, Space, Split,
 use trace::{ChangeOfName, FileId, FileKind, FileOp, SyncScope};
 
 use super::support::{
-    BAR, Byte, EXT4, FOO, Script, Tree, content, has, marks, name, request, size, told, tree, who,
+    BAR, Byte, EXT4, FOO, NOBODY, Script, Tree, content, has, marks, name, request, size, told,
+    tree, who, who_at_all,
 };
 
 #[test]
@@ -323,6 +324,32 @@ fn an_attribute_is_no_reason_for_fdatasync_to_commit() {
         who(&script, 1, |tree| !has(tree, "bar")),
         ["ext4-ordered", "ext4-writeback", "xfs", "btrfs"]
     );
+}
+
+#[test]
+fn a_sync_of_a_range_does_not_keep_the_bytes_in_place_of_a_write_whose_growth_is_taken_back() {
+    // Shown by ext4: has b 4096; write b 0 5000; truncate b 4096; append b 4096 dsync
+    let synced = |scope| {
+        let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+        let (file, from, to) = (FOO, 5000, 4096);
+        script
+            .write(0, FOO, 0, 5000, 4096)
+            .file(0, FileOp::Resize { file, from, to })
+            .write(0, FOO, 4096, 4096, 4096)
+            .file(0, FileOp::Sync { file, scope });
+        script
+    };
+    let lacks =
+        |tree: &Tree, place: usize, was: Byte| content(tree, "foo").get(place) == Some(&was);
+    let is_old = |tree: &Tree| lacks(tree, 0, Byte::Written(0)) && size(tree, "foo") == Some(8192);
+    let (offset, len) = (4096, 4096);
+    let range = synced(SyncScope::Range { offset, len });
+    assert_eq!(
+        who_at_all(&range, is_old),
+        ["ext4-ordered", "ext4-writeback", "xfs", "btrfs"]
+    );
+    // A sync of the whole file keeps them.
+    assert_eq!(who_at_all(&synced(SyncScope::Data), is_old), NOBODY);
 }
 
 #[test]

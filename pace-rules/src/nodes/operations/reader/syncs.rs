@@ -4,10 +4,19 @@ use trace::{Event, FileId, FileOp, SyncScope};
 
 use super::Reader;
 use crate::nodes::Effect;
-use crate::nodes::micro::PAGE_BYTES;
+use crate::nodes::micro::{Micro, PAGE_BYTES};
 use crate::nodes::model::{DataSync, Exchange, Growth, Log};
 use crate::nodes::narrow::Narrow;
 use crate::nodes::operations::Group;
+
+/// Growth of a file that was taken back.
+#[derive(Default)]
+struct TakenBack {
+    /// The writes, and the truncation.
+    operations: Vec<usize>,
+    /// The size that the file had before, and has again.
+    size: u64,
+}
 
 impl Reader<'_> {
     pub(super) fn sync_all(&mut self, number: usize, event: &Event) {
@@ -41,18 +50,18 @@ impl Reader<'_> {
                 }
             }
             Log::Journal => {
-                let idle = self.growth_taken_back(number, event, file, scope);
-                if !idle.is_empty() {
+                let taken_back = self.growth_taken_back(number, event, file, scope);
+                if !taken_back.operations.is_empty() {
                     self.this.syncs.push(Narrow::new(number));
                 }
-                self.idle.extend(&idle);
+                self.idle.extend(&taken_back.operations);
                 let names = self.committed(number, event, (file, scope));
                 let unflushed = std::mem::take(&mut self.unflushed);
                 self.cover(number, event, |this, group| {
                     let of_group = &this.this.groups[group];
                     // To lose what has changed nothing would be to lose a part of it.
                     (of_group.is_named && group < names)
-                        || idle.contains(&of_group.operation())
+                        || this.is_taken_back(group, &taken_back)
                         || this.is_data_of(group, file, scope)
                         || unflushed.binary_search(&group).is_ok()
                 });
@@ -122,20 +131,20 @@ impl Reader<'_> {
         touching.map(|operation| operation.get())
     }
 
-    /// Writes of which nothing is left, with the truncation that took them back, where the file may
-    /// have had the same size on the disk all the time: nobody has waited for what it grew by, which
-    /// had no place there yet. They are nothing that fdatasync waits for.
+    /// Writes of which nothing is left of what the file grew by, with the truncation that took it
+    /// back, where the file may have had the same size on the disk all the time: nobody has waited
+    /// for what it grew by, which had no place there yet. That is nothing that fdatasync waits for.
     fn growth_taken_back(
         &self,
         number: usize,
         sync: &Event,
         file: FileId,
         scope: SyncScope,
-    ) -> Vec<usize> {
+    ) -> TakenBack {
         if !is_data(scope) || self.this.model.data_sync != DataSync::Sizes {
-            return Vec::new();
+            return TakenBack::default();
         }
-        let mut taken_back = Vec::new();
+        let mut operations = Vec::new();
         let mut size = None;
         for operation in self.open_changes(number, sync, file) {
             match (self.op(operation), size) {
@@ -143,15 +152,32 @@ impl Reader<'_> {
                 (FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::Create { .. }, _) => break,
                 (FileOp::Write { offset, .. }, Some(to)) if grows_at_once(to, *offset) => break,
                 (FileOp::Write { size_before, .. }, Some(to)) if *size_before == to => {
-                    taken_back.push(operation);
-                    return taken_back;
+                    operations.push(operation);
+                    return TakenBack {
+                        operations,
+                        size: to,
+                    };
                 }
                 (FileOp::Write { .. }, Some(_)) => {}
                 _ => continue,
             }
-            taken_back.push(operation);
+            operations.push(operation);
         }
-        Vec::new()
+        TakenBack::default()
+    }
+
+    /// Whether a group is of growth that was taken back: not what a write has put in place of bytes
+    /// before the end.
+    fn is_taken_back(&self, group: usize, taken_back: &TakenBack) -> bool {
+        let group = &self.this.groups[group];
+        let is_left = |micro: &Micro| {
+            let Effect::Overwrite { offset, .. } = micro.effect else {
+                return false;
+            };
+            offset < taken_back.size
+        };
+        taken_back.operations.contains(&group.operation())
+            && !self.micros.all[group.micros()].iter().any(is_left)
     }
 
     /// The operations that changed a file before a sync begins and that fdatasync waits for, the

@@ -167,3 +167,6 @@ impl Asking {
         &self.looked
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -377,6 +377,42 @@ pub(crate) struct Group {
     pub(crate) models: ModelSet,
 }
 
+impl Group {
+    /// Without any state yet; this one is shown.
+    fn of(smallest: &Broken, member: usize, state: &State, key: Fingerprint) -> Self {
+        Self {
+            contents: HashSet::new(),
+            at_once: HashSet::new(),
+            states: 0,
+            different: 0,
+            relaxations: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            smallest: smallest.clone(),
+            member,
+            state: state.clone(),
+            key,
+            models: ModelSet::default(),
+        }
+    }
+
+    /// Adds what is the same to any check.
+    fn add(&mut self, broken: &Broken, content: Fingerprint, start: Start, relaxation: Relaxation) {
+        // One that lost all at once may need all of that to be broken.
+        let contents = if relaxation == Relaxation::Synced {
+            &mut self.at_once
+        } else {
+            &mut self.contents
+        };
+        contents.insert(content);
+        self.states += broken.states;
+        self.different += 1;
+        self.models.add(broken.models);
+        *self.starts.entry(start).or_default() += broken.states;
+        let words = relaxation_words(relaxation).to_owned();
+        *self.relaxations.entry(words).or_default() += broken.states;
+    }
+}
+
 impl<'a> Findings<'a> {
     /// Of a sweep of these spaces; the models have this name together.
     pub fn new(trace: &'a Trace, spaces: &'a Spaces, model: &'a str) -> Self {
@@ -592,52 +628,20 @@ impl<'a> Findings<'a> {
         all.sort_unstable_by_key(|(key, broken)| (broken.smallest, *key));
         for (key, broken) in all {
             let (own, of_key) = broken.state(spaces);
-            let (mut start, mut content) = (Start::Together, *key);
-            let has_turns = self.of_model(own).turns(&of_key).is_some();
-            if has_turns {
-                start = Start::of(of_key.start);
-            }
-            // Other runs and other models are searched for what is left, however it came to be.
-            if has_turns || spaces.histories() == Histories::Apart {
-                content = states[own].make(&of_key).map_or(*key, |made| made.content);
-            }
+            let (start, content) = self.start_and_content(spaces, states, (own, &of_key), key);
             let shown = self.smallest(spaces, *key, swept, states, &mut smaller);
             let smallest = &swept.broken[&shown];
             let (member, state) = smallest.state(spaces);
             let group = groups
                 .entry(self.of_model(member).cause(&state, smallest))
-                .or_insert_with(|| Group {
-                    contents: HashSet::new(),
-                    at_once: HashSet::new(),
-                    states: 0,
-                    different: 0,
-                    relaxations: BTreeMap::new(),
-                    starts: BTreeMap::new(),
-                    smallest: smallest.clone(),
-                    member,
-                    state: state.clone(),
-                    key: shown,
-                    models: ModelSet::default(),
-                });
-            // One that lost all at once may need all of that to be broken.
+                .or_insert_with(|| Group::of(smallest, member, &state, shown));
             let is_at_once = swept.blamed.contains_key(key);
-            let contents = if is_at_once {
-                &mut group.at_once
-            } else {
-                &mut group.contents
-            };
-            contents.insert(content);
-            group.states += broken.states;
-            group.different += 1;
-            group.models.add(broken.models);
-            *group.starts.entry(start).or_default() += broken.states;
             let relaxation = if is_at_once {
                 Relaxation::Synced
             } else {
                 of_key.relaxation
             };
-            let relaxation = relaxation_words(relaxation);
-            *group.relaxations.entry(relaxation.to_owned()).or_default() += broken.states;
+            group.add(broken, content, start, relaxation);
             if order(&state, smallest) < order(&group.state, &group.smallest) {
                 (group.smallest, group.state, group.key) = (smallest.clone(), state, shown);
                 group.member = member;
@@ -647,6 +651,29 @@ impl<'a> Findings<'a> {
         // What has no number of its own has that of the state it was made of.
         groups.sort_by_key(|group| (order(&group.state, &group.smallest), group.key));
         groups
+    }
+
+    /// In which order the nodes of a state are started, and what its disks hold.
+    fn start_and_content(
+        &self,
+        spaces: &Spaces,
+        states: &mut [States<'_>],
+        (own, state): (usize, &State),
+        key: &Fingerprint,
+    ) -> (Start, Fingerprint) {
+        let has_turns = self.of_model(own).turns(state).is_some();
+        let start = if has_turns {
+            Start::of(state.start)
+        } else {
+            Start::Together
+        };
+        // Other runs and other models are searched for what is left, however it came to be.
+        let content = if has_turns || spaces.histories() == Histories::Apart {
+            states[own].make(state).map_or(*key, |made| made.content)
+        } else {
+            *key
+        };
+        (start, content)
     }
 
     /// The state in which as little is missing as still breaks the same, of those that were looked

@@ -162,23 +162,20 @@ impl<'a> Requested<'a> {
         control: &Control<'_>,
     ) -> Result<Concluded> {
         let levels = self.request.levels(self.trace);
-        let disks = levels.contains(&Level::Block);
-        let disks = disks.then(|| self.disks_at(Level::Block)).transpose()?;
+        let disks = self.disks_if_among(&levels)?;
         let time = control.budget.map(Time::from_now);
         let asking = self.asking(&levels, results.as_deref(), control.interrupt)?;
         let undamaged = self.undamaged(&levels, subjects, control.interrupt)?;
-        let mut visited = Vec::new();
-        let mut failure = None;
+        let (mut visited, mut failure) = (Vec::new(), None);
         for (place, level) in levels.iter().enumerate() {
             let left = levels.len() - place;
-            let deadline = time.map(|time| time.deadline(levels.len(), left));
             let known = results.as_deref_mut().map(|results| results.begin(*level));
             let visit = Visit {
                 undamaged: is_shown(&undamaged, *level).then(|| undamaged.clone()),
                 known: known.unwrap_or_default(),
                 results: results.as_deref_mut(),
                 level: *level,
-                deadline,
+                deadline: time.map(|time| time.deadline(levels.len(), left)),
                 asking: asking.as_ref(),
                 control,
             };
@@ -191,6 +188,12 @@ impl<'a> Requested<'a> {
         }
         let unlooked = asking.map(|asking| asking.looked().words());
         self.conclude(visited, failure, unlooked.unwrap_or_default(), results)
+    }
+
+    /// The recorded disks if they are one of the levels.
+    fn disks_if_among(&self, levels: &[Level]) -> Result<Option<Recordings<'a>>> {
+        let is_among = levels.contains(&Level::Block);
+        is_among.then(|| self.disks_at(Level::Block)).transpose()
     }
 
     /// The specifications that states are held against, if there are any.
@@ -316,9 +319,7 @@ impl<'a> Requested<'a> {
         self.announce(&spaces);
         let (name, count) = (&*self.request.model, indices.count);
         let (interrupt, patience) = (visit.control.interrupt, visit.patience());
-        let subjects = subjects(visit.control.jobs)?.into_iter();
-        let subjects = subjects.map(|subject| Asking::also_if(visit.asking, subject));
-        let subjects = subjects.collect();
+        let subjects = visit.specified(subjects(visit.control.jobs)?);
         let trees = Trees::new(self.trace, &spaces);
         let (swept, watcher) = self.sweep(trees, name, indices, subjects, visit)?;
         let judged = Findings::new(self.trace, &spaces, name).in_time(patience);
@@ -495,6 +496,13 @@ impl<'a> Visit<'a> {
             interrupt: Some(self.control.interrupt),
             deadline: self.deadline.map(|deadline| deadline + EXPLAINED_FOR),
         }
+    }
+
+    /// What looks at states and holds them against the specifications as well.
+    fn specified<'s>(&self, subjects: Vec<Box<dyn Subject + 's>>) -> Vec<Box<dyn Subject + 's>> {
+        let subjects = subjects.into_iter();
+        let subjects = subjects.map(|subject| Asking::also_if(self.asking, subject));
+        subjects.collect()
     }
 
     /// Which of the states are looked at, and what keeps what is found. There are `count` in all.

@@ -211,28 +211,7 @@ fn run<L: Lessen>(
         failed: HashSet::new(),
     };
     laboratory.lessen()?;
-    let Laboratory {
-        mut level,
-        judge,
-        best,
-        ..
-    } = laboratory;
-    let derivations = explain_state(of.trace, of.request, &best.crash_state, &best.complaint)?;
-    let story = level.story(&best.state, best.complaint, &best.crash_state)?;
-    Ok(Some(Minimized {
-        finding: Finding {
-            number: of.finding.number,
-            derivations,
-            seen_under: of.finding.seen_under.clone(),
-            recorded_under: of.finding.recorded_under.clone(),
-            ..story
-        },
-        before,
-        after: shape(&level, &best.state),
-        state: best.crash_state,
-        checked: judge.checked,
-        interrupted: of.interrupt.requested(),
-    }))
+    laboratory.conclude(before).map(Some)
 }
 
 fn shape<L: Lessen>(level: &L, state: &L::State) -> Shape {
@@ -313,6 +292,33 @@ struct Laboratory<'a, L: Lessen> {
 }
 
 impl<L: Lessen> Laboratory<'_, L> {
+    /// What is left when nothing more can be taken away.
+    fn conclude(self, before: Shape) -> Result<Minimized> {
+        let Self {
+            of,
+            mut level,
+            judge,
+            best,
+            ..
+        } = self;
+        let derivations = explain_state(of.trace, of.request, &best.crash_state, &best.complaint)?;
+        let story = level.story(&best.state, best.complaint, &best.crash_state)?;
+        Ok(Minimized {
+            finding: Finding {
+                number: of.finding.number,
+                derivations,
+                seen_under: of.finding.seen_under.clone(),
+                recorded_under: of.finding.recorded_under.clone(),
+                ..story
+            },
+            before,
+            after: shape(&level, &best.state),
+            state: best.crash_state,
+            checked: judge.checked,
+            interrupted: of.interrupt.requested(),
+        })
+    }
+
     fn lessen(&mut self) -> Result<()> {
         loop {
             let before = self.shape();

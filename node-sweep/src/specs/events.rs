@@ -41,30 +41,11 @@ impl Events {
     /// Those that these specifications ask for.
     pub(super) fn of(trace: &Trace, specs: &Specs) -> Self {
         let run = &trace.run;
-        let numbers = numbers(trace);
         let starts = run.nodes.iter().flat_map(|node| &node.events);
         let first_ns = starts.map(|event| event.start_ns).min().unwrap_or_default();
-        let mut of = Vec::new();
-        for (place, node) in run.nodes.iter().enumerate() {
-            let operations = Operations::of(node);
-            let told = node.events.iter().enumerate().map(|(event, done)| {
-                let number = numbers[place][event];
-                let time = time(done, first_ns);
-                let told = Telling {
-                    trace,
-                    node: &node.name,
-                    operations: &operations,
-                    event,
-                    number,
-                    time,
-                };
-                let fact = told
-                    .fact(done)
-                    .filter(|(relation, _)| is_asked_for(specs, relation));
-                Told { number, time, fact }
-            });
-            of.push(told.collect());
-        }
+        let nodes = run.nodes.iter().zip(numbers(trace));
+        let of = nodes.map(|(node, numbers)| of_node(trace, specs, node, &numbers, first_ns));
+        let of = of.collect();
         let with_files = run.nodes.iter().enumerate();
         let with_files = with_files.filter(|(_, node)| !node.initial.is_empty());
         Self {
@@ -76,6 +57,27 @@ impl Events {
             is_partial: !trace.about.not_recorded.is_empty(),
         }
     }
+}
+
+/// What a node did, of which these are the numbers.
+fn of_node(trace: &Trace, specs: &Specs, node: &Node, numbers: &[i64], first_ns: u64) -> Vec<Told> {
+    let operations = Operations::of(node);
+    let told = node.events.iter().zip(numbers).enumerate();
+    let told = told.map(|(event, (done, number))| {
+        let (number, time) = (*number, time(done, first_ns));
+        let told = Telling {
+            trace,
+            node: &node.name,
+            operations: &operations,
+            event,
+            number,
+            time,
+        };
+        let fact = told.fact(done);
+        let fact = fact.filter(|(relation, _)| is_asked_for(specs, relation));
+        Told { number, time, fact }
+    });
+    told.collect()
 }
 
 /// What did not return is told of as what is in flight.

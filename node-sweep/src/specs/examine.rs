@@ -305,18 +305,7 @@ fn of_past(specs: &Specs, events: &Events, past: &Past) -> Vec<Fact> {
         }
     }
     if specs.mention("printed_by") {
-        let before = |(node, event): &&(usize, usize)| *event < past.cut[*node];
-        let printed = (1_i64..).zip(events.printed.iter().filter(before));
-        all.extend(printed.map(|(number, (place, event))| {
-            let told = &events.of[*place][*event];
-            let row = vec![
-                number.into(),
-                node(*place),
-                told.number.into(),
-                told.time.into(),
-            ];
-            ("printed_by", row)
-        }));
+        all.extend(printed_by(events, past));
     }
     if specs.mention("lost_op") {
         all.extend(past.lost.iter().map(|missing| {
@@ -336,6 +325,22 @@ fn of_past(specs: &Specs, events: &Events, past: &Past) -> Vec<Fact> {
         all.extend(rows);
     }
     all
+}
+
+/// Who printed the lines that had come before the crash.
+fn printed_by(events: &Events, past: &Past) -> impl Iterator<Item = Fact> {
+    let before = |(node, event): &&(usize, usize)| *event < past.cut[*node];
+    let printed = (1_i64..).zip(events.printed.iter().filter(before));
+    printed.map(|(number, (place, event))| {
+        let told = &events.of[*place][*event];
+        let row = vec![
+            number.into(),
+            Value::from(&*events.nodes[*place]),
+            told.number.into(),
+            told.time.into(),
+        ];
+        ("printed_by", row)
+    })
 }
 
 /// The facts of a state that specifications ask for, in memory.

@@ -88,23 +88,32 @@ impl<'a> Leftover<'a> {
     }
 
     fn add_content(&mut self, path: &str, content: &Content) -> Result<(), String> {
-        let size = content.size();
         if self.wanted.contents {
-            let mut hasher = blake3::Hasher::new();
-            let mut at = 0;
-            while at < size {
-                let length = (size - at).min(LINES_OF_MAX);
-                hasher.update(&content.read(at, length));
-                at += length;
-            }
-            let hash = hasher.finalize().to_hex().to_string();
-            let begins = text(&content.read(0, size.min(BEGINS)));
-            let row = vec![self.node.into(), path.into(), hash.into(), begins.into()];
-            self.facts.push(("content", row));
+            self.add_hash(path, content);
         }
-        if !self.wanted.lines {
-            return Ok(());
+        if self.wanted.lines {
+            self.add_lines(path, content)?;
         }
+        Ok(())
+    }
+
+    fn add_hash(&mut self, path: &str, content: &Content) {
+        let size = content.size();
+        let mut hasher = blake3::Hasher::new();
+        let mut at = 0;
+        while at < size {
+            let length = (size - at).min(LINES_OF_MAX);
+            hasher.update(&content.read(at, length));
+            at += length;
+        }
+        let hash = hasher.finalize().to_hex().to_string();
+        let begins = text(&content.read(0, size.min(BEGINS)));
+        let row = vec![self.node.into(), path.into(), hash.into(), begins.into()];
+        self.facts.push(("content", row));
+    }
+
+    fn add_lines(&mut self, path: &str, content: &Content) -> Result<(), String> {
+        let size = content.size();
         if size > LINES_OF_MAX {
             return Err(format!(
                 "rules ask for the lines of files, and {path} of {} has more than {LINES_OF_MAX} bytes",

@@ -134,19 +134,21 @@ impl Exhaustive {
         }
         let is_of_call = self.failure(result).is_some_and(PointFailure::is_of_call);
         let known = self.known();
+        let place = |failure, rank, seen: &SeenPoint, is_elsewhere: bool| {
+            if is_of_call && failure == PointFailure::PowerLoss && !is_elsewhere {
+                Place::LossAfterError(rank)
+            } else if known.contains(seen.id.as_str()) {
+                Place::Known(is_elsewhere, rank, failure)
+            } else {
+                Place::New(failure, is_elsewhere, rank)
+            }
+        };
         let mut all = Vec::new();
         for (rank, seen) in ran.points.iter().enumerate() {
             let is_elsewhere = !seen.by_node.keys().any(|node| first.on.contains(node));
             for (on, nth) in self.second_times(seen, &first.on) {
                 for failure in PointFailure::at(seen, self.has_disks) {
-                    let is_loss = failure == PointFailure::PowerLoss && !is_elsewhere;
-                    let place = if is_of_call && is_loss {
-                        Place::LossAfterError(rank)
-                    } else if known.contains(seen.id.as_str()) {
-                        Place::Known(is_elsewhere, rank, failure)
-                    } else {
-                        Place::New(failure, is_elsewhere, rank)
-                    };
+                    let place = place(failure, rank, seen, is_elsewhere);
                     all.push((place, failure.fault(seen, on.clone(), nth)));
                 }
             }

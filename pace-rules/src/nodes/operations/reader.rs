@@ -45,6 +45,10 @@ pub(super) struct Reader<'a> {
     groups_before: Vec<Narrow>,
     /// By file or directory, the operations that change its inode.
     touching: HashMap<FileId, Vec<Narrow>>,
+    /// Where a log tree is kept: by file or directory, what these are about, and those of them that
+    /// are about its own names.
+    subjects: HashMap<FileId, HashSet<FileId>>,
+    naming: HashMap<FileId, Vec<Narrow>>,
     /// What was synced since all was.
     logged: HashSet<FileId>,
     /// Names that were removed from a directory which a log tree had already: the sync of a file
@@ -103,6 +107,8 @@ impl<'a> Reader<'a> {
             idle: HashSet::new(),
             groups_before: Vec::new(),
             touching: HashMap::new(),
+            subjects: HashMap::new(),
+            naming: HashMap::new(),
             logged: HashSet::new(),
             left_out: HashSet::new(),
             synced: HashMap::new(),
@@ -197,11 +203,19 @@ impl Reader<'_> {
         if self.leaves_logged(op) {
             self.left_out.insert(operation);
         }
+        let has_log_tree = self.this.model.log == Log::LogTree;
         for file in touched(op) {
             let touching = self.touching.entry(file).or_default();
             if touching.last() != Some(&Narrow::new(operation)) {
                 touching.push(Narrow::new(operation));
             }
+            if has_log_tree {
+                self.subjects.entry(file).or_default().insert(op.subject());
+            }
+        }
+        if has_log_tree && is_of_names(op) {
+            let naming = self.naming.entry(op.subject()).or_default();
+            naming.push(Narrow::new(operation));
         }
         if let FileOp::Rename {
             file,
@@ -445,6 +459,15 @@ fn touched(op: &FileOp) -> Vec<FileId> {
         _ => {}
     }
     touched
+}
+
+/// Whether an operation changes a name.
+fn is_of_names(op: &FileOp) -> bool {
+    use FileOp::{Create, Link, Rename, Unlink};
+    matches!(
+        op,
+        Create { .. } | Link { .. } | Rename { .. } | Unlink { .. }
+    )
 }
 
 /// Whether an operation appends or changes a size.

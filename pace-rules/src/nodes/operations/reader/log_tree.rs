@@ -2,7 +2,7 @@
 //! belongs to them, and leaves all else to the next transaction. What is in the log follows the names
 //! of its files, and the next sync of anything keeps that. This is btrfs.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use super::files::Known;
 use super::{Reader, touched};
@@ -71,9 +71,9 @@ impl Reader<'_> {
         above: &[FileId],
         logged_whole: &BTreeSet<FileId>,
     ) {
-        let touching = self.touching(file);
-        let subjects = touching.map(|operation| self.op(operation).subject());
-        let related: HashSet<FileId> = subjects.chain([file]).collect();
+        let subjects = self.subjects.get(&file);
+        let is_related =
+            |other| other == file || subjects.is_some_and(|subjects| subjects.contains(&other));
         let is_of_it = |group: &usize| {
             let of_group = &self.this.groups[*group];
             let op = self.op(of_group.operation());
@@ -81,12 +81,12 @@ impl Reader<'_> {
                 op,
                 FileOp::Create { .. } | FileOp::Rename { .. } | FileOp::Link { .. }
             );
-            let of_related = related.contains(&op.subject()) || above.contains(&op.subject());
+            let of_related = is_related(op.subject()) || above.contains(&op.subject());
             (is_name && (of_related || self.took_its_name(op, file)))
                 || self.is_entry_of(*group, logged_whole)
                 || self.is_left_out(*group, op, file)
                 || (!of_group.is_named && of_group.file == file)
-                || (related.contains(&of_group.file) && self.this.is_size_with_name(*group))
+                || (is_related(of_group.file) && self.this.is_size_with_name(*group))
         };
         let of_it: Vec<_> = self.open.iter().copied().filter(is_of_it).collect();
         for group in of_it {
@@ -157,19 +157,26 @@ impl Reader<'_> {
         is_named && self.micros.all[micros.range()].iter().any(is_of_it)
     }
 
-    /// Whether a file is what an operation is about that may have come since all was synced.
+    /// Whether a file is what an operation on names is about that may have come since all was synced.
     fn has_new_names(&self, file: FileId, is_meant: impl Fn(&FileOp) -> bool) -> bool {
-        let touching = self.touching_since(file);
-        let mut ops = touching.map(|operation| self.op(operation));
-        ops.any(|op| op.subject() == file && is_meant(op))
+        let mut naming = self.since(self.naming.get(&file));
+        naming.any(|operation| is_meant(self.op(operation)))
     }
 
     /// The operations that change the inode of a file, and may have come since all was synced.
     fn touching_since(&self, file: FileId) -> impl Iterator<Item = usize> {
-        let touching = self.touching.get(&file).map_or(&[][..], Vec::as_slice);
+        self.since(self.touching.get(&file))
+    }
+
+    /// Those of these operations that may have come since all was synced.
+    fn since<'o>(
+        &self,
+        operations: Option<&'o Vec<Narrow>>,
+    ) -> impl Iterator<Item = usize> + use<'o> {
+        let all = operations.map_or(&[][..], Vec::as_slice);
         let is_before = |operation: &Narrow| operation.get() < self.first_since;
-        let since = touching.partition_point(is_before);
-        touching[since..].iter().map(|operation| operation.get())
+        let since = all.partition_point(is_before);
+        all[since..].iter().map(|operation| operation.get())
     }
 
     /// The directories that are logged with what is new in them where a file or directory is: all

@@ -297,6 +297,28 @@ fn what_one_loss_breaks_is_no_second_finding_where_all_is_lost_at_once() {
     }
 }
 
+/// As a rule about the order of calls is.
+#[test]
+fn what_is_broken_with_nothing_lost_does_not_hide_what_is_lost_together() {
+    let says: Says = |is_old| {
+        let dirty = is_old("g").then_some("it was left dirty");
+        EITHER(is_old).or(dirty)
+    };
+    for model in MODELS {
+        let findings = found(&copies(&[]), model.name, says);
+        let mut all: Vec<_> = findings.iter().map(short).collect();
+        all.sort_unstable();
+        let expected = [
+            ("both copies are old", vec!["one", "two"]),
+            ("it was left dirty", vec![]),
+        ];
+        assert_eq!(all, expected, "{}", model.name);
+        let right = found(&copies(&["one"]), model.name, says);
+        let all: Vec<_> = right.iter().map(short).collect();
+        assert_eq!(all, [("it was left dirty", vec![])], "{}", model.name);
+    }
+}
+
 #[test]
 fn two_of_three_are_blamed_if_two_are_enough() {
     let says: Says = |is_old| {
@@ -339,14 +361,16 @@ fn any(seed: u64) -> Trace {
 /// Whoever looked at what, those who put it together look at nothing, and count the same.
 #[test]
 fn the_parts_of_a_sweep_come_to_the_same_together() {
-    let says: Says = |is_old| {
+    let either: Says = |is_old| {
         let log = (is_old("log") && is_old("a")).then_some("the log is old");
         log.or_else(|| EITHER(is_old))
     };
+    let or_dirty: Says = |is_old| EITHER(is_old).or(is_old("b").then_some("it was left dirty"));
     let mut at_once = 0;
     for (seed, is_sample) in (0..24).flat_map(|seed| [(seed, false), (seed, true)]) {
         let what = format!("seed {seed}, a sample: {is_sample}");
         let trace = any(seed);
+        let says = if seed % 3 == 0 { or_dirty } else { either };
         let of = |shard, known| Plan {
             shard,
             known,

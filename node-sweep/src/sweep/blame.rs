@@ -2,13 +2,15 @@
 //! that break something together and none of them alone.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
+use brief::without_numbers;
 use campaign::ddmin;
 use pace_rules::nodes::Loss;
 
 use super::judges::{Answer, Job, Member};
 use super::rounds::{Happened, Rounds, has_ended_early};
-use super::{Made, ModelSet, PANIC_SEEN_AFTER, Same, Source, Swept};
+use super::{Broken, Made, ModelSet, PANIC_SEEN_AFTER, Same, Source};
 use crate::check::Verdict;
 use crate::error::{Error, Result};
 use crate::tree::Fingerprint;
@@ -18,6 +20,15 @@ const FEWER_MAX: usize = 256;
 
 /// So many sets of losses that break different things are looked for in one state.
 const SETS_MAX: usize = 4;
+
+/// What is looked for in the states with fewer losses.
+struct Sought {
+    /// What is said of the state and not of the one that lost nothing, but for numbers; anything if
+    /// that one is not broken.
+    words: Option<HashSet<String>>,
+    /// The keys of new states that were made for it.
+    made: Vec<Fingerprint>,
+}
 
 impl<S: Source> Rounds<'_, '_, S> {
     /// Says of each broken state that lost all at once which smaller one shows why. States are looked
@@ -35,29 +46,72 @@ impl<S: Source> Rounds<'_, '_, S> {
             if self.heard.stop.is_now() {
                 break;
             }
-            let mut made = Vec::new();
-            let smaller = self.smaller(index, &mut made)?;
-            // What was made on the way lost more than it takes, too.
-            let Swept { broken, blamed, .. } = &mut self.heard.swept;
-            let is_larger =
-                |made: &Fingerprint| broken.contains_key(made) && !smaller.contains(made);
-            for larger in made.into_iter().filter(is_larger).chain([key]) {
-                let others = smaller.iter().copied().filter(|one| *one != larger);
-                blamed.entry(larger).or_insert(others.collect());
-            }
+            let mut sought = Sought {
+                words: None,
+                made: Vec::new(),
+            };
+            let whole = self.is_broken(index, &[], &mut sought)?;
+            sought.words = whole.map(|whole| self.said_besides(&key, &whole));
+            let smaller = match whole {
+                // What is broken as it is, no loss has broken.
+                Some(whole) if sought.words.as_ref().is_some_and(HashSet::is_empty) => vec![whole],
+                _ => self.smaller(index, &mut sought)?,
+            };
+            self.blame_smaller(key, whole, &smaller, &sought);
         }
         Ok(())
     }
 
+    /// What is said of a broken state and not of another one, but for numbers.
+    fn said_besides(&self, key: &Fingerprint, other: &Fingerprint) -> HashSet<String> {
+        let words = |key: &Fingerprint| {
+            let words = self.heard.swept.broken[key].complaint.words.iter();
+            words.map(|words| without_numbers(words)).collect()
+        };
+        let (all, others): (HashSet<_>, HashSet<_>) = (words(key), words(other));
+        all.difference(&others).cloned().collect()
+    }
+
+    /// Says that a state is broken as smaller ones are. So are those that were made on the way and
+    /// lost more than it takes; of which nothing else is said than of `whole`, which lost nothing, that
+    /// is the smaller one.
+    fn blame_smaller(
+        &mut self,
+        key: Fingerprint,
+        whole: Option<Fingerprint>,
+        smaller: &[Fingerprint],
+        sought: &Sought,
+    ) {
+        let made = sought.made.iter().copied();
+        let made = made.filter(|made| self.heard.swept.broken.contains_key(made));
+        let larger = made.filter(|made| !smaller.contains(made) && whole != Some(*made));
+        for larger in larger.chain([key]).collect::<Vec<_>>() {
+            let others = match whole {
+                Some(whole) if !self.shows(&larger, sought) => vec![whole],
+                _ => smaller.to_vec(),
+            };
+            let others = others.into_iter().filter(|one| *one != larger).collect();
+            self.heard.swept.blamed.entry(larger).or_insert(others);
+        }
+    }
+
+    /// Whether a state is known to be broken in the way that is looked for.
+    fn shows(&self, key: &Fingerprint, sought: &Sought) -> bool {
+        let is_meant = |words: &HashSet<String>, broken: &Broken| {
+            let mut said = broken.complaint.words.iter();
+            said.any(|said| words.contains(&without_numbers(said)))
+        };
+        let broken = self.heard.swept.broken.get(key);
+        broken.is_some_and(|broken| {
+            let words = sought.words.as_ref();
+            words.is_none_or(|words| is_meant(words, broken))
+        })
+    }
+
     /// The broken states that show why a state is broken that lost all at once: those with a set of
     /// losses of which each is needed, and those with fewer losses. Nothing that was found of another
-    /// state plays a part: what is looked at for a state is the same in any part of a sweep. The keys
-    /// of new states that are made for it come to `made`.
-    fn smaller(&mut self, index: u64, made: &mut Vec<Fingerprint>) -> Result<Vec<Fingerprint>> {
-        // What is broken as it is, no loss has broken.
-        if let Some(key) = self.is_broken(index, &[], made)? {
-            return Ok(vec![key]);
-        }
+    /// state plays a part: what is looked at for a state is the same in any part of a sweep.
+    fn smaller(&mut self, index: u64, sought: &mut Sought) -> Result<Vec<Fingerprint>> {
         let all = self.maker.source.losses(index);
         let mut rest = all.clone();
         // In a sample it is not known what breaks alone, and to look at each would be a sweep of its
@@ -65,17 +119,17 @@ impl<S: Source> Rounds<'_, '_, S> {
         let alone = if self.heard.stop.plan.is_sample {
             Vec::new()
         } else {
-            self.broken_alone(index, &mut rest)?
+            self.broken_alone(index, &mut rest, sought)?
         };
         let mut together = Vec::new();
         while !rest.is_empty()
             && together.len() < SETS_MAX
-            && self.is_broken(index, &rest, made)?.is_some()
+            && self.is_broken(index, &rest, sought)?.is_some()
         {
             let set = ddmin(&rest, |losses| {
-                Ok::<_, Error>(self.is_broken(index, losses, made)?.is_some())
+                Ok::<_, Error>(self.is_broken(index, losses, sought)?.is_some())
             })?;
-            let key = self.is_broken(index, &set, made)?;
+            let key = self.is_broken(index, &set, sought)?;
             if set.len() == all.len() {
                 self.maker
                     .with_losses
@@ -89,7 +143,12 @@ impl<S: Source> Rounds<'_, '_, S> {
     }
 
     /// The broken states with fewer of the losses; what is lost there is no more among `rest`.
-    fn broken_alone(&mut self, index: u64, rest: &mut Vec<Loss>) -> Result<Vec<Fingerprint>> {
+    fn broken_alone(
+        &mut self,
+        index: u64,
+        rest: &mut Vec<Loss>,
+        sought: &Sought,
+    ) -> Result<Vec<Fingerprint>> {
         let mut fewer = self.maker.source.with_fewer_lost(index);
         fewer.sort_by_key(|(number, losses)| (losses.len(), Reverse(*number)));
         fewer.truncate(FEWER_MAX);
@@ -108,7 +167,7 @@ impl<S: Source> Rounds<'_, '_, S> {
             let Ok(state) = self.maker.source.make(number).state else {
                 continue;
             };
-            if self.heard.swept.broken.contains_key(&state.key) {
+            if self.shows(&state.key, sought) {
                 alone.push(state.key);
                 rest.retain(|loss| !losses.contains(loss));
             }
@@ -116,13 +175,13 @@ impl<S: Source> Rounds<'_, '_, S> {
         Ok(alone)
     }
 
-    /// The key of the state in which no more than these is lost, if it is known to be broken. It is
-    /// looked at if nobody has.
+    /// The key of the state in which no more than these is lost, if it is known to be broken in the way
+    /// that is looked for. It is looked at if nobody has.
     fn is_broken(
         &mut self,
         index: u64,
         losses: &[Loss],
-        made: &mut Vec<Fingerprint>,
+        sought: &mut Sought,
     ) -> Result<Option<Fingerprint>> {
         let Made { size, state, .. } = self.maker.source.make_with(index, losses);
         let Ok(state) = state else {
@@ -152,12 +211,12 @@ impl<S: Source> Rounds<'_, '_, S> {
                 };
                 self.maker.seen.insert(key, same);
                 self.maker.with_losses.insert(key, losses.into());
-                made.push(key);
+                sought.made.push(key);
                 self.heard.at.made += 1;
                 self.heard.at.different += 1;
             }
         }
-        Ok(self.heard.swept.broken.contains_key(&key).then_some(key))
+        Ok(self.shows(&key, sought).then_some(key))
     }
 
     /// What is said of a state; nothing if nobody is there to say it, or it is inconclusive.

@@ -63,8 +63,8 @@ enum Command {
     /// Test a program: cut the power at every point of a run of it
     ///
     /// Records what the program does to the files in its directory of data, makes every state that
-    /// a crash could have left there, and has a command look at each. What it is to hold are the
-    /// lines that the program had printed before the crash. Findings that are alike are shown once,
+    /// a crash could have left there, and has a command look at each. Each line that the program
+    /// prints is a promise: after a crash it must still hold. Findings that are alike are shown once,
     /// with what was lost, what would have prevented it, and which file systems save the program.
     App(Box<app::AppArgs>),
     /// Put the shards of a sweep together
@@ -153,7 +153,7 @@ enum Command {
     Clean(clean::CleanArgs),
     /// Measure how fast this machine can be swept, and where the time goes
     Bench(bench::BenchArgs),
-    /// Print what completes the command line in a shell
+    /// Print a completion script for a shell
     Completions(manual::CompletionsArgs),
     /// Write the manual pages
     Man(manual::ManArgs),

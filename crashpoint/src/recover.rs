@@ -37,8 +37,8 @@ pub(crate) struct AgainArgs {
     /// The check of a program, or the start of a cluster, is recorded on crash states that the check
     /// finds `ok`: whoever opens what a crash left recovers it. Of a program's disk (--disk), what its
     /// file system writes when it is mounted is recorded too. What a crash leaves of that must be `ok`
-    /// as well: it may lose nothing that the first crash had left. Of a live sweep, the power fails
-    /// again at a request of a node to its disk, between its boot and its being ready.
+    /// as well: it may lose nothing that the first crash had left. With `cluster sweep --live`, the
+    /// power fails again while a node recovers, at a request to its disk before it is ready.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=AGAIN_MAX), conflicts_with_all = ["resume", "shard"])]
     again: u64,
 

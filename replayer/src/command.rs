@@ -224,7 +224,7 @@ impl<'a> SweepCommand<'a> {
         };
         if let Some(budget) = self.file_system.budget {
             let total = total.ok_or(Error::BudgetOfStream)?;
-            options.share = Some(budget.mul_f64(options.jobs as f64 / total.max(1) as f64));
+            options.share = Some(share(budget, options.jobs, total));
         }
         let started = Workers::start(variant, &options);
         let mut workers = started.during(|| format!("prepare {variant}"))?;
@@ -365,4 +365,30 @@ fn interruptible<T: Send + 'static>(
             }
         }
     })
+}
+
+/// How long each of so many workloads gets, of which `jobs` are visited at a time, for all to end
+/// within a budget.
+fn share(budget: Duration, jobs: usize, total: u64) -> Duration {
+    let rounds = total.div_ceil(jobs as u64).max(1);
+    budget.div_f64(rounds as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_all_workloads_take_no_longer_than_the_budget() {
+        let budget = Duration::from_secs(60);
+        for (jobs, total, expected) in [(1, 1, 60), (4, 1, 60), (4, 4, 60), (4, 5, 30), (2, 60, 2)]
+        {
+            let expected = Duration::from_secs(expected);
+            assert_eq!(
+                share(budget, jobs, total),
+                expected,
+                "{jobs} jobs, {total} workloads"
+            );
+        }
+    }
 }

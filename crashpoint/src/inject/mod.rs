@@ -87,8 +87,8 @@ pub(crate) struct InjectArgs {
     )]
     max_failures: u64,
 
-    /// Of the strategy `exhaustive`: which second failures come first, those after a first failure from
-    /// which the cluster recovered as from none before, or those of the first
+    /// Of the strategy `exhaustive`: the order of pairs, those that are likely to show something new
+    /// first, or by the number of their first failure
     #[arg(long, value_enum, default_value_t, conflicts_with = "resume")]
     order: Order,
 

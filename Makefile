@@ -15,6 +15,8 @@
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT ?= $(TARGET)/release
 PREFIX ?= /usr/local
+# Programs that are built once for all clones, beside the kernels that scripts/build-uml.sh builds.
+TOOLS := $(abspath $(or $(XDG_CACHE_HOME),$(and $(HOME),$(HOME)/.cache),$(TARGET)))/crashpoint/tools
 PROGRAMS := crashpoint replay ace-gen
 SHARE = $(DESTDIR)$(PREFIX)/share
 COMPLETIONS := bash-completion/completions zsh/site-functions fish/vendor_completions.d
@@ -65,14 +67,14 @@ test-stores:
 
 FUZZ_SECONDS ?= 60
 CARGO_FUZZ_VERSION := 0.13.2
-CARGO_FUZZ := $(TARGET)/cargo-fuzz-$(CARGO_FUZZ_VERSION)/bin/cargo-fuzz
+CARGO_FUZZ := $(TOOLS)/cargo-fuzz-$(CARGO_FUZZ_VERSION)/bin/cargo-fuzz
 
 fuzz: setup-fuzz $(CARGO_FUZZ)
 	@scripts/fuzz $(abspath $(CARGO_FUZZ)) $(FUZZ_SECONDS)
 
 # Its version is in its path: a new one is another file. Debug builds in half the time.
 $(CARGO_FUZZ): | setup-fuzz
-	cargo install cargo-fuzz --locked --debug --version $(CARGO_FUZZ_VERSION) --root $(TARGET)/cargo-fuzz-$(CARGO_FUZZ_VERSION)
+	cargo install cargo-fuzz --locked --debug --version $(CARGO_FUZZ_VERSION) --root $(TOOLS)/cargo-fuzz-$(CARGO_FUZZ_VERSION)
 
 lint:
 	cargo fmt --all --check
@@ -85,7 +87,7 @@ lint:
 	@scripts/check-links
 
 CARGO_DENY_VERSION := 0.20.2
-CARGO_DENY := $(TARGET)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 # No advisories: their database is a git repository of GitHub, and no registry of crates has it. Where
 # that can be reached, `cargo deny check advisories` looks at them.
@@ -94,10 +96,10 @@ deny: $(CARGO_DENY)
 
 # As cargo-fuzz above.
 $(CARGO_DENY):
-	cargo install cargo-deny --locked --debug --version $(CARGO_DENY_VERSION) --root $(TARGET)/cargo-deny-$(CARGO_DENY_VERSION)
+	cargo install cargo-deny --locked --debug --version $(CARGO_DENY_VERSION) --root $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)
 
 MDBOOK_VERSION := 0.5.4
-MDBOOK := $(TARGET)/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+MDBOOK := $(TOOLS)/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 
 book: $(MDBOOK)
 	@scripts/check-links
@@ -105,7 +107,7 @@ book: $(MDBOOK)
 
 # As cargo-fuzz above. Nothing of it serves or watches.
 $(MDBOOK):
-	cargo install mdbook --locked --debug --no-default-features --features search --version $(MDBOOK_VERSION) --root $(TARGET)/mdbook-$(MDBOOK_VERSION)
+	cargo install mdbook --locked --debug --no-default-features --features search --version $(MDBOOK_VERSION) --root $(TOOLS)/mdbook-$(MDBOOK_VERSION)
 
 bench: setup build
 	$(SUDO) $(TARGET)/release/crashpoint bench

@@ -60,6 +60,8 @@ pub struct Exhaustive {
     has_roles: bool,
     collected: Collected,
     singles: Vec<Single>,
+    /// The IDs of the points of a run without failures.
+    known: BTreeSet<String>,
 }
 
 /// The plan of a run without faults, in which failure points are collected.
@@ -98,6 +100,11 @@ impl Exhaustive {
             has_disks,
             has_roles: file.probe.is_some(),
             singles: singles(&collected.points, has_disks, collected.all_occurrences),
+            known: collected
+                .points
+                .iter()
+                .map(|seen| seen.id.clone())
+                .collect(),
             collected: collected.clone(),
         }
     }
@@ -133,11 +140,10 @@ impl Exhaustive {
             return Vec::new();
         }
         let is_of_call = self.failure(result).is_some_and(PointFailure::is_of_call);
-        let known = self.known();
         let place = |failure, rank, seen: &SeenPoint, is_elsewhere: bool| {
             if is_of_call && failure == PointFailure::PowerLoss && !is_elsewhere {
                 Place::LossAfterError(rank)
-            } else if known.contains(seen.id.as_str()) {
+            } else if self.known.contains(&seen.id) {
                 Place::Known(is_elsewhere, rank, failure)
             } else {
                 Place::New(failure, is_elsewhere, rank)
@@ -157,12 +163,6 @@ impl Exhaustive {
         all.into_iter().map(|(_, fault)| fault).collect()
     }
 
-    /// The points of a run without failures.
-    fn known(&self) -> BTreeSet<&str> {
-        let points = self.collected.points.iter();
-        points.map(|seen| seen.id.as_str()).collect()
-    }
-
     /// The first failure of a run.
     fn failure(&self, result: &InjectResult) -> Option<PointFailure> {
         let single = usize::try_from(self.root(result.index)).ok()?;
@@ -172,9 +172,8 @@ impl Exhaustive {
     /// Whether a call failed, and all went on as if it had not: somebody took the error for nothing.
     fn is_ignored(&self, result: &InjectResult) -> bool {
         let is_error = self.failure(result).is_some_and(PointFailure::is_of_call);
-        let known = self.known();
         let mut points = result.ran.points.iter();
-        is_error && points.all(|seen| known.contains(seen.id.as_str()))
+        is_error && points.all(|seen| self.known.contains(&seen.id))
     }
 
     /// At which of its times a point is tried after a first failure, and on whom: the first one, on a

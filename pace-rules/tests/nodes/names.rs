@@ -45,14 +45,20 @@ fn an_unlinked_journal_may_be_there_again() {
     }
 }
 
-#[test]
-fn a_file_that_replaces_another_has_its_data_where_that_is_promised() {
+/// A new file is written and takes the name of one that was there.
+fn replaced_by_rename() -> Script {
     let mut script = Script::new(1, &[(FOO, "foo", 8)]);
     script
         .create(0, BAR, "tmp")
         .write(0, BAR, 0, 8, 0)
         .rename(0, BAR, "tmp", "foo", Some(FOO))
         .mark(0);
+    script
+}
+
+#[test]
+fn a_file_that_replaces_another_has_its_data_where_that_is_promised() {
+    let script = replaced_by_rename();
     for model in MODELS {
         let empty = told(&script, model.name, 1, 1)
             .iter()
@@ -70,12 +76,7 @@ fn a_file_that_replaces_another_has_its_data_where_that_is_promised() {
 
 #[test]
 fn a_file_that_replaces_another_can_be_zeros_on_ext4_and_empty_elsewhere() {
-    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
-    script
-        .create(0, BAR, "tmp")
-        .write(0, BAR, 0, 8, 0)
-        .rename(0, BAR, "tmp", "foo", Some(FOO))
-        .mark(0);
+    let script = replaced_by_rename();
     let zeros = |tree: &Tree| {
         !has(tree, "tmp") && size(tree, "foo") == Some(8) && is_zeros(&content(tree, "foo"))
     };

@@ -5,7 +5,7 @@ mod judges;
 mod maker;
 mod rounds;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,6 @@ use crate::states::{CrashState, States};
 use crate::tree::{Fingerprint, Impossible};
 use crate::undamaged::{Asked, Undamaged};
 
-use judges::Answer;
 use rounds::{Rounds, Stop};
 
 /// A state that is not broken each time is so often enough once it was so as often as this, in so
@@ -461,29 +460,7 @@ pub fn sweep_source(
 }
 
 impl Swept {
-    /// Keeps what is known of a state.
-    fn keep(
-        &mut self,
-        answer: Answer,
-        judged: &mut HashSet<Fingerprint>,
-        watch: &mut dyn Watch,
-        at: &mut Progress,
-    ) -> Result<()> {
-        let Answer {
-            index,
-            key,
-            verdict,
-            is_known,
-        } = answer;
-        let verdict = verdict?;
-        if !is_known {
-            watch.judged(index, &key, &verdict)?;
-        }
-        judged.insert(key);
-        self.add((index, key), verdict, at);
-        Ok(())
-    }
-
+    /// Adds what is known of a state.
     fn add(&mut self, (index, key): (u64, Fingerprint), verdict: Verdict, at: &mut Progress) {
         at.checked += 1;
         match verdict {

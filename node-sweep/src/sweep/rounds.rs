@@ -239,9 +239,20 @@ impl Heard<'_, '_> {
 
     /// Keeps what is known of a state, and tells how far the sweep is.
     pub(super) fn keep(&mut self, answer: Answer) -> Result<()> {
-        let kept = self
-            .swept
-            .keep(answer, &mut self.judged, self.watch, &mut self.at);
+        let Answer {
+            index,
+            key,
+            verdict,
+            is_known,
+        } = answer;
+        let kept = verdict.and_then(|verdict| {
+            if !is_known {
+                self.watch.judged(index, &key, &verdict)?;
+            }
+            self.judged.insert(key);
+            self.swept.add((index, key), verdict, &mut self.at);
+            Ok(())
+        });
         self.watch.progress(self.at);
         kept
     }

@@ -1,0 +1,220 @@
+//! A function can be seen whole: it has at most 300 tokens, unless it is a table.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::visit::{self, Visit};
+use walkdir::WalkDir;
+
+/// Tokens of a body, without its braces.
+const TOKENS_MAX: usize = 300;
+
+/// What may be longer: one match or one literal, whose rows are read one by one.
+const TABLES: [&str; 0] = [];
+
+/// What is too long today. Nothing is added here.
+const TO_SPLIT: [&str; 90] = [
+    "ace-gen/src/choice.rs of",
+    "ace-gen/src/convert.rs op",
+    "ace-gen/src/resolve.rs operation",
+    "ace-gen/src/text.rs act",
+    "block-dev/src/fua.rs match_writes",
+    "block-dev/src/fua/block_layer.rs happen",
+    "campaign/src/columns.rs columns",
+    "checker/src/comparison/several_names.rs existence",
+    "checker/src/contract.rs words",
+    "checker/src/facts.rs entry",
+    "checker/src/model.rs data",
+    "checker/src/model.rs names",
+    "cluster/src/file.rs settle",
+    "cluster/src/hidden.rs live",
+    "cluster/src/hidden.rs make_node",
+    "cluster/src/node.rs run",
+    "cluster/src/simulated/init.rs obey",
+    "crashpoint/src/app.rs begin",
+    "crashpoint/src/bench.rs bench",
+    "crashpoint/src/finding/smaller.rs minimize",
+    "crashpoint/src/inject/finding.rs minimize",
+    "crashpoint/src/machine.rs run",
+    "crashpoint/src/main.rs run",
+    "crashpoint/src/recover.rs of_directory",
+    "crashpoint/src/report/inject.rs view",
+    "datalog/src/replay.rs value",
+    "export/src/checks.rs fact",
+    "export/src/commands.rs io_command",
+    "export/src/commands.rs line",
+    "history/src/linear/search.rs run",
+    "history/src/linear/unique.rs order",
+    "history/src/model/set.rs call",
+    "history/src/recorded.rs answer",
+    "injector/src/disks.rs draw",
+    "injector/src/laboratory.rs run_until",
+    "injector/src/minimize.rs losses",
+    "injector/src/online/calls/mod.rs new",
+    "injector/src/online/facts/fill.rs fact",
+    "injector/src/online/lanes.rs node",
+    "injector/src/online/print.rs fmt",
+    "injector/src/online/run.rs begin",
+    "injector/src/online/run.rs in_place",
+    "injector/src/online/select.rs one",
+    "injector/src/online/strategies/exhaustive.rs seconds",
+    "injector/src/online/triggers.rs is_reached",
+    "machine/src/guest.rs work",
+    "machine/src/other_boot.rs new",
+    "machine/src/running.rs end",
+    "machine/src/uml.rs start",
+    "node-sweep/src/blocks.rs told",
+    "node-sweep/src/causes.rs alike",
+    "node-sweep/src/damage.rs ranges",
+    "node-sweep/src/findings.rs groups",
+    "node-sweep/src/findings.rs node",
+    "node-sweep/src/findings.rs story",
+    "node-sweep/src/levels.rs run",
+    "node-sweep/src/levels.rs visit_calls",
+    "node-sweep/src/operations.rs words",
+    "node-sweep/src/specs/examine.rs of_past",
+    "node-sweep/src/specs/leftover.rs add",
+    "node-sweep/src/tree.rs apply",
+    "pace-rules/src/disk/space.rs get",
+    "pace-rules/src/disk/states.rs add",
+    "pace-rules/src/nodes/micro/cutter.rs cut",
+    "pace-rules/src/nodes/operations/reader.rs add",
+    "pace-rules/src/nodes/operations/reader/syncs.rs is_of",
+    "pace-rules/src/nodes/operations/reader/syncs.rs sync",
+    "pace-rules/src/nodes/places.rs extend",
+    "recorder/src/execute.rs change_attributes",
+    "recorder/src/execute.rs change_data",
+    "recorder/src/execute.rs make",
+    "recorder/src/execute.rs run",
+    "recorder/src/memory.rs store",
+    "recorder/src/process/describe.rs tell",
+    "recorder/src/process/files.rs abandon_file_call",
+    "recorder/src/process/files.rs enter_file_call",
+    "recorder/src/process/files.rs leave_file_call",
+    "recorder/src/process/names.rs enter_rename",
+    "recorder/src/process/opens.rs enter_open",
+    "recorder/src/process/tree.rs apply",
+    "replayer/src/command.rs one",
+    "replayer/src/engine/search.rs find_again",
+    "replayer/src/findings.rs read",
+    "replayer/src/story.rs kept_words",
+    "replayer/src/worker.rs work",
+    "simulation/src/device/disk.rs carry_out",
+    "toy-fs/src/lib.rs apply",
+    "toy-fs/src/lib.rs content",
+    "tracer/src/lookup.rs walk",
+    "tracer/src/observer.rs entry",
+];
+
+/// Tokens, with both delimiters of each group.
+fn count(tokens: TokenStream) -> usize {
+    let of = |token| match token {
+        TokenTree::Group(group) => 2 + count(group.stream()),
+        _ => 1,
+    };
+    tokens.into_iter().map(of).sum()
+}
+
+fn is_test(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let text = attribute.meta.to_token_stream().to_string();
+        text == "test" || text.starts_with("cfg (test") || text.starts_with("cfg (all (test")
+    })
+}
+
+/// The functions of a file that are longer than allowed, without tests.
+struct Long {
+    file: String,
+    found: Vec<(String, usize)>,
+}
+
+impl Long {
+    fn look_at(&mut self, signature: &syn::Signature, block: &syn::Block) {
+        let tokens = count(block.to_token_stream()) - 2;
+        if tokens > TOKENS_MAX {
+            let name = format!("{} {}", self.file, signature.ident);
+            self.found.push((name, tokens));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Long {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !is_test(&module.attrs) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        if !is_test(&function.attrs) {
+            self.look_at(&function.sig, &function.block);
+            visit::visit_item_fn(self, function);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
+        if !is_test(&function.attrs) {
+            self.look_at(&function.sig, &function.block);
+            visit::visit_impl_item_fn(self, function);
+        }
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast syn::TraitItemFn) {
+        if let Some(block) = &function.default {
+            self.look_at(&function.sig, block);
+        }
+        visit::visit_trait_item_fn(self, function);
+    }
+}
+
+fn is_of_tests(path: &Path) -> bool {
+    let mut parts = path.components().map(|part| part.as_os_str());
+    parts.any(|part| {
+        ["target", "tests", "benches", "workloads", "fuzz"]
+            .iter()
+            .any(|name| part == *name)
+    })
+}
+
+fn long_functions() -> Vec<(String, usize)> {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let files = WalkDir::new(root).sort_by_file_name().into_iter();
+    let files = files.map(|entry| entry.expect("a folder that can be read").into_path());
+    let mut all = Vec::new();
+    for path in files.filter(|path| path.extension().is_some_and(|ending| ending == "rs")) {
+        let name = path.strip_prefix(root).expect("in it");
+        if is_of_tests(name) || name.file_stem().is_some_and(|stem| stem == "tests") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("text");
+        let mut long = Long {
+            file: name.display().to_string(),
+            found: Vec::new(),
+        };
+        long.visit_file(&syn::parse_file(&text).expect("Rust"));
+        all.append(&mut long.found);
+    }
+    all
+}
+
+#[test]
+fn a_function_that_is_no_table_can_be_seen_whole() {
+    let found = long_functions();
+    let tables: BTreeSet<_> = TABLES.into_iter().chain(TO_SPLIT).collect();
+    let long: Vec<_> = found
+        .iter()
+        .filter(|(name, _)| !tables.contains(name.as_str()))
+        .map(|(name, tokens)| format!("{name}: {tokens} tokens"))
+        .collect();
+    assert!(
+        long.is_empty(),
+        "longer than {TOKENS_MAX}:\n{}",
+        long.join("\n")
+    );
+    // A table that is gone, or short, has no business in the list.
+    let found: BTreeSet<_> = found.iter().map(|(name, _)| name.as_str()).collect();
+    let needless: Vec<_> = tables.difference(&found).collect();
+    assert!(needless.is_empty(), "these are not long: {needless:?}");
+}

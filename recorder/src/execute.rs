@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, XattrFlags, chmod,
-    chownat, fallocate, fchmod, fchown, fdatasync, fremovexattr, fsetxattr, fstat, fsync,
-    ftruncate, linkat, makedev, mkdirat, mknodat, openat2, renameat_with, statat, symlinkat,
-    syncfs, unlinkat,
+    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid,
+    XattrFlags, chmod, chownat, fallocate, fchmod, fchown, fdatasync, fremovexattr, fsetxattr,
+    fstat, fsync, ftruncate, linkat, makedev, mkdirat, mknodat, openat2, renameat_with, statat,
+    symlinkat, syncfs, unlinkat,
 };
 use rustix::io::{Errno, pwrite};
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Target, WriteSync, pattern};
@@ -103,10 +103,8 @@ impl Executor {
             Op::Write { .. }
             | Op::Append { .. }
             | Op::DirectWrite { .. }
-            | Op::MmapWrite { .. }
-            | Op::Truncate { .. }
-            | Op::Falloc { .. }
-            | Op::Reflink { .. } => self.change_data(number, op),
+            | Op::MmapWrite { .. } => self.write(number, op),
+            Op::Truncate { .. } | Op::Falloc { .. } | Op::Reflink { .. } => self.change_data(op),
             Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Chmod { .. } | Op::Chown { .. } => {
                 self.change_attributes(op)
             }
@@ -130,41 +128,37 @@ impl Executor {
                 let (parent, name) = self.parent(path)?;
                 mkdirat(parent, name, Mode::from_raw_mode(*mode))
             }
-            Op::Mkfifo { path, mode } => {
-                let (parent, name) = self.parent(path)?;
-                mknodat(parent, name, FileType::Fifo, Mode::from_raw_mode(*mode), 0)
-            }
+            Op::Mkfifo { path, mode } => self.make_special(path, FileType::Fifo, *mode, 0),
             Op::Mknod {
                 path,
                 kind,
                 major,
                 minor,
-            } => {
-                let (parent, name) = self.parent(path)?;
-                let number = makedev(*major, *minor);
-                mknodat(
-                    parent,
-                    name,
-                    file_type(*kind),
-                    Mode::from_raw_mode(0o644),
-                    number,
-                )
-            }
+            } => self.make_special(path, file_type(*kind), 0o644, makedev(*major, *minor)),
             Op::Symlink { target, path } => {
                 let (parent, name) = self.parent(path)?;
                 symlinkat(target, parent, name)
             }
             Op::Link { source, dest } => self.link(source, dest),
-            Op::Open { path, handle } => {
-                let file = self.open_path(path)?;
-                self.open.insert(Target::Handle(handle.clone()), file);
-                Ok(())
-            }
+            Op::Open { path, handle } => self.open(path, Target::Handle(handle.clone())),
             Op::Tmpfile { dir, handle, mode } => {
                 self.create(dir, OFlags::TMPFILE, *mode, Target::Handle(handle.clone()))
             }
             _ => unreachable!("not an operation that makes something"),
         }
+    }
+
+    /// Opens what a path names, which stays open as `target`.
+    fn open(&mut self, path: &str, target: Target) -> Result<()> {
+        let file = self.open_path(path)?;
+        self.open.insert(target, file);
+        Ok(())
+    }
+
+    /// Makes a fifo or a device file. `device` is the number of a device.
+    fn make_special(&self, path: &str, kind: FileType, mode: u32, device: u64) -> Result<()> {
+        let (parent, name) = self.parent(path)?;
+        mknodat(parent, name, kind, Mode::from_raw_mode(mode), device)
     }
 
     /// Makes a file, which stays open as `target`.
@@ -227,7 +221,7 @@ impl Executor {
         }
     }
 
-    fn change_data(&mut self, number: usize, op: &Op) -> Result<()> {
+    fn write(&mut self, number: usize, op: &Op) -> Result<()> {
         match op {
             Op::Write {
                 target,
@@ -265,6 +259,13 @@ impl Executor {
                 let bytes = pattern::bytes(number, *offset, *length);
                 self.write_mapped(target, *offset, &bytes)
             }
+            _ => unreachable!("not an operation that writes"),
+        }
+    }
+
+    /// Changes the data of a file without bytes of the workload.
+    fn change_data(&mut self, op: &Op) -> Result<()> {
+        match op {
             Op::Truncate { target, size } => ftruncate(self.file(target)?, *size),
             Op::Falloc {
                 target,
@@ -335,29 +336,34 @@ impl Executor {
                 XattrFlags::empty(),
             ),
             Op::RemoveXattr { target, name } => fremovexattr(self.file(target)?, name),
-            // By path, so that what cannot be opened (a fifo, a device) can be changed too.
-            Op::Chmod {
-                target: Target::Path(path),
-                mode,
-            } => {
-                let file = self.open_name(path)?;
-                if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Symlink {
-                    return Err(Errno::OPNOTSUPP);
-                }
-                chmod(path_of(&file), Mode::from_raw_mode(*mode))
-            }
-            Op::Chmod { target, mode } => fchmod(self.file(target)?, Mode::from_raw_mode(*mode)),
+            Op::Chmod { target, mode } => self.change_mode(target, Mode::from_raw_mode(*mode)),
             Op::Chown { target, uid, gid } => {
-                let owner = Some(rustix::fs::Uid::from_raw(*uid));
-                let group = Some(rustix::fs::Gid::from_raw(*gid));
-                match target {
-                    Target::Path(path) => {
-                        chownat(self.open_name(path)?, "", owner, group, AtFlags::EMPTY_PATH)
-                    }
-                    Target::Handle(_) => fchown(self.file(target)?, owner, group),
-                }
+                self.change_owner(target, Uid::from_raw(*uid), Gid::from_raw(*gid))
             }
             _ => unreachable!("not an operation on attributes"),
+        }
+    }
+
+    /// By path, so that what cannot be opened (a fifo, a device) can be changed too.
+    fn change_mode(&mut self, target: &Target, mode: Mode) -> Result<()> {
+        let Target::Path(path) = target else {
+            return fchmod(self.file(target)?, mode);
+        };
+        let file = self.open_name(path)?;
+        if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Symlink {
+            return Err(Errno::OPNOTSUPP);
+        }
+        chmod(path_of(&file), mode)
+    }
+
+    /// By path, as [`Self::change_mode`].
+    fn change_owner(&mut self, target: &Target, user: Uid, group: Gid) -> Result<()> {
+        let (user, group) = (Some(user), Some(group));
+        match target {
+            Target::Path(path) => {
+                chownat(self.open_name(path)?, "", user, group, AtFlags::EMPTY_PATH)
+            }
+            Target::Handle(_) => fchown(self.file(target)?, user, group),
         }
     }
 
@@ -398,8 +404,7 @@ impl Executor {
         if let Target::Path(path) = target
             && !self.open.contains_key(target)
         {
-            let file = self.open_path(path)?;
-            self.open.insert(target.clone(), file);
+            self.open(path, target.clone())?;
         }
         self.open.get(target).ok_or(Errno::BADF)
     }

@@ -1,13 +1,14 @@
 //! Memory with properties that a `Vec` lacks: aligned for O_DIRECT, or a file's own pages.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
 
 use nix::sys::mman::{MapFlags, MsFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
 use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
@@ -64,37 +65,17 @@ impl Mapping {
     /// space of its own. In the child the kernel does it: where a page cannot be had because the
     /// disk is full it answers with an error, and a store of the child's own would be a SIGBUS.
     pub(crate) fn store(&mut self, start: usize, data: &[u8]) -> Result<(), Errno> {
-        let source = memfd_create("crashpoint-store", MemfdFlags::CLOEXEC)?;
-        let mut copied = 0;
-        while copied < data.len() {
-            copied += pwrite(&source, &data[copied..], copied as u64)?;
-        }
+        let source = file_in_memory(data)?;
         let place = &mut self.bytes_mut()[start..start + data.len()];
         // SAFETY: the child makes system calls only, and takes no lock and no memory.
-        let child = match unsafe { libc::fork() } {
-            -1 => {
-                return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
-            }
+        match unsafe { libc::fork() } {
+            -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
             0 => {
-                let mut stored = 0;
-                while stored < place.len() {
-                    match pread(&source, &mut place[stored..], stored as u64) {
-                        Ok(0) | Err(_) => break,
-                        Ok(more) => stored += more,
-                    }
-                }
+                let is_stored = read_whole(&source, place);
                 // SAFETY: it ends at once, and runs nothing of ours.
-                unsafe { libc::_exit(i32::from(stored < place.len())) }
+                unsafe { libc::_exit(i32::from(!is_stored)) }
             }
-            child => nix::unistd::Pid::from_raw(child),
-        };
-        loop {
-            match waitpid(child, None) {
-                Ok(WaitStatus::Exited(_, 0)) => return Ok(()),
-                Ok(_) => return Err(Errno::IO),
-                Err(nix::Error::EINTR) => {}
-                Err(errno) => return Err(Errno::from_raw_os_error(errno as i32)),
-            }
+            child => wait_for_success(Pid::from_raw(child)),
         }
     }
 
@@ -103,6 +84,44 @@ impl Mapping {
         // SAFETY: the range is exactly the mapping.
         unsafe { msync(self.start, self.length, MsFlags::MS_SYNC)? };
         Ok(())
+    }
+}
+
+/// A file without a name that holds `data`.
+fn file_in_memory(data: &[u8]) -> Result<OwnedFd, Errno> {
+    let file = memfd_create("crashpoint-store", MemfdFlags::CLOEXEC)?;
+    let mut copied = 0;
+    while copied < data.len() {
+        copied += pwrite(&file, &data[copied..], copied as u64)?;
+    }
+    Ok(file)
+}
+
+/// Reads from the begin of a file until `place` is full, and says whether it is. Makes system
+/// calls only.
+fn read_whole(file: &OwnedFd, place: &mut [u8]) -> bool {
+    let mut stored = 0;
+    while stored < place.len() {
+        match pread(file, &mut place[stored..], stored as u64) {
+            Ok(0) | Err(_) => return false,
+            Ok(more) => stored += more,
+        }
+    }
+    true
+}
+
+/// Waits until a child has ended.
+///
+/// # Errors
+/// `EIO` if it did not succeed.
+fn wait_for_success(child: Pid) -> Result<(), Errno> {
+    loop {
+        match waitpid(child, None) {
+            Ok(WaitStatus::Exited(_, 0)) => return Ok(()),
+            Ok(_) => return Err(Errno::IO),
+            Err(nix::Error::EINTR) => {}
+            Err(errno) => return Err(Errno::from_raw_os_error(errno as i32)),
+        }
     }
 }
 

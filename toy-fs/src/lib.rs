@@ -198,8 +198,7 @@ impl Toy {
             Op::Rename { source, dest, flag } => self.rename(source, dest, *flag),
             Op::Open { path, handle } => self.open(path, handle),
             Op::Tmpfile { handle, mode, .. } => {
-                let node = self.add(Kind::File, *mode);
-                self.handles.insert(handle.clone(), node);
+                self.make_nameless(handle, *mode);
                 Some(())
             }
             _ => self.content(number, op),
@@ -214,6 +213,11 @@ impl Toy {
     ) -> Option<()> {
         let number = makedev(major.into(), minor.into());
         self.make(path, Kind::Device(kind, number), 0o644)
+    }
+
+    fn make_nameless(&mut self, handle: &str, mode: u32) {
+        let node = self.add(Kind::File, mode);
+        self.handles.insert(handle.to_owned(), node);
     }
 
     fn open(&mut self, path: &str, handle: &str) -> Option<()> {
@@ -271,14 +275,7 @@ impl Toy {
                 length,
                 ..
             } => node.falloc(*mode, *offset, *length),
-            Op::SetXattr { name, value, .. } => node.set_xattr(name, value.as_bytes(), time),
-            Op::RemoveXattr { name, .. } => {
-                node.xattrs.remove(name)?;
-                node.touched = time;
-            }
-            Op::Chmod { mode, .. } => (node.mode, node.touched) = (*mode, time),
-            Op::Chown { uid, gid, .. } => (node.owner, node.touched) = ((*uid, *gid), time),
-            _ => {}
+            _ => node.change_attributes(op, time)?,
         }
         Some(())
     }
@@ -382,6 +379,20 @@ impl Node {
             self.touched = time;
         }
         self.truncate(size);
+    }
+
+    fn change_attributes(&mut self, op: &Op, time: usize) -> Option<()> {
+        match op {
+            Op::SetXattr { name, value, .. } => self.set_xattr(name, value.as_bytes(), time),
+            Op::RemoveXattr { name, .. } => {
+                self.xattrs.remove(name)?;
+                self.touched = time;
+            }
+            Op::Chmod { mode, .. } => (self.mode, self.touched) = (*mode, time),
+            Op::Chown { uid, gid, .. } => (self.owner, self.touched) = ((*uid, *gid), time),
+            _ => {}
+        }
+        Some(())
     }
 
     fn set_xattr(&mut self, name: &str, value: &[u8], time: usize) {

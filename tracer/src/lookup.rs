@@ -48,6 +48,17 @@ pub struct Place {
     pub name: Vec<u8>,
 }
 
+impl Place {
+    fn new(directory: OwnedFd, name: Vec<u8>) -> Result<Self, Errno> {
+        let stat = fstat(&directory)?;
+        Ok(Self {
+            directory,
+            stat,
+            name,
+        })
+    }
+}
+
 /// What has a name in a directory, if anything has.
 pub fn look(directory: impl AsFd, name: &[u8]) -> Option<Stat> {
     statat(
@@ -165,11 +176,7 @@ impl Paths {
             return Ok(None);
         }
         let directory = self.directory(base, parent)?;
-        let place = Place {
-            stat: fstat(&directory)?,
-            directory,
-            name: name.into(),
-        };
+        let place = Place::new(directory, name.into())?;
         if !follow || !look(&place.directory, &place.name).is_some_and(is_link) {
             return Ok(Some(place));
         }
@@ -239,11 +246,7 @@ impl Paths {
                 if name == b".." {
                     return Ok(None);
                 }
-                return Ok(Some(Place {
-                    stat: fstat(&here)?,
-                    directory: here,
-                    name,
-                }));
+                return Place::new(here, name).map(Some);
             } else {
                 here = entry?;
             }

@@ -68,6 +68,20 @@ pub enum Decision<K> {
     Change(Change, K),
 }
 
+impl<K> Decision<K> {
+    /// The same decision, with what another observer keeps of a call that is made.
+    fn with_kept<Other>(self, keep: impl FnOnce(K) -> Other) -> Decision<Other> {
+        match self {
+            Self::GoOn => Decision::GoOn,
+            Self::ToExit(kept) => Decision::ToExit(keep(kept)),
+            Self::Hold => Decision::Hold,
+            Self::Fail(error) => Decision::Fail(error),
+            Self::Skip(result) => Decision::Skip(result),
+            Self::Change(change, kept) => Decision::Change(change, keep(kept)),
+        }
+    }
+}
+
 /// Another argument of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
@@ -191,18 +205,11 @@ where
         let first = match self.0.entry(origin, entry) {
             Decision::GoOn => None,
             Decision::ToExit(kept) => Some(kept),
-            Decision::Hold => return Decision::Hold,
-            Decision::Fail(error) => return Decision::Fail(error),
-            Decision::Skip(result) => return Decision::Skip(result),
-            Decision::Change(change, kept) => {
-                let first = Some(kept);
-                return Decision::Change(
-                    change,
-                    Kept {
-                        first,
-                        second: None,
-                    },
-                );
+            refused_or_changed => {
+                return refused_or_changed.with_kept(|kept| Kept {
+                    first: Some(kept),
+                    second: None,
+                });
             }
         };
         let second = match self.1.entry(origin, entry) {
@@ -214,11 +221,10 @@ where
             }
             refused => {
                 self.0.withdrawn(origin, first);
-                return match refused {
-                    Decision::Fail(error) => Decision::Fail(error),
-                    Decision::Skip(result) => Decision::Skip(result),
-                    _ => Decision::Hold,
-                };
+                return refused.with_kept(|kept| Kept {
+                    first: None,
+                    second: Some(kept),
+                });
             }
         };
         if first.is_none() && second.is_none() {

@@ -148,6 +148,28 @@ impl<'a> Request<'a> {
         })
     }
 
+    /// What is asked of the disk's content, if this disk does such a thing. An answer has room for
+    /// `wanted` bytes.
+    fn parts(&self, wanted: usize) -> Option<Vec<DiskRequest>> {
+        let offset = self.offset;
+        match self.kind {
+            VIRTIO_BLK_T_IN => {
+                let length = wanted as u64;
+                Some(vec![DiskRequest::Read { offset, length }])
+            }
+            VIRTIO_BLK_T_OUT => {
+                let length = self.data.len() as u64;
+                Some(vec![DiskRequest::Write { offset, length }])
+            }
+            VIRTIO_BLK_T_FLUSH => Some(vec![DiskRequest::Flush]),
+            VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => {
+                let discard = |(offset, length)| DiskRequest::Discard { offset, length };
+                Some(self.ranges().map(discard).collect())
+            }
+            _ => None,
+        }
+    }
+
     /// Offset and length of each range of a discard.
     fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.data.chunks_exact(RANGE_BYTES).map(|range| {
@@ -303,39 +325,25 @@ impl Disk {
     /// Does what is asked for. Returns what came of it, and for how many requests more the answer
     /// waits.
     fn carry_out(&mut self, request: &Request, wanted: usize, now_ns: u64) -> (Done, u8) {
-        let Request { kind, offset, data } = *request;
-        let asked: Vec<_> = match kind {
-            VIRTIO_BLK_T_IN => {
-                let length = wanted as u64;
-                vec![DiskRequest::Read { offset, length }]
-            }
-            VIRTIO_BLK_T_OUT => {
-                let length = data.len() as u64;
-                vec![DiskRequest::Write { offset, length }]
-            }
-            VIRTIO_BLK_T_FLUSH => vec![DiskRequest::Flush],
-            VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => request
-                .ranges()
-                .map(|(offset, length)| DiskRequest::Discard { offset, length })
-                .collect(),
-            VIRTIO_BLK_T_GET_ID => {
-                let done = Done {
-                    answer: ID.to_vec(),
-                    ..Done::default()
-                };
-                return (done, 0);
-            }
-            _ => return (Done::status(VIRTIO_BLK_S_UNSUPP), 0),
+        if request.kind == VIRTIO_BLK_T_GET_ID {
+            let done = Done {
+                answer: ID.to_vec(),
+                ..Done::default()
+            };
+            return (done, 0);
+        }
+        let Some(parts) = request.parts(wanted) else {
+            return (Done::status(VIRTIO_BLK_S_UNSUPP), 0);
         };
         let (mut done, mut later) = (Done::status(VIRTIO_BLK_S_OK), 0);
-        for asked in asked {
+        for asked in parts {
             match self.behaviour.answer(asked, self.log.len()) {
                 Answer::Fail => return (Done::status(VIRTIO_BLK_S_IOERR), later),
                 _ if !self.has(asked) => return (Done::status(VIRTIO_BLK_S_IOERR), later),
                 Answer::AtOnce => {}
                 Answer::After(requests) => later = later.max(requests),
             }
-            self.carry_out_one(asked, data, now_ns, &mut done);
+            self.carry_out_one(asked, request.data, now_ns, &mut done);
         }
         (done, later)
     }

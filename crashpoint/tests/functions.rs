@@ -1,7 +1,7 @@
 //! A function can be seen whole: it has at most 300 tokens, unless it is a table.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -163,7 +163,7 @@ impl<'ast> Visit<'ast> for Long {
 }
 
 fn is_of_tests(path: &Path) -> bool {
-    let mut parts = path.components().map(|part| part.as_os_str());
+    let mut parts = path.components().map(Component::as_os_str);
     parts.any(|part| {
         ["target", "tests", "benches", "workloads", "fuzz"]
             .iter()

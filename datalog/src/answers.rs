@@ -10,7 +10,7 @@ use crate::error::{Doing, Result};
 use crate::program::{Atom, Origin, Program, Rule};
 use crate::replay::Bindings;
 use crate::sql::{AT, ID, constant, quoted};
-use crate::syntax::{Term, Value};
+use crate::syntax::{Comparison, Condition, Expression, Term, Value};
 
 /// A fact: given, or derived.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,11 +134,12 @@ impl Database {
         rule: &'a Rule,
         seen: &BTreeSet<usize>,
     ) -> Result<Option<&'a Atom>> {
+        let given = constants(rule);
         for atom in &rule.atoms {
             let is_there = match program.relations[atom.relation].origin {
                 Origin::Rules { .. } => seen.contains(&atom.relation),
                 Origin::Input { is_watched, .. } => {
-                    is_watched || self.has_fact(program, atom, &Bindings::new())?
+                    is_watched || self.has_fact(program, atom, &given)?
                 }
             };
             if !is_there {
@@ -198,7 +199,7 @@ impl Database {
                 continue;
             };
             if program.relations[atom.relation].is_input() {
-                missing.insert(pattern(program, atom));
+                missing.insert(pattern(program, atom, &constants(rule)));
             } else {
                 missing.extend(self.missing(program, atom.relation, seen, known)?);
             }
@@ -207,15 +208,35 @@ impl Database {
     }
 }
 
-/// An atom of an input relation, with its constants.
-fn pattern(program: &Program, atom: &Atom) -> String {
+/// The variables that a condition of the rule gives one value: `P = "log"` says of an atom what a
+/// constant in it says.
+fn constants(rule: &Rule) -> Bindings {
+    let given = rule.conditions.iter().filter_map(|(condition, _)| {
+        let Condition::Compare(left, Comparison::Equal, right) = condition else {
+            return None;
+        };
+        match (left, right) {
+            (Expression::Variable(name, _), Expression::Constant(value, _))
+            | (Expression::Constant(value, _), Expression::Variable(name, _)) => {
+                Some((name.clone(), value.clone()))
+            }
+            _ => None,
+        }
+    });
+    given.collect()
+}
+
+/// An atom of an input relation, with its constants and those that it is compared with.
+fn pattern(program: &Program, atom: &Atom, given: &Bindings) -> String {
     let relation = &program.relations[atom.relation];
     let columns = relation.columns.iter().zip(&atom.terms);
     let constants: Vec<_> = columns
         .filter_map(|(column, term)| match term {
-            Term::Constant(value) => Some(format!("{}: {value}", column.name)),
-            _ => None,
+            Term::Constant(value) => Some((column, value)),
+            Term::Variable(name) => given.get(name).map(|value| (column, value)),
+            Term::Any => None,
         })
+        .map(|(column, value)| format!("{}: {value}", column.name))
         .collect();
     if constants.is_empty() {
         relation.name.clone()

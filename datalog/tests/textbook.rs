@@ -342,6 +342,9 @@ fn what_looked_at_nothing_is_told_apart_from_what_found_nothing() {
         violation either(K) :- helper(K).
         violation heard(W) :- alarm(W).
         violation empty() :- !event(_, _, _).
+        violation compared(K) :- event(what: W, key: K), W = "raed".
+        violation turned(K) :- event(what: W, key: K), "read" = W.
+        violation less(K) :- event(W, K, T), W = "read", T > 5.
     "#;
     let program = program(text);
     let mut database = database(&[]);
@@ -359,6 +362,7 @@ fn what_looked_at_nothing_is_told_apart_from_what_found_nothing() {
         [
             ("none", "event(what: \"ack\")".to_owned()),
             ("either", "event(what: \"crash\")".to_owned()),
+            ("compared", "event(what: \"raed\")".to_owned()),
         ]
     );
 }

@@ -2,7 +2,7 @@
 # make lint: what can be said without running anything, on x86-64 and on aarch64.
 # make install, after make build: the programs in PREFIX/bin, with manual pages and what completes
 # command lines in PREFIX/share; make uninstall removes them.
-# make test-repeats: what repeats in virtual time, in as many runs as CI wants.
+# make test-repeats: what repeats in virtual time, in as many runs as it takes to believe it.
 # make test-amx: the tests of guests as on a processor with AMX, whichever this one is.
 # make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
 # and everything else that takes long. make test-clusters: the clusters in workloads/clusters, really

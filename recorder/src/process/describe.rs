@@ -270,59 +270,57 @@ impl Names {
                 replaced,
                 exchange,
             } => self.tell_rename(*file, names, *replaced, *exchange),
-            FileOp::Write {
-                file,
-                offset,
-                data,
-                size_before,
-            } => {
-                let appends = if *offset >= *size_before {
-                    ", appended"
-                } else {
-                    ""
-                };
-                format!(
-                    "{}: bytes {offset}..{}{appends}",
-                    self.path(*file),
-                    offset.saturating_add(data.len)
-                )
-            }
-            FileOp::Resize { file, from, to } => {
-                let bytes = counted(*from, "byte");
-                format!("{}: {bytes} become {to}", self.path(*file))
-            }
-            FileOp::Zero { file, offset, len } => {
-                format!(
-                    "{}: zeros {offset}..{}",
-                    self.path(*file),
-                    offset.saturating_add(*len)
-                )
-            }
-            FileOp::SetMode { file, mode } => format!("{}: mode {mode:o}", self.path(*file)),
-            FileOp::SetXattr { file, name, value } => {
-                let name = String::from_utf8_lossy(name);
-                let path = self.path(*file);
-                match value {
-                    Some(value) => {
-                        format!("{path}: attribute {name}, {}", counted(value.len, "byte"))
-                    }
-                    None => format!("{path}: attribute {name} removed"),
-                }
-            }
-            FileOp::Sync { file, scope } => match scope {
-                SyncScope::File => format!("{}: synced", self.path(*file)),
-                SyncScope::Data => format!("{}: data synced", self.path(*file)),
-                SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len } => {
-                    format!(
-                        "{}: synced {offset}..{}",
-                        self.path(*file),
-                        offset.saturating_add(*len)
-                    )
-                }
-            },
+            FileOp::Write { file, .. }
+            | FileOp::Resize { file, .. }
+            | FileOp::Zero { file, .. }
+            | FileOp::SetMode { file, .. }
+            | FileOp::SetXattr { file, .. }
+            | FileOp::Sync { file, .. } => format!("{}: {}", self.path(*file), done_to(op)),
             FileOp::SyncAll => "everything synced".into(),
         }
     }
+}
+
+/// What an operation on one file does to it, but for its names.
+fn done_to(op: &FileOp) -> String {
+    match op {
+        FileOp::Write {
+            offset,
+            data,
+            size_before,
+            ..
+        } => {
+            let appends = if *offset >= *size_before {
+                ", appended"
+            } else {
+                ""
+            };
+            format!("bytes {}{appends}", range(*offset, data.len))
+        }
+        FileOp::Resize { from, to, .. } => format!("{} become {to}", counted(*from, "byte")),
+        FileOp::Zero { offset, len, .. } => format!("zeros {}", range(*offset, *len)),
+        FileOp::SetMode { mode, .. } => format!("mode {mode:o}"),
+        FileOp::SetXattr { name, value, .. } => {
+            let name = String::from_utf8_lossy(name);
+            match value {
+                Some(value) => format!("attribute {name}, {}", counted(value.len, "byte")),
+                None => format!("attribute {name} removed"),
+            }
+        }
+        FileOp::Sync { scope, .. } => match scope {
+            SyncScope::File => "synced".into(),
+            SyncScope::Data => "data synced".into(),
+            SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len } => {
+                format!("synced {}", range(*offset, *len))
+            }
+        },
+        _ => unreachable!("not an operation on one file"),
+    }
+}
+
+/// From the first byte to past the last one.
+fn range(offset: u64, len: u64) -> String {
+    format!("{offset}..{}", offset.saturating_add(len))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use local_fs::with_data;
 use rustix::fs::{OFlags, fcntl_getfl};
 use trace::{FileId, FileOp, SyncScope};
 
-use super::files::FileCall;
+use super::files::{FileCall, to_exit};
 use super::gate::Changes;
 use super::recording::{Entered, Next, Recording};
 use super::snapshot;
@@ -93,10 +93,10 @@ impl Recording {
         if fcntl_getfl(&descriptor.copy).is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDWR) {
             return Next::GoOn;
         }
-        Next::ToExit(Entered::File(FileCall::Map {
+        to_exit(FileCall::Map {
             file,
             copy: descriptor.copy,
-        }))
+        })
     }
 
     pub(super) fn leave_map(
@@ -160,9 +160,9 @@ impl Recording {
                     .hit(origin.process, start, len)
                     .map(|mapping| mapping.number)
                     .collect();
-                Next::ToExit(Entered::File(FileCall::Unmap(going)))
+                to_exit(FileCall::Unmap(going))
             }
-            Call::Move => Next::ToExit(Entered::File(FileCall::Move)),
+            Call::Move => to_exit(FileCall::Move),
             _ => Next::ToExit(Entered::Unfollowed(format!(
                 "{} of a mapped file",
                 origin.row.name
@@ -182,7 +182,7 @@ impl Recording {
             }
         }
         if waits {
-            Next::ToExit(Entered::File(FileCall::Sync(ranges)))
+            to_exit(FileCall::Sync(ranges))
         } else {
             Next::GoOn
         }

@@ -9,6 +9,7 @@
 //! what goes through a ring or a queue makes no calls that could be looked at; calls that change the directory's files are made one at a time,
 //! so that their order is known; and they all end when the recorder does.
 
+mod changes;
 mod describe;
 mod error;
 mod extents;
@@ -18,12 +19,14 @@ mod join;
 mod log;
 mod mappings;
 mod marks;
+mod name_calls;
 mod names;
 mod opens;
 mod recording;
 mod schedule;
 mod snapshot;
 mod sockets;
+mod syncs;
 mod tree;
 mod unfollowed;
 mod writes;

@@ -1,4 +1,4 @@
-//! Calls that give, take or change names, and what is known of a name before.
+//! What is known of a name before a call, and what is recorded of what has it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -6,18 +6,17 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, openat, statat};
-use trace::{ChangeOfName, FileId, FileKind, FileOp, Name};
+use rustix::fs::{Mode, OFlags, Stat, openat};
+use trace::{FileId, FileKind, FileOp, Name};
 
-use super::files::FileCall;
 use super::gate::Changes;
-use super::recording::{Entered, Next, Recording};
+use super::name_calls::NameCall;
+use super::recording::{Next, Recording};
 use super::snapshot;
 use super::tree::inode;
+use tracer::Entry;
 use tracer::Origin;
-use tracer::calls::Call;
 use tracer::lookup::{Base, look, text};
-use tracer::{Entry, read_memory};
 
 /// A name in a directory of the node's.
 #[derive(Debug)]
@@ -118,7 +117,7 @@ impl Recording {
             return Next::Hold;
         }
         let Where::Ours(mut located) = found else {
-            return Next::ToExit(Entered::File(FileCall::Lost));
+            return NameCall::Lost.into_next();
         };
         self.confirm(origin, &mut located);
         if let Some(file) = located.file {
@@ -133,23 +132,6 @@ impl Recording {
             self.count("changes by others");
             self.take_over(origin, located);
         }
-    }
-
-    /// A call by path that changes a file of the node's, if it does.
-    pub(super) fn change_located(
-        &mut self,
-        origin: &Origin,
-        found: Where,
-        call: impl FnOnce(FileId, Option<OwnedFd>) -> FileCall,
-    ) -> Next {
-        self.arrive(origin, found, |this, located| {
-            if located.file.is_none() {
-                // It must not get there before the call is made.
-                return Next::ToExit(Entered::File(FileCall::Lost));
-            }
-            let copy = located.open();
-            this.change(origin, located.file, |file| call(file, copy))
-        })
     }
 
     /// Whether a name means what we think; that is noted.
@@ -267,218 +249,5 @@ impl Recording {
             _ => {}
         }
         Ok(())
-    }
-
-    pub(super) fn enter_name_call(
-        &mut self,
-        origin: &Origin,
-        entry: &Entry,
-        base: Option<usize>,
-        path: usize,
-        call: impl FnOnce(Located) -> FileCall,
-    ) -> Next {
-        let found = self.locate(origin, entry, base, path, false);
-        self.enter_located(origin, found, call)
-    }
-
-    pub(super) fn enter_located(
-        &mut self,
-        origin: &Origin,
-        found: Where,
-        call: impl FnOnce(Located) -> FileCall,
-    ) -> Next {
-        self.arrive(origin, found, |_, located| {
-            Next::ToExit(Entered::File(call(located)))
-        })
-    }
-
-    /// The name that bind(2) gives to a socket: in `struct sockaddr_un`, after the family.
-    pub(super) fn socket_path(origin: &Origin, entry: &Entry) -> Option<Vec<u8>> {
-        let mut address =
-            vec![0; entry.arguments[2].min(size_of::<libc::sockaddr_un>() as u64) as usize];
-        read_memory(origin.thread, entry.arguments[1], &mut address).ok()?;
-        let path = address
-            .get(2..)
-            .filter(|_| address[..2] == (libc::AF_UNIX as u16).to_ne_bytes())?;
-        let end = path
-            .iter()
-            .position(|byte| *byte == 0)
-            .unwrap_or(path.len());
-        Some(path[..end].to_vec()).filter(|path| !path.is_empty())
-    }
-
-    pub(super) fn enter_rename(
-        &mut self,
-        origin: &Origin,
-        entry: &Entry,
-        bases: Option<(usize, usize)>,
-        paths: (usize, usize),
-        flags: Option<usize>,
-    ) -> Next {
-        let found = [
-            (bases.map(|bases| bases.0), paths.0),
-            (bases.map(|bases| bases.1), paths.1),
-        ];
-        let found = found.map(|(base, path)| self.locate(origin, entry, base, path, false));
-        if found.iter().all(|found| matches!(found, Where::Elsewhere)) {
-            return Next::GoOn;
-        }
-        if !self.may(Changes::Files, origin.thread) {
-            return Next::Hold;
-        }
-        if found.iter().any(|found| matches!(found, Where::Nowhere)) {
-            return Next::ToExit(Entered::File(FileCall::Lost));
-        }
-        let [from, to] = found.map(|found| match found {
-            Where::Ours(located) => Some(self.settled(origin, located)),
-            _ => None,
-        });
-        let flags = flags.map_or(0, |flags| entry.arguments[flags]);
-        if flags & u64::from(libc::RENAME_WHITEOUT) != 0 {
-            self.count("rename that leaves a whiteout");
-        }
-        let exchange = flags & u64::from(libc::RENAME_EXCHANGE) != 0;
-        Next::ToExit(Entered::File(FileCall::Rename { from, to, exchange }))
-    }
-
-    /// What a name stands for now, with what was stored to it seen.
-    fn settled(&mut self, origin: &Origin, mut located: Located) -> Located {
-        self.confirm(origin, &mut located);
-        if let Some(file) = located.file {
-            self.settle_mapped(origin, file);
-        }
-        located
-    }
-
-    pub(super) fn leave_rename(
-        &mut self,
-        origin: &Origin,
-        from: Option<Located>,
-        to: Option<Located>,
-        exchange: bool,
-    ) {
-        match (from, to) {
-            (Some(from), Some(to)) => {
-                let Some(file) = from.file else {
-                    return self.count("rename of a file that is not known");
-                };
-                // Two names of one file: nothing is done (rename(2)).
-                if from.file == to.file {
-                    return;
-                }
-                let replaced = to.file;
-                let names = ChangeOfName {
-                    from: (from.parent, from.name),
-                    to: (to.parent, to.name),
-                };
-                self.operation(
-                    origin,
-                    FileOp::Rename {
-                        file,
-                        names,
-                        replaced,
-                        exchange,
-                    },
-                );
-            }
-            (Some(mut inside), None) | (None, Some(mut inside)) => {
-                self.take_over(origin, &mut inside);
-            }
-            (None, None) => {}
-        }
-    }
-
-    pub(super) fn enter_set_mode(
-        &mut self,
-        origin: &Origin,
-        entry: &Entry,
-        base: Option<usize>,
-        path: usize,
-        flags: Option<usize>,
-    ) -> Next {
-        let flags = flags.map_or(0, |flags| entry.arguments[flags] as i32);
-        let mode = entry.arguments[path + 1] as u32 & 0o7777;
-        let set = |file, copy| FileCall::SetMode { file, copy, mode };
-        self.change_path(origin, entry, (base, path), flags, set)
-    }
-
-    /// A call by path, with flags as those of fchmodat(2), that changes a file of the node's, if it
-    /// does: also the directory itself.
-    pub(super) fn change_path(
-        &mut self,
-        origin: &Origin,
-        entry: &Entry,
-        (base, path): (Option<usize>, usize),
-        flags: i32,
-        call: impl FnOnce(FileId, Option<OwnedFd>) -> FileCall,
-    ) -> Next {
-        let path = text(origin.thread, entry.arguments[path]).unwrap_or_default();
-        if flags & libc::AT_EMPTY_PATH != 0 && path.is_empty() {
-            let Some((file, descriptor)) =
-                base.and_then(|base| self.own(origin, entry.arguments[base]))
-            else {
-                return Next::GoOn;
-            };
-            return self.change(origin, Some(file), |file| call(file, Some(descriptor.copy)));
-        }
-        let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-        let base = Self::base(origin, entry, base);
-        let found = self.locate_path(base, &path, follow);
-        if !matches!(found, Where::Nowhere) {
-            return self.change_located(origin, found, call);
-        }
-        // The directory itself, or a path that ends with a dot.
-        let Ok(directory) = self.paths.directory(base, &path) else {
-            return self.change_located(origin, found, call);
-        };
-        let file = fstat(&directory)
-            .ok()
-            .and_then(|stat| self.tree.as_ref()?.find(&stat));
-        self.change(origin, file, |file| call(file, Some(directory)))
-    }
-
-    /// A name more for a file, which may have had none.
-    pub(super) fn enter_link(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
-        let Call::Link {
-            from,
-            flags,
-            base,
-            path,
-        } = call
-        else {
-            return Next::GoOn;
-        };
-        let nameless = self.nameless(origin, entry, from, flags);
-        self.enter_name_call(origin, entry, base, path, |located| match nameless {
-            Some(file) => FileCall::Name(located, file),
-            None => FileCall::Make(located),
-        })
-    }
-
-    /// The file without a name (`O_TMPFILE`) that linkat(2) is to give one. Only now it is known
-    /// which one it is: a file that has a name and was recorded without one is another, whose inode
-    /// has the number of one that is gone.
-    fn nameless(
-        &self,
-        origin: &Origin,
-        entry: &Entry,
-        from: (Option<usize>, usize),
-        flags: Option<usize>,
-    ) -> Option<FileId> {
-        let tree = self.tree.as_ref()?;
-        let flags = flags.map_or(0, |flags| entry.arguments[flags] as i32);
-        let path = text(origin.thread, entry.arguments[from.1])?;
-        let stat = if path.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
-            origin.descriptor(entry.arguments[from.0?] as i32)?.stat
-        } else if flags & libc::AT_SYMLINK_FOLLOW != 0 {
-            // A link of /proc to a descriptor, which leads where no path does.
-            let place = self
-                .paths
-                .place(Self::base(origin, entry, from.0), &path, false)?;
-            statat(place.directory, place.name.as_slice(), AtFlags::empty()).ok()?
-        } else {
-            return None;
-        };
-        tree.find(&stat).filter(|_| stat.st_nlink == 0)
     }
 }

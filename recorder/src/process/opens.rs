@@ -3,10 +3,10 @@
 use rustix::fs::{FileType, OFlags, Stat, fstat};
 use trace::{FileKind, FileOp};
 
-use super::files::FileCall;
 use super::gate::Changes;
+use super::name_calls::NameCall;
 use super::names::{Located, Where};
-use super::recording::{Entered, Next, Recording};
+use super::recording::{Next, Recording};
 use super::tree::inode;
 use tracer::Origin;
 use tracer::calls::{Call, OpenFlags};
@@ -20,31 +20,67 @@ fn is_pipe(stat: Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Fifo
 }
 
-fn opened(located: Option<Located>) -> Entered {
-    Entered::File(FileCall::Open {
-        located,
-        nameless: false,
-    })
+/// How a file is to be opened.
+struct How {
+    flags: OFlags,
+    /// Whether the path stays below where it begins.
+    in_root: bool,
 }
 
-/// The flags of a call that opens a file, and whether its path stays below where it begins. What
-/// cannot be read is taken for no flags: the call will fail.
-fn asked(origin: &Origin, entry: &Entry, flags: OpenFlags) -> (OFlags, bool) {
-    let (mut bits, mut in_root) = (0, false);
-    match flags {
-        OpenFlags::Argument(argument) => bits = entry.arguments[argument],
-        OpenFlags::Creat => bits = (libc::O_CREAT | libc::O_TRUNC) as u64,
-        OpenFlags::Structure(argument) => {
-            let mut how = [0; 24];
-            if read_memory(origin.thread, entry.arguments[argument], &mut how).is_ok() {
-                let number = |at: usize| {
-                    u64::from_le_bytes(how[at..at + 8].try_into().expect("eight bytes"))
-                };
-                (bits, in_root) = (number(0), number(16) & RESOLVE_IN_ROOT != 0);
+impl How {
+    /// What cannot be read is taken for no flags: the call will fail.
+    fn of(origin: &Origin, entry: &Entry, flags: OpenFlags) -> Self {
+        let (mut bits, mut in_root) = (0, false);
+        match flags {
+            OpenFlags::Argument(argument) => bits = entry.arguments[argument],
+            OpenFlags::Creat => bits = (libc::O_CREAT | libc::O_TRUNC) as u64,
+            OpenFlags::Structure(argument) => {
+                let mut how = [0; 24];
+                if read_memory(origin.thread, entry.arguments[argument], &mut how).is_ok() {
+                    let number = |at: usize| {
+                        u64::from_le_bytes(how[at..at + 8].try_into().expect("eight bytes"))
+                    };
+                    (bits, in_root) = (number(0), number(16) & RESOLVE_IN_ROOT != 0);
+                }
             }
         }
+        Self {
+            flags: OFlags::from_bits_retain(bits as u32),
+            in_root,
+        }
     }
-    (OFlags::from_bits_retain(bits as u32), in_root)
+
+    fn may_change_files(&self) -> bool {
+        self.flags.intersects(OFlags::CREATE | OFlags::TRUNC) || self.makes_nameless()
+    }
+
+    /// Whether it makes a file without a name in the directory of the path.
+    fn makes_nameless(&self) -> bool {
+        self.flags.contains(OFlags::TMPFILE)
+    }
+
+    /// Whether a link at the end of the path is followed.
+    fn follows(&self) -> bool {
+        let exclusive = self.flags.contains(OFlags::CREATE | OFlags::EXCL);
+        !exclusive && !self.flags.contains(OFlags::NOFOLLOW)
+    }
+
+    /// The path at an address, as seen from where it begins.
+    fn path(&self, origin: &Origin, address: u64) -> Option<Vec<u8>> {
+        let mut path = text(origin.thread, address)?;
+        if self.in_root {
+            path.drain(..path.iter().take_while(|byte| **byte == b'/').count());
+        }
+        Some(path)
+    }
+}
+
+fn opened(located: Option<Located>) -> Next {
+    NameCall::Open {
+        located,
+        nameless: false,
+    }
+    .into_next()
 }
 
 impl Recording {
@@ -56,35 +92,26 @@ impl Recording {
         path: usize,
         flags: OpenFlags,
     ) -> Next {
-        let (flags, in_root) = asked(origin, entry, flags);
-        if !flags.intersects(OFlags::CREATE | OFlags::TRUNC) && !flags.contains(OFlags::TMPFILE) {
+        let how = How::of(origin, entry, flags);
+        if !how.may_change_files() {
             return Next::GoOn;
         }
-        let Some(mut path) = text(origin.thread, entry.arguments[path]) else {
+        let Some(path) = how.path(origin, entry.arguments[path]) else {
             return Next::GoOn;
         };
-        if in_root {
-            path.drain(..path.iter().take_while(|byte| **byte == b'/').count());
-        }
         let base = Self::base(origin, entry, base);
-        if flags.contains(OFlags::TMPFILE) {
+        if how.makes_nameless() {
             return self.enter_tmpfile(origin, base, &path);
         }
-        let exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
-        let follow = !exclusive && !flags.contains(OFlags::NOFOLLOW);
-        let found = self.locate_path(base, &path, follow);
-        match found {
+        let may_wait = !how.flags.contains(OFlags::NONBLOCK);
+        match self.locate_path(base, &path, how.follows()) {
             // What the path means may not be seen through, such as `/dev/stdout`: it may be ours.
-            Where::Elsewhere if flags.contains(OFlags::TRUNC) => Next::ToExit(opened(None)),
+            Where::Elsewhere if how.flags.contains(OFlags::TRUNC) => opened(None),
             // To open a pipe can take for ever.
-            Where::Ours(located)
-                if !flags.contains(OFlags::NONBLOCK) && located.look().is_some_and(is_pipe) =>
-            {
-                Next::ToExit(opened(Some(located)))
+            Where::Ours(located) if may_wait && located.look().is_some_and(is_pipe) => {
+                opened(Some(located))
             }
-            found => self.arrive(origin, found, |_, located| {
-                Next::ToExit(opened(Some(located)))
-            }),
+            found => self.arrive(origin, found, |_, located| opened(Some(located))),
         }
     }
 
@@ -101,10 +128,8 @@ impl Recording {
         if !self.may(Changes::Files, origin.thread) {
             return Next::Hold;
         }
-        Next::ToExit(Entered::File(FileCall::Open {
-            located: None,
-            nameless: true,
-        }))
+        let (located, nameless) = (None, true);
+        NameCall::Open { located, nameless }.into_next()
     }
 
     pub(super) fn leave_open(
@@ -161,5 +186,14 @@ impl Recording {
             }
         };
         bits & libc::O_TRUNC as u64 != 0
+    }
+
+    pub(super) fn abandon_open(&mut self, origin: &Origin, located: Located) {
+        let (file, copy) = (located.file, located.open());
+        self.relocate(origin, located);
+        // It may have been cut off.
+        if let (Some(file), Some(copy)) = (file, copy) {
+            self.look_again(origin, file, &copy);
+        }
     }
 }

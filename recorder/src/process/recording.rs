@@ -14,6 +14,7 @@ use tracer::calls::Call;
 use tracer::lookup::Paths;
 use tracer::{After, Decision, Entry, Observer, Origin, StackTable, now_ns, read_memory};
 
+use super::changes::Change;
 use super::files::FileCall;
 use super::gate::{Changes, Gate};
 use super::log::{NodeTrace, Recorded, What};
@@ -188,11 +189,9 @@ impl Recording {
     fn open_file(&self, entered: &Entered) -> Option<(FileId, OwnedFd)> {
         let is_wanted = self.bystander.as_ref().is_some_and(Bystander::writes_back);
         match entered {
-            Entered::File(FileCall::Write { file, copy } | FileCall::Fill { file, copy, .. })
-                if is_wanted =>
-            {
-                Some((*file, copy.try_clone().ok()?))
-            }
+            Entered::File(FileCall::Change(
+                Change::Write { file, copy } | Change::Fill { file, copy, .. },
+            )) if is_wanted => Some((*file, copy.try_clone().ok()?)),
             _ => None,
         }
     }

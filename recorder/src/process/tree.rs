@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rustix::fs::Stat;
-use trace::{FileId, FileKind, FileOp, InitialFile, Name};
+use trace::{ChangeOfName, Data, FileId, FileKind, FileOp, InitialFile, Name};
 
 use super::extents::Extents;
 
@@ -28,6 +28,18 @@ pub(super) struct File {
     pub names: u32,
     /// What is in it, if it is a directory.
     pub entries: BTreeMap<Name, FileId>,
+}
+
+impl File {
+    fn write(&mut self, offset: u64, data: Data) {
+        self.content.write(offset, data);
+        self.size = self.size.max(offset + data.len);
+    }
+
+    fn resize(&mut self, size: u64) {
+        self.content.cut(size);
+        self.size = size;
+    }
 }
 
 /// All files of a node, also those that are gone.
@@ -120,6 +132,16 @@ impl Tree {
         }
     }
 
+    /// `exchanged` gets the old name.
+    fn rename(&mut self, file: FileId, names: &ChangeOfName, exchanged: Option<FileId>) {
+        let ((old_parent, old_name), (parent, name)) = (&names.from, &names.to);
+        self.remove_entry(*old_parent, old_name);
+        self.set_entry(*parent, name, file);
+        if let Some(exchanged) = exchanged {
+            self.set_entry(*old_parent, old_name, exchanged);
+        }
+    }
+
     /// Does what was done.
     pub(super) fn apply(&mut self, op: &FileOp) {
         match op {
@@ -135,25 +157,11 @@ impl Tree {
                 names,
                 replaced,
                 exchange,
-            } => {
-                self.remove_entry(names.from.0, &names.from.1);
-                self.set_entry(names.to.0, &names.to.1, *file);
-                if let (true, Some(replaced)) = (*exchange, *replaced) {
-                    self.set_entry(names.from.0, &names.from.1, replaced);
-                }
-            }
+            } => self.rename(*file, names, replaced.filter(|_| *exchange)),
             FileOp::Write {
                 file, offset, data, ..
-            } => {
-                let file = self.file_mut(*file);
-                file.content.write(*offset, *data);
-                file.size = file.size.max(offset + data.len);
-            }
-            FileOp::Resize { file, to, .. } => {
-                let file = self.file_mut(*file);
-                file.content.cut(*to);
-                file.size = *to;
-            }
+            } => self.file_mut(*file).write(*offset, *data),
+            FileOp::Resize { file, to, .. } => self.file_mut(*file).resize(*to),
             FileOp::Zero { file, offset, len } => self.file_mut(*file).content.zero(*offset, *len),
             FileOp::SetMode { file, mode } => self.file_mut(*file).mode = *mode,
             FileOp::CreateNameless { .. }

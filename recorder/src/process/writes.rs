@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{FileType, OFlags, fcntl_getfl, tell};
 use trace::{Data, FileId, FileKind, FileOp, SyncScope};
 
-use super::files::FileCall;
+use super::changes::Change;
+use super::files::{FileCall, to_exit};
 use super::gate::Changes;
 use super::recording::{Entered, Next, Recording};
 use super::snapshot;
@@ -42,7 +43,7 @@ impl Recording {
             if !descriptor.is(FileType::RegularFile) {
                 return Next::GoOn;
             }
-            return self.change(origin, Some(file), |file| FileCall::Write {
+            return self.change(origin, Some(file), |file| Change::Write {
                 file,
                 copy: descriptor.copy,
             });
@@ -161,17 +162,17 @@ impl Recording {
             return Next::GoOn;
         };
         self.change(origin, Some(file), |file| match call {
-            Call::SetModeOf => FileCall::SetMode {
+            Call::SetModeOf => Change::SetMode {
                 file,
                 copy: Some(descriptor.copy),
                 mode: arguments[1] as u32 & 0o7777,
             },
-            Call::TruncateOf => FileCall::Resize {
+            Call::TruncateOf => Change::Resize {
                 file,
                 copy: Some(descriptor.copy),
                 to: arguments[1],
             },
-            _ => FileCall::Allocate {
+            _ => Change::Allocate {
                 file,
                 copy: descriptor.copy,
             },
@@ -206,7 +207,7 @@ impl Recording {
             return Next::Hold;
         }
         self.settle_mapped(origin, file);
-        Next::ToExit(Entered::File(FileCall::Fill {
+        to_exit(FileCall::Change(Change::Fill {
             file,
             copy: descriptor.copy,
             offset,

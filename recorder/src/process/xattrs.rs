@@ -13,7 +13,7 @@ use tracer::calls::{Follows, XattrOf};
 use tracer::lookup::text;
 use tracer::{Entry, Origin};
 
-use super::files::FileCall;
+use super::changes::Change;
 use super::recording::{Next, Recording};
 use super::snapshot;
 
@@ -64,7 +64,7 @@ impl Recording {
             return Next::GoOn;
         };
         let name = Name::from(name);
-        let set = |file, copy| FileCall::SetXattr { file, copy, name };
+        let set = |file, copy| Change::SetXattr { file, copy, name };
         match of {
             XattrOf::Descriptor => {
                 let Some((file, descriptor)) = self.own(origin, entry.arguments[0]) else {

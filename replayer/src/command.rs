@@ -188,10 +188,10 @@ impl<'a> SweepCommand<'a> {
         let mut workloads = workloads.map(|numbered| Ok(numbers.give_out(numbered?)));
         let mut done = |workload: &Workload, result: WorkloadResult| {
             let number = numbers.take_back(workload);
-            // What is inconclusive, or died, may be so because it was interrupted: --resume tries
-            // it again.
-            let counts = result.is_measured() || !interrupt.requested();
-            if let Some(results) = results.as_deref_mut().filter(|_| counts) {
+            let counted = results
+                .as_deref_mut()
+                .filter(|_| is_final(&result, interrupt));
+            if let Some(results) = counted {
                 results.append(variant, &report.json(number, workload, &result), &result)?;
             }
             report
@@ -325,6 +325,12 @@ impl Numbers {
         }
         number
     }
+}
+
+/// Whether a result is final. What is inconclusive, or died, may be so because it was interrupted:
+/// `--resume` tries it again.
+fn is_final(result: &WorkloadResult, interrupt: &Interrupt) -> bool {
+    result.is_measured() || !interrupt.requested()
 }
 
 /// Reads a stream to its end, or until an interrupt.

@@ -75,6 +75,23 @@ impl Group<'_> {
     }
 }
 
+/// The results of a directory that have findings, each with the place of its file system in the
+/// manifest, and what the disk was asked, in the order in which findings are numbered.
+fn results_with_findings(
+    directory: &Path,
+    manifest: &Manifest,
+) -> Result<Vec<(usize, ResultLine, Option<RunLog>)>> {
+    let mut results = Vec::new();
+    read_lines(&directory.join(RESULTS), |_, line: ResultLine| {
+        if line.kind == "result" && (!line.broken.is_empty() || line.death.is_some()) {
+            results.push(line.place(&manifest.file_systems)?);
+        }
+        Ok::<_, Error>(())
+    })?;
+    results.sort_by_key(|(place, line, _)| (*place, line.number));
+    Ok(results)
+}
+
 impl Findings {
     /// Reads a directory that `--out` named.
     ///
@@ -87,16 +104,8 @@ impl Findings {
             return Err(Error::NoResults(directory.into()));
         }
         let manifest = Manifest::read(&manifest)?;
-        let mut results = Vec::new();
-        read_lines(&directory.join(RESULTS), |_, line: ResultLine| {
-            if line.kind == "result" && (!line.broken.is_empty() || line.death.is_some()) {
-                results.push(line.place(&manifest.file_systems)?);
-            }
-            Ok::<_, Error>(())
-        })?;
-        results.sort_by_key(|(place, line, _)| (*place, line.number));
         let mut all = Vec::new();
-        for (place, line, log) in results {
+        for (place, line, log) in results_with_findings(directory, &manifest)? {
             let workload = line.read_workload()?;
             let workload_number = line.number;
             for what in line.into_found()? {

@@ -287,19 +287,20 @@ pub fn state_words(state: &StateFindings) -> String {
     kept_words(&state.state, state.pending, &state.lost)
 }
 
-fn kept_words(state: &State, pending: u32, lost: &[LostBytes]) -> String {
+/// The first that were lost, and a sign that there are more.
+fn listed_words(lost: &[LostBytes]) -> (String, &'static str) {
     let bytes = |lost: &LostBytes| format!("{} at {}", counted(lost.length, "byte"), lost.offset);
-    let listed = lost
-        .iter()
-        .take(LOST_LISTED_MAX)
-        .map(bytes)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let listed = lost.iter().take(LOST_LISTED_MAX).map(bytes);
     let rest = if lost.len() > LOST_LISTED_MAX {
         ", …"
     } else {
         ""
     };
+    (listed.collect::<Vec<_>>().join(", "), rest)
+}
+
+fn kept_words(state: &State, pending: u32, lost: &[LostBytes]) -> String {
+    let (listed, rest) = listed_words(lost);
     match &state.relaxation {
         Relaxation::Prefix => "had kept everything that was written so far".into(),
         Relaxation::Flushed if lost.is_empty() => {

@@ -21,7 +21,7 @@ use workloads::Workload;
 use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
 use crate::engine::search::{Recovered, Search};
-use crate::engine::{Engine, EngineError, Tell, Unfinished};
+use crate::engine::{Engine, EngineError, Floor, Tell, Unfinished};
 use crate::fsck::{self, FsckPlace, HostAnswers, Slot, Task};
 use crate::guest_look::{GuestLook, Keyboard, Seen, Stream};
 use crate::import::Import;
@@ -284,7 +284,6 @@ struct Worker {
 
 impl Worker {
     fn work(&mut self, job: Job) -> io::Result<()> {
-        let answer = Arc::clone(&self.answer);
         match job {
             Job::Workload(workload) => {
                 let next = self.engine.start(&workload, &mut |_| {});
@@ -304,25 +303,25 @@ impl Worker {
             Job::Search(workload, search) => {
                 let result =
                     self.step_by_step(|engine, tell| engine.search(&workload, &search, tell))?;
-                answer(&Answer::Result(Box::new(result)))
+                (self.answer)(&Answer::Result(Box::new(result)))
             }
-            Job::Look(workload, search, look) => {
-                let keyboard = self.keyboard.clone();
-                let mut show = |recovered: Recovered<'_>| Ok(look.show(recovered, &keyboard)?);
-                let result = self.step_by_step(|engine, tell| {
-                    engine.look(&workload, &search, tell, &mut show)
-                })?;
-                answer(&Answer::Result(Box::new(result)))
-            }
+            Job::Look(workload, search, look) => self.look(&workload, &search, &look),
             Job::Floor { cycles, recovering } => {
-                answer(&match self.engine.floor(cycles, recovering) {
-                    Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
-                    Err(error) => Answer::Failed(error.to_string()),
-                })
+                let floor = self.engine.floor(cycles, recovering);
+                (self.answer)(&floor_answer(floor))
             }
             // Whoever waits for it has it already.
             Job::Helped(..) | Job::Typed(_) => Ok(()),
         }
+    }
+
+    /// Searches, and has what it finds looked at while it is mounted.
+    fn look(&mut self, workload: &Workload, search: &Search, look: &GuestLook) -> io::Result<()> {
+        let keyboard = self.keyboard.clone();
+        let mut show = |recovered: Recovered<'_>| Ok(look.show(recovered, &keyboard)?);
+        let result =
+            self.step_by_step(|engine, tell| engine.look(workload, search, tell, &mut show))?;
+        (self.answer)(&Answer::Result(Box::new(result)))
     }
 
     fn work_alone(&mut self, workload: &Workload) -> io::Result<()> {
@@ -349,6 +348,13 @@ impl Worker {
         };
         let result = self.engine.finish(unfinished);
         (self.answer)(&Answer::Result(Box::new(result)))
+    }
+}
+
+fn floor_answer(floor: Result<Floor, EngineError>) -> Answer {
+    match floor {
+        Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
+        Err(error) => Answer::Failed(error.to_string()),
     }
 }
 

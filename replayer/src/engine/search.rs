@@ -259,8 +259,7 @@ impl Engine {
     ) -> Result<Option<Hit>> {
         let image = self.image.clone();
         // Whether it takes a crash in the recovery is a part of what is told.
-        let whole = self.look_at(hunt, hunt.id(crashed))?;
-        let clean = whole.broken.is_empty() && whole.inconclusive.is_none();
+        let clean = self.breaks_nothing(hunt, crashed)?;
         let Ok(recovered) = self.record_recovery(&image, hunt.result)? else {
             // What cannot be mounted has no recovery.
             return Ok(None);
@@ -286,6 +285,12 @@ impl Engine {
         }
         self.bed.recycle_recovery(recovered.log);
         Ok(None)
+    }
+
+    /// Whether a crash state that is in the image breaks nothing, as far as that can be known.
+    fn breaks_nothing(&mut self, hunt: &mut Hunt<'_>, crashed: &StateFindings) -> Result<bool> {
+        let whole = self.look_at(hunt, hunt.id(crashed))?;
+        Ok(whole.broken.is_empty() && whole.inconclusive.is_none())
     }
 
     /// The states of a recovery that may be the wanted one, the likeliest first. `address` is that

@@ -150,12 +150,17 @@ fn work(directory: &Path) -> Result<()> {
             } else {
                 channel.try_clone().doing(|| "share the channel".into())?
             };
-            let mut command = Command::new("/proc/self/exe");
-            command.args(arguments).stdin(input).stdout(channel);
-            run(command, &spec.path)?.success()
+            run_program(arguments, input, channel, &spec.path)
         }
         Task::Command(wanted) => run_wanted(wanted, channel, &spec.path),
     }
+}
+
+/// Runs this program.
+fn run_program(arguments: &[String], input: File, channel: File, path: &str) -> Result<()> {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(arguments).stdin(input).stdout(channel);
+    run(command, path)?.success()
 }
 
 /// Runs a command that somebody wants, and notes how it ended.

@@ -61,6 +61,23 @@ pub struct OtherBoot {
     root: File,
 }
 
+/// Waits until the first process of a boot says that all is made. If it is not, the process is
+/// ended.
+fn wait_until_made(first: &mut Child) -> io::Result<()> {
+    let mut said = String::new();
+    let out = first.stdout.take().expect("it is piped");
+    BufReader::new(out).read_line(&mut said)?;
+    if said.trim_end() == IS_MADE {
+        return Ok(());
+    }
+    let _ = first.kill();
+    let _ = first.wait();
+    Err(io::Error::other(match said.trim_end() {
+        "" => "its first process ended",
+        why => why,
+    }))
+}
+
 impl OtherBoot {
     /// Makes one. The calling thread must have mounts of its own
     /// ([`have_own_mounts`](crate::have_own_mounts)): those that it makes from now on are seen there.
@@ -84,17 +101,7 @@ impl OtherBoot {
         let started = command.spawn_logged();
         setns(&own_pids, CloneFlags::CLONE_NEWPID)?;
         let mut first = started?;
-        let mut said = String::new();
-        let out = first.stdout.take().expect("it is piped");
-        BufReader::new(out).read_line(&mut said)?;
-        if said.trim_end() != IS_MADE {
-            let _ = first.kill();
-            let _ = first.wait();
-            return Err(io::Error::other(match said.trim_end() {
-                "" => "its first process ended",
-                why => why,
-            }));
-        }
+        wait_until_made(&mut first)?;
         let of_first = |name: &str| File::open(format!("/proc/{}/{name}", first.id()));
         Ok(Self {
             own_pids,

@@ -195,9 +195,7 @@ impl Running {
         let by_itself = self.ended_within(LAST_WORDS_PATIENCE);
         let status = self.kill().filter(|_| by_itself);
         let Some(own) = &mut self.guest else {
-            return End::Process(
-                status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string()),
-            );
+            return End::Process(how_ended(status));
         };
         let log = own.console.finish();
         if let Some(advice) = causes::of_an_end(&log, &own.given) {
@@ -214,12 +212,7 @@ impl Running {
                 log,
             },
             (None, Some(signal), _) => End::Process(format!("its kernel got {signal}")),
-            (None, None, status) => {
-                let status = || {
-                    status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string())
-                };
-                End::Process(failure.unwrap_or_else(status))
-            }
+            (None, None, status) => End::Process(failure.unwrap_or_else(|| how_ended(status))),
         }
     }
 
@@ -327,6 +320,11 @@ pub fn panic_line<'a>(log: impl IntoIterator<Item = &'a str>) -> Option<String> 
         Some(cause) if !panic.contains(&cause) => format!("{panic} ({cause})"),
         _ => panic,
     })
+}
+
+/// How a process ended, if it did by itself.
+fn how_ended(status: Option<ExitStatus>) -> String {
+    status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string())
 }
 
 #[cfg(test)]

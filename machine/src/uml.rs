@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -305,15 +305,12 @@ impl Uml {
             UnixStream::pair().doing(|| "make a channel to the guest".into())?;
         let console = Console::collect(console)
             .doing(|| "start a thread (is `ulimit -u` too low?)".into())?;
-        let process = self
-            .keeper(directory.path(), &memory)?
+        let mut keeper = self.keeper(directory.path(), &memory)?;
+        keeper
             .stdin(Stdio::from(OwnedFd::from(input_end)))
             .stdout(Stdio::piped())
-            .stderr(Stdio::from(console_end))
-            .spawn()
-            .doing(|| format!("start {}", self.kernel.display()))?;
-        let kernel = self.kernel.display();
-        tracing::info!(pid = process.id(), %kernel, memory_mib = self.memory_mib, "started a guest");
+            .stderr(Stdio::from(console_end));
+        let process = self.spawn(&mut keeper)?;
         let guest = Guest {
             console,
             directory,
@@ -326,6 +323,13 @@ impl Uml {
         self.wait_until_ready(&mut running)?;
         tracing::debug!(pid = running.pid(), "the guest is ready");
         Ok(running)
+    }
+
+    fn spawn(&self, keeper: &mut Command) -> Result<Child> {
+        let kernel = self.kernel.display();
+        let process = keeper.spawn().doing(|| format!("start {kernel}"))?;
+        tracing::info!(pid = process.id(), %kernel, memory_mib = self.memory_mib, "started a guest");
+        Ok(process)
     }
 
     /// A directory for a guest, in which it finds what it is to do.

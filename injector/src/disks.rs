@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pace_rules::disk::{InvalidStates, Kind, Log, Relaxation, Space, States};
+use pace_rules::disk::{InvalidStates, Kind, Log, Relaxation, Space, State, States};
 use serde::{Deserialize, Serialize};
 use simulation::Chance;
 
@@ -70,20 +70,24 @@ impl Keeps {
         let space = Space::new(log, &[log.len()], &states, 0);
         let ours = || space.kinds().filter(|(kind, _)| is_one(*kind));
         let count = ours().fold(0_u128, |count, (_, states)| count.saturating_add(states));
-        let mut number = below(chance, count);
-        let mut before = 0;
-        for (kind, states) in space.kinds() {
-            if is_one(kind) {
-                if number < states {
-                    let state = space.get(before + number);
-                    return state.map_or(Relaxation::Prefix, |state| state.relaxation);
-                }
-                number -= states;
-            }
-            before += states;
-        }
-        Relaxation::Prefix
+        let state = nth_of(&space, is_one, below(chance, count));
+        state.map_or(Relaxation::Prefix, |state| state.relaxation)
     }
+}
+
+/// The state of this number among those of some kinds.
+fn nth_of(space: &Space<'_>, is_one: fn(Kind) -> bool, mut number: u128) -> Option<State> {
+    let mut before = 0;
+    for (kind, states) in space.kinds() {
+        if is_one(kind) {
+            if number < states {
+                return space.get(before + number);
+            }
+            number -= states;
+        }
+        before += states;
+    }
+    None
 }
 
 /// Each write is lost in one of two cases: all sets of writes are as likely.

@@ -400,10 +400,7 @@ impl Laboratory {
             .is_some_and(|forked_ns| forked_ns < until_ns);
         let mut run = if is_fork {
             let mut prefix = self.prefix(kept.is_some(), cancelled)?;
-            prefix.advance(failure)?;
-            let mut run = prefix.run.fork(logs.path())?;
-            run.cluster.stop_at_time(Some(until_ns));
-            run
+            prefix.future_until(failure, until_ns, &logs)?
         } else {
             let mut cluster = self.made(&logs)?;
             cluster.stop_at_time(Some(until_ns));
@@ -433,7 +430,7 @@ impl Laboratory {
     }
 }
 
-impl Prefix<'_> {
+impl<'a> Prefix<'a> {
     /// Runs a fork with a failure, from the time that is said there; not from one that is over. With
     /// `kept` its logs, consoles and frames are there afterwards.
     ///
@@ -444,6 +441,14 @@ impl Prefix<'_> {
         let logs = Logs::new(kept)?;
         let run = self.run.fork(logs.path())?;
         run.end_with(failure, kept)
+    }
+
+    /// A fork for a failure, which stops at a time.
+    fn future_until(&mut self, failure: &Failure, until_ns: u64, logs: &Logs) -> Result<Run<'a>> {
+        self.advance(failure)?;
+        let mut run = self.run.fork(logs.path())?;
+        run.cluster.stop_at_time(Some(until_ns));
+        Ok(run)
     }
 
     /// Goes on to where a run with that failure is forked.

@@ -179,11 +179,7 @@ impl Search<'_> {
         for (fault, happened) in self.best.happened.iter().enumerate() {
             for disk in &happened.disks {
                 let node = disk.node;
-                let relaxation = match &disk.state.relaxation {
-                    Relaxation::Flushed if disk.lost.is_empty() => Relaxation::Prefix,
-                    Relaxation::Flushed => Relaxation::Lost(disk.lost.clone()),
-                    other => other.clone(),
-                };
+                let relaxation = write_by_write(&disk.state.relaxation, &disk.lost);
                 let (lost, is_torn) = match &relaxation {
                     Relaxation::Lost(lost) => (&lost[..], false),
                     Relaxation::Torn { lost, .. } => (&lost[..], true),
@@ -229,6 +225,15 @@ impl Search<'_> {
             operations = too_few.midpoint(enough).max(1);
         }
         Ok(())
+    }
+}
+
+/// The same relaxation, which says what is lost of what no flush covered.
+fn write_by_write(relaxation: &Relaxation, lost: &[usize]) -> Relaxation {
+    match relaxation {
+        Relaxation::Flushed if lost.is_empty() => Relaxation::Prefix,
+        Relaxation::Flushed => Relaxation::Lost(lost.to_vec()),
+        other => other.clone(),
     }
 }
 

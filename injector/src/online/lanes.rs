@@ -191,7 +191,8 @@ fn marks(ran: &Ran, words: impl Fn(&Happening) -> Option<String>) -> Vec<Mark> {
     ran.events.iter().filter_map(mark).collect()
 }
 
-fn node(name: &str, ran: &Ran, end_ns: u64) -> NodeLane {
+/// The roles that a node had, and how long.
+fn roles(name: &str, ran: &Ran, end_ns: u64) -> Vec<RoleBar> {
     let mut roles: Vec<RoleBar> = Vec::new();
     for event in &ran.events {
         let ends_ns = event.time_ns;
@@ -214,6 +215,10 @@ fn node(name: &str, ran: &Ran, end_ns: u64) -> NodeLane {
             _ => {}
         }
     }
+    roles
+}
+
+fn node(name: &str, ran: &Ran, end_ns: u64) -> NodeLane {
     let own = |what: &Happening| match what {
         Happening::Call { node, words } if node == name => Some(words.clone()),
         Happening::NodeEnded { node, how } if node == name => Some(format!("{how} by itself")),
@@ -223,7 +228,7 @@ fn node(name: &str, ran: &Ran, end_ns: u64) -> NodeLane {
     };
     NodeLane {
         name: name.into(),
-        roles,
+        roles: roles(name, ran, end_ns),
         marks: marks(ran, own),
     }
 }

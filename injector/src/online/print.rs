@@ -44,14 +44,7 @@ impl Display for PlannedFault {
         match &self.what {
             What::PowerLoss(keeps) => writeln!(f, "keeps = \"{keeps}\"")?,
             What::Partition { from, flow } | What::Link { from, flow, .. } => {
-                if from[..] != [Selector::Others] {
-                    writeln!(f, "from = {}", selected(from))?;
-                }
-                match flow {
-                    Flow::Both => {}
-                    Flow::Out => writeln!(f, "flow = \"out\"")?,
-                    Flow::In => writeln!(f, "flow = \"in\"")?,
-                }
+                put_other_side(f, from, *flow)?;
             }
             _ => {}
         }
@@ -65,6 +58,18 @@ impl Display for PlannedFault {
             Some(until) => writeln!(f, "until = {until}"),
             None => Ok(()),
         }
+    }
+}
+
+/// The other side of a link, and which of its directions is meant, where they are not as ever.
+fn put_other_side(f: &mut fmt::Formatter<'_>, from: &[Selector], flow: Flow) -> fmt::Result {
+    if from != [Selector::Others] {
+        writeln!(f, "from = {}", selected(from))?;
+    }
+    match flow {
+        Flow::Both => Ok(()),
+        Flow::Out => writeln!(f, "flow = \"out\""),
+        Flow::In => writeln!(f, "flow = \"in\""),
     }
 }
 

@@ -131,10 +131,7 @@ fn begin<'a>(
     let clients = ground.file().all_clients().len();
     let asks = place.points || !plan.faults.is_empty();
     let mut probe = probe_for(ground, clients).filter(|_| asks);
-    let calls = Rc::new(Calls::new(plan, ground.file(), place.points));
-    if plan.needs_calls() || place.points {
-        ground.follow_calls(&calls)?;
-    }
+    let calls = followed_calls(ground, plan, place.points)?;
     ground.start(clients + usize::from(probe.is_some()))?;
     let logs = logs(ground);
     let log_times = first_log_times(ground, &logs);
@@ -166,6 +163,15 @@ fn begin<'a>(
         problems: Vec::new(),
         cancelled,
     })
+}
+
+/// What is decided about system calls; the nodes that are traced for that are known to the ground.
+fn followed_calls(ground: &mut dyn Ground, plan: &FaultPlan, counts: bool) -> Result<Rc<Calls>> {
+    let calls = Rc::new(Calls::new(plan, ground.file(), counts));
+    if plan.needs_calls() || counts {
+        ground.follow_calls(&calls)?;
+    }
+    Ok(calls)
 }
 
 fn logs(ground: &dyn Ground) -> Vec<LogTail> {
@@ -447,15 +453,16 @@ impl Runner<'_> {
             fault: fault + 1,
             words: hit.words,
         });
+        self.count_from(&self.plan.faults[fault].what);
+        self.await_end(fault, hit.undo);
+    }
+
+    /// Ends a fault that has no time of its own, and waits for the end of others.
+    fn await_end(&mut self, fault: usize, undo: Undo) {
         let planned = &self.plan.faults[fault];
-        self.count_from(&planned.what);
         let until = planned.until.as_ref();
         let until = until.map(|until| Waiting::new(until, &self.seen()));
-        let active = Active {
-            fault,
-            undo: hit.undo,
-            until,
-        };
+        let active = Active { fault, undo, until };
         match planned.what {
             super::What::Restart => self.undo(&active),
             super::What::Resume | super::What::Heal => {

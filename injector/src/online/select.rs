@@ -37,15 +37,8 @@ impl Known<'_> {
         Ok(match selector {
             Selector::Node(name) => self.file.place(name).into_iter().collect(),
             Selector::Kind(kind) => self.of_kind(kind),
-            Selector::Role(role) => {
-                let one = self.roles.and_then(|roles| roles.one_having(role));
-                vec![one.ok_or_else(|| nobody_is(role))?]
-            }
-            Selector::EveryRole(role) => {
-                let all = self.roles.map(|roles| roles.having(role));
-                let some = all.filter(|all| !all.is_empty());
-                some.ok_or_else(|| nobody_is(role))?
-            }
+            Selector::Role(role) => vec![self.one_having(role)?],
+            Selector::EveryRole(role) => self.all_having(role)?,
             Selector::All => (0..count).collect(),
             Selector::Any => vec![Chance::new(self.seed, "any").below(count as u64) as usize],
             Selector::Minority => self.minority(),
@@ -56,6 +49,17 @@ impl Known<'_> {
             Selector::Hit => self.hit.ok_or("no fault has hit anybody yet")?.to_vec(),
             Selector::Others => (0..count).filter(|node| !cut_off.contains(node)).collect(),
         })
+    }
+
+    fn one_having(&self, role: &str) -> Result<usize, String> {
+        let one = self.roles.and_then(|roles| roles.one_having(role));
+        one.ok_or_else(|| nobody_is(role))
+    }
+
+    fn all_having(&self, role: &str) -> Result<Vec<usize>, String> {
+        let all = self.roles.map(|roles| roles.having(role));
+        let some = all.filter(|all| !all.is_empty());
+        some.ok_or_else(|| nobody_is(role))
     }
 
     fn of_kind(&self, kind: &str) -> Vec<usize> {

@@ -143,16 +143,13 @@ impl Waiting {
     }
 
     fn is_reached(&mut self, seen: &Seen) -> bool {
-        let counts = |client: &Option<String>| seen.clients.counts(client.as_deref());
         match &self.trigger.awaited {
             Awaited::Time(after) => seen.now >= seen.clients.begun() + *after,
             Awaited::After(after) => seen.now >= self.placed + *after,
-            Awaited::Lines(client, count) => counts(client).lines >= *count,
-            Awaited::Invoked(client, count) => counts(client).invoked >= *count,
-            Awaited::Acknowledged(client, count) => counts(client).acknowledged >= *count,
-            Awaited::AcknowledgedMore(client, count) => {
-                counts(client).acknowledged >= self.acknowledged + *count
-            }
+            Awaited::Lines(..)
+            | Awaited::Invoked(..)
+            | Awaited::Acknowledged(..)
+            | Awaited::AcknowledgedMore(..) => self.have_clients_done(seen),
             Awaited::Log(name, text) => seen.is_logged(name.as_deref(), text),
             Awaited::Role(name, role) => self
                 .fresh(seen)
@@ -166,6 +163,20 @@ impl Waiting {
                 self.call().is_some()
             }
             Awaited::Ended => seen.last_ended,
+        }
+    }
+
+    /// Whether clients have done as much as is waited for.
+    fn have_clients_done(&self, seen: &Seen) -> bool {
+        let counts = |client: &Option<String>| seen.clients.counts(client.as_deref());
+        match &self.trigger.awaited {
+            Awaited::Lines(client, count) => counts(client).lines >= *count,
+            Awaited::Invoked(client, count) => counts(client).invoked >= *count,
+            Awaited::Acknowledged(client, count) => counts(client).acknowledged >= *count,
+            Awaited::AcknowledgedMore(client, count) => {
+                counts(client).acknowledged >= self.acknowledged + *count
+            }
+            _ => false,
         }
     }
 

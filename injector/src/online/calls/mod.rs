@@ -39,25 +39,31 @@ pub struct Calls {
     counts: bool,
 }
 
+/// The nodes of which a plan names calls, and those with data, if calls are to be counted.
+fn traced_nodes(plan: &FaultPlan, file: &ClusterFile, counts: bool) -> BTreeSet<usize> {
+    let known = Known {
+        file,
+        roles: None,
+        seed: plan.seed,
+        hit: None,
+    };
+    let all = 0..file.nodes.len();
+    let mut nodes = BTreeSet::new();
+    for selectors in plan.calls().map(|(_, on)| on) {
+        // Who has a role then may be anybody now.
+        let may_be = known.all(selectors, &[]);
+        nodes.extend(may_be.unwrap_or_else(|_| all.clone().collect()));
+    }
+    if counts {
+        nodes.extend(all.filter(|node| file.nodes[*node].has_data));
+    }
+    nodes
+}
+
 impl Calls {
     /// For the nodes of a plan; for all nodes with data, if calls are to be counted.
     pub(super) fn new(plan: &FaultPlan, file: &ClusterFile, counts: bool) -> Self {
-        let known = Known {
-            file,
-            roles: None,
-            seed: plan.seed,
-            hit: None,
-        };
-        let mut nodes = BTreeSet::new();
-        for selectors in plan.calls().map(|(_, on)| on) {
-            // Who has a role then may be anybody now.
-            let may_be = known.all(selectors, &[]);
-            nodes.extend(may_be.unwrap_or_else(|_| (0..file.nodes.len()).collect()));
-        }
-        if counts {
-            let has_data = |node: &usize| file.nodes[*node].has_data;
-            nodes.extend((0..file.nodes.len()).filter(has_data));
-        }
+        let nodes = traced_nodes(plan, file, counts);
         let desk = |node: usize| (node, Arc::new(Desk::new(node, &file.nodes[node])));
         let kinds = plan.calls().map(|(of, _)| of.call.clone());
         let counted = names().filter(|_| counts).map(str::to_owned);

@@ -9,7 +9,7 @@ use cluster::ClusterFile;
 use super::super::directory::InjectResult;
 use super::super::plan::{Awaited, FaultPlan, PlannedFault, Selector, Trigger, What};
 use super::super::points::{Collected, Order, PointFailure, SeenPoint};
-use super::super::ran::Ran;
+use super::super::ran::{FaultCame, Ran};
 use super::super::strategy::Strategy;
 use crate::laboratory::Judged;
 
@@ -90,6 +90,38 @@ fn heal(awaited: Awaited) -> PlannedFault {
     }
 }
 
+/// The first failure of a run, if it happened and nothing was broken after it.
+fn recovered_from(ran: &Ran) -> Option<&FaultCame> {
+    let first = ran.faults.first()?;
+    (ran.judged == Judged::Ok && first.happened()).then_some(first)
+}
+
+/// A point of a run with a first failure, at which a second one may come.
+struct Second {
+    /// Which one of the run's points it is.
+    rank: usize,
+    /// Whether it is there without a failure too.
+    is_known: bool,
+    /// Whether nobody came there whom the first failure hit.
+    is_elsewhere: bool,
+}
+
+impl Second {
+    /// When it is the turn of a failure there. `is_of_call` if the first one was an error of a call.
+    fn place(&self, failure: PointFailure, is_of_call: bool) -> Place {
+        let Self {
+            rank, is_elsewhere, ..
+        } = *self;
+        if is_of_call && failure == PointFailure::PowerLoss && !is_elsewhere {
+            Place::LossAfterError(rank)
+        } else if self.is_known {
+            Place::Known(is_elsewhere, rank, failure)
+        } else {
+            Place::New(failure, is_elsewhere, rank)
+        }
+    }
+}
+
 impl Exhaustive {
     /// For a cluster, of which these points are known.
     pub fn new(file: &ClusterFile, seed: u64, collected: &Collected) -> Self {
@@ -132,29 +164,20 @@ impl Exhaustive {
     /// After a call that failed, a loss of power of that node comes before all else: what the failed
     /// call did not write, nobody misses before.
     fn seconds(&self, result: &InjectResult) -> Vec<PlannedFault> {
-        let ran = &result.ran;
-        let Some(first) = ran.faults.first() else {
+        let Some(first) = recovered_from(&result.ran) else {
             return Vec::new();
         };
-        if ran.judged != Judged::Ok || !first.happened() {
-            return Vec::new();
-        }
         let is_of_call = self.failure(result).is_some_and(PointFailure::is_of_call);
-        let place = |failure, rank, seen: &SeenPoint, is_elsewhere: bool| {
-            if is_of_call && failure == PointFailure::PowerLoss && !is_elsewhere {
-                Place::LossAfterError(rank)
-            } else if self.known.contains(&seen.id) {
-                Place::Known(is_elsewhere, rank, failure)
-            } else {
-                Place::New(failure, is_elsewhere, rank)
-            }
-        };
         let mut all = Vec::new();
-        for (rank, seen) in ran.points.iter().enumerate() {
-            let is_elsewhere = !seen.by_node.keys().any(|node| first.on.contains(node));
+        for (rank, seen) in result.ran.points.iter().enumerate() {
+            let second = Second {
+                rank,
+                is_known: self.known.contains(&seen.id),
+                is_elsewhere: !seen.by_node.keys().any(|node| first.on.contains(node)),
+            };
             for (on, nth) in self.second_times(seen, &first.on) {
                 for failure in PointFailure::at(seen, self.has_disks) {
-                    let place = place(failure, rank, seen, is_elsewhere);
+                    let place = second.place(failure, is_of_call);
                     all.push((place, failure.fault(seen, on.clone(), nth)));
                 }
             }
@@ -344,7 +367,7 @@ mod tests {
     use std::path::Path;
 
     use super::super::super::points::Point;
-    use super::super::super::ran::{FaultCame, State};
+    use super::super::super::ran::State;
     use super::*;
 
     fn file(client: &str) -> ClusterFile {

@@ -11,7 +11,8 @@ use trace_store::Trace;
 
 use crate::check::Complaint;
 use crate::error::{Context as _, Error, Result};
-use crate::findings::{Finding, Findings};
+use crate::finding::Finding;
+use crate::findings::Findings;
 use crate::mount_slot::MountSlot;
 use crate::program::scratch;
 use crate::recordings::Recordings;

@@ -12,7 +12,8 @@ use campaign::Interrupt;
 use pace_rules::nodes::{Loss, MODELS, Relaxation, Relaxations, Request, Space, State};
 use trace::{Action, Event, FileId, FileOp, Run, SyncScope};
 
-use crate::findings::{Finding, Findings, NodeStory, Sync};
+use crate::finding::{Finding, NodeStory, Sync};
+use crate::findings::Findings;
 use crate::states::States;
 use crate::text::searched_words;
 use crate::tree::Fingerprint;
@@ -332,10 +333,6 @@ impl Findings<'_> {
         let Some(own) = self.operation(sync.node, sync.of.event) else {
             return Vec::new();
         };
-        let is_due = |place: &usize| match sync.of.when {
-            When::Told => matches!(events[*place].action, Action::Mark { .. } | Action::Send(_)),
-            When::Kept => self.operation(sync.node, *place).is_some(),
-        };
         let like = |event: usize| {
             let operation = self.operation(sync.node, event)?;
             let is_same = operation.call == own.call && operation.stack == own.stack;
@@ -343,7 +340,7 @@ impl Findings<'_> {
             let before = if event == sync.of.event {
                 sync.before
             } else {
-                (event + 1..events.len()).find(is_due)?
+                self.next_due(sync, event)?
             };
             Some(Candidate {
                 node: sync.node,
@@ -354,6 +351,16 @@ impl Findings<'_> {
             })
         };
         (0..events.len()).filter_map(like).collect()
+    }
+
+    /// What such a call has to come before, after an event.
+    fn next_due(&self, sync: &Candidate, event: usize) -> Option<usize> {
+        let events = &self.trace.run.nodes[sync.node].events;
+        let is_due = |place: &usize| match sync.of.when {
+            When::Told => matches!(events[*place].action, Action::Mark { .. } | Action::Send(_)),
+            When::Kept => self.operation(sync.node, *place).is_some(),
+        };
+        (event + 1..events.len()).find(is_due)
     }
 
     fn words(&self, candidate: &Candidate) -> Sync {

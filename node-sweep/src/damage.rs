@@ -207,6 +207,18 @@ fn words(range: &Range<u64>, instead: Instead, held: &Content) -> String {
 
 /// The ranges that differ.
 fn ranges(held: &Content, wanted: &Content) -> Vec<(Range<u64>, Instead)> {
+    let runs = runs_that_differ(held, wanted).into_iter();
+    let mut ranges: Vec<_> = runs.map(|run| (run.clone(), instead(&run, held))).collect();
+    if held.size() < wanted.size() {
+        ranges.push((held.size()..wanted.size(), Instead::Nothing));
+    } else if wanted.size() < held.size() {
+        ranges.push((wanted.size()..held.size(), Instead::More));
+    }
+    ranges
+}
+
+/// Where bytes differ that both have. Ranges that are near each other are one.
+fn runs_that_differ(held: &Content, wanted: &Content) -> Vec<Range<u64>> {
     let both = held.size().min(wanted.size());
     let mut runs: Vec<Range<u64>> = Vec::new();
     for number in held.chunks_that_differ(wanted) {
@@ -223,16 +235,7 @@ fn ranges(held: &Content, wanted: &Content) -> Vec<(Range<u64>, Instead)> {
             }
         }
     }
-    let mut ranges: Vec<_> = runs
-        .into_iter()
-        .map(|run| (run.clone(), instead(&run, held)))
-        .collect();
-    if held.size() < wanted.size() {
-        ranges.push((held.size()..wanted.size(), Instead::Nothing));
-    } else if wanted.size() < held.size() {
-        ranges.push((wanted.size()..held.size(), Instead::More));
-    }
-    ranges
+    runs
 }
 
 /// What a range holds that is not what was written.

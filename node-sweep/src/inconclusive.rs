@@ -7,7 +7,7 @@ use trace_store::Trace;
 
 use crate::again::{Address, story};
 use crate::error::Result;
-use crate::findings::Finding;
+use crate::finding::Finding;
 use crate::request::Request;
 
 /// A state that nobody could judge.

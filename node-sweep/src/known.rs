@@ -8,7 +8,8 @@ use pace_rules::nodes::Explore;
 use trace_store::Trace;
 
 use crate::error::Result;
-use crate::findings::{Finding, Findings};
+use crate::finding::Finding;
+use crate::findings::Findings;
 use crate::indices::Indices;
 use crate::judged::Judged;
 use crate::manifest::Manifest;

@@ -15,7 +15,8 @@ use trace_store::Trace;
 use crate::acks::untested;
 use crate::causes::Patience;
 use crate::error::{During as _, Error, Result};
-use crate::findings::{Finding, Findings, relaxation_words};
+use crate::finding::{Finding, relaxation_words};
+use crate::findings::Findings;
 use crate::indices::Indices;
 use crate::judged::Verdicts;
 use crate::manifest::Manifest;
@@ -108,6 +109,36 @@ impl Time {
     }
 }
 
+/// What the levels of a sweep share.
+struct Prepared<'a> {
+    levels: Vec<Level>,
+    disks: Option<Recordings<'a>>,
+    time: Option<Time>,
+    asking: Option<Asking>,
+    undamaged: Arc<Undamaged>,
+    control: &'a Control<'a>,
+}
+
+impl<'a> Prepared<'a> {
+    /// How the level at this place is visited, whose time begins now.
+    fn visit<'v>(&'v self, place: usize, mut results: Option<&'v mut Results>) -> Visit<'v>
+    where
+        'a: 'v,
+    {
+        let (level, count) = (self.levels[place], self.levels.len());
+        let known = results.as_deref_mut().map(|results| results.begin(level));
+        Visit {
+            undamaged: is_shown(&self.undamaged, level).then(|| self.undamaged.clone()),
+            known: known.unwrap_or_default(),
+            results,
+            level,
+            deadline: self.time.map(|time| time.deadline(count, count - place)),
+            asking: self.asking.as_ref(),
+            control: self.control,
+        }
+    }
+}
+
 impl<'a> Requested<'a> {
     /// A sweep that was begun. `explore` is what its explore rule comes to.
     ///
@@ -161,33 +192,40 @@ impl<'a> Requested<'a> {
         subjects: MakeSubjects<'_, '_>,
         control: &Control<'_>,
     ) -> Result<Concluded> {
-        let levels = self.request.levels(self.trace);
-        let disks = self.disks_if_among(&levels)?;
-        let time = control.budget.map(Time::from_now);
-        let asking = self.asking(&levels, results.as_deref(), control.interrupt)?;
-        let undamaged = self.undamaged(&levels, subjects, control.interrupt)?;
+        let prepared = self.prepare(results.as_deref(), subjects, control)?;
         let (mut visited, mut failure) = (Vec::new(), None);
-        for (place, level) in levels.iter().enumerate() {
-            let left = levels.len() - place;
-            let known = results.as_deref_mut().map(|results| results.begin(*level));
-            let visit = Visit {
-                undamaged: is_shown(&undamaged, *level).then(|| undamaged.clone()),
-                known: known.unwrap_or_default(),
-                results: results.as_deref_mut(),
-                level: *level,
-                deadline: time.map(|time| time.deadline(levels.len(), left)),
-                asking: asking.as_ref(),
-                control,
-            };
-            match self.visit(disks.as_ref(), subjects, visit) {
+        for place in 0..prepared.levels.len() {
+            let visit = prepared.visit(place, results.as_deref_mut());
+            match self.visit(prepared.disks.as_ref(), subjects, visit) {
                 Ok(one) => visited.push(one),
                 // What the other level found is told all the same.
                 Err(error) if !visited.is_empty() => failure = Some(error),
                 Err(error) => return Err(error),
             }
         }
-        let unlooked = asking.map(|asking| asking.looked().words());
+        let unlooked = prepared.asking.map(|asking| asking.looked().words());
         self.conclude(visited, failure, unlooked.unwrap_or_default(), results)
+    }
+
+    /// What has to be there before the first level is visited.
+    fn prepare<'p>(
+        &self,
+        results: Option<&Results>,
+        subjects: MakeSubjects<'_, '_>,
+        control: &'p Control<'p>,
+    ) -> Result<Prepared<'p>>
+    where
+        'a: 'p,
+    {
+        let levels = self.request.levels(self.trace);
+        Ok(Prepared {
+            disks: self.disks_if_among(&levels)?,
+            time: control.budget.map(Time::from_now),
+            asking: self.asking(&levels, results, control.interrupt)?,
+            undamaged: self.undamaged(&levels, subjects, control.interrupt)?,
+            levels,
+            control,
+        })
     }
 
     /// The recorded disks if they are one of the levels.
@@ -309,13 +347,17 @@ impl<'a> Requested<'a> {
         Ok(())
     }
 
+    /// Which states are visited, of so many of each kind.
+    fn indices(&self, kinds: impl Iterator<Item = u64>) -> Result<Indices> {
+        Indices::of(kinds, self.request.sample, self.request.seed)
+    }
+
     /// Visits what a model allows.
     fn visit_calls(&self, subjects: MakeSubjects<'_, '_>, visit: Visit<'_>) -> Result<Visited> {
         let requests = self.request.of_calls(self.explore)?;
         let spaces = self.request.spaces(self.explore, self.trace)?;
         let sample = self.request.sample;
-        let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
-        let indices = Indices::of(kinds, sample, self.request.seed)?;
+        let indices = self.indices(spaces.counts().into_iter().map(|(_, count)| count.states))?;
         self.announce(&spaces);
         let (name, count) = (&*self.request.model, indices.count);
         let (interrupt, patience) = (visit.control.interrupt, visit.patience());
@@ -338,8 +380,7 @@ impl<'a> Requested<'a> {
     ) -> Result<Visited> {
         let recoveries = Recoveries::new(self.trace, &self.request)?;
         let sample = self.request.sample;
-        let kinds = recoveries.counts().into_iter().map(|count| count.states);
-        let indices = Indices::of(kinds, sample, self.request.seed)?;
+        let indices = self.indices(recoveries.counts().into_iter().map(|count| count.states))?;
         self.announce_recoveries(recoveries.len());
         let (interrupt, patience) = (visit.control.interrupt, visit.patience());
         let subjects = subjects(visit.control.jobs)?;

@@ -9,6 +9,7 @@
 mod acks;
 mod again;
 mod blocks;
+mod both_levels;
 mod causes;
 mod check;
 mod chunks;
@@ -20,6 +21,7 @@ mod differences;
 mod directory;
 mod disks;
 mod error;
+mod finding;
 mod findings;
 mod inconclusive;
 mod indices;
@@ -61,10 +63,10 @@ pub use coverage::{Coverage, Tried};
 pub use damage::Damage;
 pub use disks::Disks;
 pub use error::{Error, Result};
-pub use findings::{
-    DiskStory, EventPlace, Fate, Finding, Findings, Kinds, Line, Lost, Moment, NodeStory, Sync,
-    relaxation_words,
+pub use finding::{
+    DiskStory, EventPlace, Fate, Finding, Line, Lost, Moment, NodeStory, Sync, relaxation_words,
 };
+pub use findings::{Findings, Kinds};
 pub use inconclusive::{Inconclusive, Reason};
 pub use judged::Verdicts;
 pub use levels::{Concluded, Control, MakeSubjects, Requested};

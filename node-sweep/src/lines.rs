@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::{Complaint, Verdict, is_zero};
 use crate::error::{Error, Result};
-use crate::findings::Finding;
+use crate::finding::Finding;
 use crate::request::Level;
 use crate::summary::Summary;
 use crate::tree::Fingerprint;

@@ -3,7 +3,7 @@
 use pace_rules::nodes::{LINUX, MODELS, Model};
 use serde::{Deserialize, Serialize};
 
-use crate::findings::Finding;
+use crate::finding::Finding;
 
 /// How much a finding matters: the first kind most.
 #[derive(

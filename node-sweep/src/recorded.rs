@@ -7,7 +7,7 @@ use campaign::{RESULTS, SUMMARY, TIMES, read_lines};
 
 use crate::again::{Address, make_again, make_finding_again};
 use crate::error::{Error, Result};
-use crate::findings::Finding;
+use crate::finding::Finding;
 use crate::inconclusive::{Inconclusive, Reason};
 use crate::judged::{Judged, Verdicts};
 use crate::known::known;

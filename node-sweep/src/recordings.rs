@@ -12,7 +12,7 @@ use brief::counted;
 
 use crate::blocks::{BlockFindings, Blocks, Group, recorded_disks};
 use crate::error::Result;
-use crate::findings::Finding;
+use crate::finding::Finding;
 use crate::summary::recordings_words;
 use crate::sweep::{Broken, Made, Size, Source, Swept};
 

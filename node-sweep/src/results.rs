@@ -12,7 +12,7 @@ use trace_store::Trace;
 
 use crate::check::Verdict;
 use crate::error::{Context as _, During as _, Error, Result};
-use crate::findings::Finding;
+use crate::finding::Finding;
 use crate::judged::{Judged, Verdicts};
 use crate::lines::{Line, LookedLine, StateLine, TimeLine};
 use crate::manifest::Manifest;

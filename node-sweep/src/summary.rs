@@ -7,9 +7,10 @@ use campaign::{Outcome, columns};
 use serde::{Deserialize, Serialize};
 use trace_store::{RecoveryCounts, Trace};
 
-use crate::blocks::{ON_DISK, compare_levels};
+use crate::blocks::ON_DISK;
+use crate::both_levels::compare_levels;
 use crate::coverage::Coverage;
-use crate::findings::Finding;
+use crate::finding::Finding;
 use crate::rank::in_order;
 use crate::recordings::Recordings;
 use crate::request::{Level, Request};

@@ -6,7 +6,7 @@ use brief::counted;
 use pace_rules::Sector;
 use pace_rules::nodes::{LINUX, Model, Split};
 
-use crate::findings::{DiskStory, Finding, Lost, NodeStory, StartStory, Sync};
+use crate::finding::{DiskStory, Finding, Lost, NodeStory, StartStory, Sync};
 use crate::request::Level;
 use crate::starts::Start;
 use crate::summary::recordings_words;
@@ -722,8 +722,8 @@ mod tests {
     use super::*;
     use crate::check::Complaint;
     use crate::damage::Damage;
-    use crate::findings::Line;
-    use crate::findings::PromisedNothing;
+    use crate::finding::Line;
+    use crate::finding::PromisedNothing;
 
     fn append(event: usize) -> Lost {
         Lost {

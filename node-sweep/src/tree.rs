@@ -78,11 +78,7 @@ impl Tree {
         match effect {
             Effect::NewFile { file, kind, mode } => self.create(*file, *kind, *mode, trace),
             Effect::SetEntry { parent, name, file } => self.set_entry(*parent, name, Some(*file)),
-            Effect::RemoveEntry { parent, name, of } => {
-                if of.is_none() || *of == self.entry(*parent, name) {
-                    self.set_entry(*parent, name, None);
-                }
-            }
+            Effect::RemoveEntry { parent, name, of } => self.remove_entry(*parent, name, *of),
             Effect::Write {
                 file,
                 offset,
@@ -103,15 +99,24 @@ impl Tree {
                     content.set_size(*size);
                 }
             }
-            Effect::SetMode { file, mode } => {
-                if let Some(file) = self.files.get_mut(file) {
-                    Arc::make_mut(file).mode = *mode;
-                }
-            }
+            Effect::SetMode { file, mode } => self.set_mode(*file, *mode),
             Effect::SetXattr { file, name, value } => {
                 let value = value.map(|value| trace.bytes(value));
                 self.set_xattr(*file, name, value);
             }
+        }
+    }
+
+    /// Takes a name away, if it is one of this file; of whatever it is if none is said.
+    fn remove_entry(&mut self, parent: FileId, name: &Name, of: Option<FileId>) {
+        if of.is_none() || of == self.entry(parent, name) {
+            self.set_entry(parent, name, None);
+        }
+    }
+
+    fn set_mode(&mut self, file: FileId, mode: u32) {
+        if let Some(file) = self.files.get_mut(&file) {
+            Arc::make_mut(file).mode = mode;
         }
     }
 

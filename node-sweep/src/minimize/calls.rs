@@ -7,7 +7,8 @@ use pace_rules::nodes::{Histories, Request, Space, Spaces, State};
 use super::{Lessen, Missing, alone};
 use crate::check::Complaint;
 use crate::error::Result;
-use crate::findings::{Finding, Findings};
+use crate::finding::Finding;
+use crate::findings::Findings;
 use crate::states::{CrashState, States};
 use crate::tree::Impossible;
 

@@ -8,7 +8,7 @@ use super::{Lessen, Missing, alone};
 use crate::blocks::{BlockFindings, Blocks};
 use crate::check::Complaint;
 use crate::error::Result;
-use crate::findings::Finding;
+use crate::finding::Finding;
 use crate::states::CrashState;
 use crate::tree::Impossible;
 

@@ -296,35 +296,47 @@ fn end(events: &Events, past: Option<&Past>) -> i64 {
 
 fn of_past(specs: &Specs, events: &Events, past: &Past) -> Vec<Fact> {
     let mut all: Vec<Fact> = Vec::new();
-    let node = |place: usize| Value::from(&*events.nodes[place]);
     if specs.mention("crashed") {
-        for (place, cut) in past.cut.iter().enumerate() {
-            let last = cut.checked_sub(1).map(|last| &events.of[place][last]);
-            let (number, time) = last.map_or((-1, 0), |last| (last.number, last.time));
-            all.push(("crashed", vec![node(place), number.into(), time.into()]));
-        }
+        all.extend(crashed(events, past));
     }
     if specs.mention("printed_by") {
         all.extend(printed_by(events, past));
     }
     if specs.mention("lost_op") {
-        all.extend(past.lost.iter().map(|missing| {
-            let number = events.of[missing.node][missing.event].number;
-            let how = if missing.is_whole { "all" } else { "in part" };
-            (
-                "lost_op",
-                vec![number.into(), node(missing.node), how.into()],
-            )
-        }));
+        all.extend(lost_operations(events, past));
     }
     if specs.mention("in_flight") {
-        let rows = past.in_flight.iter().filter_map(|(node, event)| {
-            let (_, row) = events.of[*node][*event].fact.as_ref()?;
-            Some(("in_flight", row.clone()))
-        });
-        all.extend(rows);
+        all.extend(in_flight(events, past));
     }
     all
+}
+
+/// The last event of each node before the crash.
+fn crashed(events: &Events, past: &Past) -> impl Iterator<Item = Fact> {
+    past.cut.iter().enumerate().map(|(place, cut)| {
+        let last = cut.checked_sub(1).map(|last| &events.of[place][last]);
+        let (number, time) = last.map_or((-1, 0), |last| (last.number, last.time));
+        let node = Value::from(&*events.nodes[place]);
+        ("crashed", vec![node, number.into(), time.into()])
+    })
+}
+
+/// What the disks lost.
+fn lost_operations(events: &Events, past: &Past) -> impl Iterator<Item = Fact> {
+    past.lost.iter().map(|missing| {
+        let number = events.of[missing.node][missing.event].number;
+        let node = Value::from(&*events.nodes[missing.node]);
+        let how = if missing.is_whole { "all" } else { "in part" };
+        ("lost_op", vec![number.into(), node, how.into()])
+    })
+}
+
+/// The operations that had begun and had not returned.
+fn in_flight(events: &Events, past: &Past) -> impl Iterator<Item = Fact> {
+    past.in_flight.iter().filter_map(|(node, event)| {
+        let (_, row) = events.of[*node][*event].fact.as_ref()?;
+        Some(("in_flight", row.clone()))
+    })
 }
 
 /// Who printed the lines that had come before the crash.

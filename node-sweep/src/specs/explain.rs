@@ -13,7 +13,7 @@ use super::{Specs, examine};
 use crate::again::make_finding_again;
 use crate::check::Complaint;
 use crate::error::{Context as _, Error, Result};
-use crate::findings::Finding;
+use crate::finding::Finding;
 use crate::request::{Level, Request};
 use crate::states::CrashState;
 

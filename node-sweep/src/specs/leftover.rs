@@ -53,21 +53,8 @@ impl<'a> Leftover<'a> {
         let Some(file) = self.tree.file(id) else {
             return Ok(());
         };
-        let (kind, size, target) = match &file.holds {
-            Holds::Bytes(content) => ("file", content.size(), String::new()),
-            Holds::Entries(_) => ("directory", 0, String::new()),
-            Holds::Target(target) => ("symlink", 0, text(target)),
-            Holds::Pipe | Holds::Nothing => ("special", 0, String::new()),
-        };
         if self.wanted.entries {
-            let row = vec![
-                self.node.into(),
-                path.into(),
-                kind.into(),
-                (size as i64).into(),
-                target.into(),
-            ];
-            self.facts.push(("entry", row));
+            self.add_entry(path, &file.holds);
         }
         match &file.holds {
             Holds::Bytes(content) => self.add_content(path, content),
@@ -85,6 +72,23 @@ impl<'a> Leftover<'a> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn add_entry(&mut self, path: &str, holds: &Holds) {
+        let (kind, size, target) = match holds {
+            Holds::Bytes(content) => ("file", content.size(), String::new()),
+            Holds::Entries(_) => ("directory", 0, String::new()),
+            Holds::Target(target) => ("symlink", 0, text(target)),
+            Holds::Pipe | Holds::Nothing => ("special", 0, String::new()),
+        };
+        let row = vec![
+            self.node.into(),
+            path.into(),
+            kind.into(),
+            (size as i64).into(),
+            target.into(),
+        ];
+        self.facts.push(("entry", row));
     }
 
     fn add_content(&mut self, path: &str, content: &Content) -> Result<(), String> {

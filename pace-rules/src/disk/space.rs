@@ -270,19 +270,7 @@ impl<'a> Space<'a> {
                 Relaxation::Lost(self.lost(position, count, &[but], number))
             }
             Choice::Torn { count, but } => self.torn(position, count, but, number)?,
-            Choice::TornInFlight { count } => {
-                let pending = self.log.pending(position).len();
-                let ways = combinations::count(pending, count);
-                let part = self
-                    .cuts_in_flight(position)
-                    .nth((number / ways) as usize)?;
-                Relaxation::Torn {
-                    lost: self.lost(position, count, &[], number % ways),
-                    place: position,
-                    from: part.start,
-                    to: part.end,
-                }
-            }
+            Choice::TornInFlight { count } => self.torn_in_flight(position, count, number)?,
         };
         Some(self.log.named(State {
             position,
@@ -307,6 +295,22 @@ impl<'a> Space<'a> {
     /// The states in order.
     pub fn iter(&self) -> impl Iterator<Item = State> + '_ {
         (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// One way, of number `number`, to tear the write with FUA that is in flight at a position, and
+    /// to lose `count` of the pending ones.
+    fn torn_in_flight(&self, position: usize, count: usize, number: u128) -> Option<Relaxation> {
+        let pending = self.log.pending(position).len();
+        let ways = combinations::count(pending, count);
+        let part = self
+            .cuts_in_flight(position)
+            .nth((number / ways) as usize)?;
+        Some(Relaxation::Torn {
+            lost: self.lost(position, count, &[], number % ways),
+            place: position,
+            from: part.start,
+            to: part.end,
+        })
     }
 
     /// One way, of number `number`, to lose `count` of the pending writes, and none of those at

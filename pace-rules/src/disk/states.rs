@@ -236,11 +236,7 @@ impl States {
                 return Err(refused("it is given twice"));
             }
             ("reorder", most) => {
-                let number = if most == "all" {
-                    Some(usize::MAX)
-                } else {
-                    positive(most)
-                };
+                let number = all_or_positive(most);
                 let why = "expected reorder:K with K from 1, or reorder:all";
                 self.reorder = number.ok_or_else(|| refused(why))?;
             }
@@ -288,6 +284,15 @@ impl States {
             Some("sample") => self.sample.is_some(),
             _ => false,
         }
+    }
+}
+
+/// How many writes may be lost at once: any number, or so many.
+fn all_or_positive(most: &str) -> Option<usize> {
+    if most == "all" {
+        Some(usize::MAX)
+    } else {
+        positive(most)
     }
 }
 

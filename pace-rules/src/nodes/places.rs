@@ -232,16 +232,7 @@ impl Search<'_> {
     /// Adds places of the nodes that have none yet, in all ways that fit those that have.
     fn extend(&mut self, chosen: &mut Vec<u32>, base: &Cut) -> Result<(), Error> {
         let Some(node) = self.rule.nodes.get(chosen.len()).copied() else {
-            let mut places = chosen.iter().zip(&self.rule.nodes);
-            let is_midway = places.any(|(place, node)| self.place(*node, *place).partial > 0);
-            if is_midway == (self.midway != Midway::None) {
-                self.found.flat.extend_from_slice(chosen);
-            }
-            return if self.found.len() > TUPLES_MAX {
-                Err(Error::TooMany(TUPLES_MAX))
-            } else {
-                Ok(())
-            };
+            return self.keep(chosen);
         };
         // Earlier ones lack what another node has heard of.
         let first = self.nodes[node]
@@ -260,6 +251,20 @@ impl Search<'_> {
                 self.extend(chosen, &more)?;
                 chosen.pop();
             }
+        }
+        Ok(())
+    }
+
+    /// Keeps places of all nodes, if one of them is midway where that is looked for, and none where
+    /// it is not.
+    fn keep(&mut self, chosen: &[u32]) -> Result<(), Error> {
+        let mut places = chosen.iter().zip(&self.rule.nodes);
+        let is_midway = places.any(|(place, node)| self.place(*node, *place).partial > 0);
+        if is_midway == (self.midway != Midway::None) {
+            self.found.flat.extend_from_slice(chosen);
+        }
+        if self.found.len() > TUPLES_MAX {
+            return Err(Error::TooMany(TUPLES_MAX));
         }
         Ok(())
     }

@@ -194,6 +194,12 @@ impl<'a> Cutter<'a> {
         };
     }
 
+    /// Another name for a file.
+    fn name(&mut self, file: FileId, name: (FileId, &Name)) {
+        self.gains(file, name);
+        self.group([entry(name, file)]);
+    }
+
     fn cut(&mut self, op: &FileOp) {
         match op {
             FileOp::Create {
@@ -204,16 +210,14 @@ impl<'a> Cutter<'a> {
                 mode,
             } => {
                 self.new_file(*file, *kind, *mode, 1);
-                self.gains(*file, (*parent, name));
-                self.group([entry((*parent, name), *file)]);
+                self.name(*file, (*parent, name));
             }
             FileOp::CreateNameless { file, mode } => {
                 self.new_file(*file, FileKind::Regular, *mode, 0);
             }
             FileOp::Link { parent, name, file } => {
                 self.file(*file).names += 1;
-                self.gains(*file, (*parent, name));
-                self.group([entry((*parent, name), *file)]);
+                self.name(*file, (*parent, name));
                 self.size_with_name(*file);
             }
             FileOp::Unlink { parent, name, file } => self.remove(*parent, name, *file),

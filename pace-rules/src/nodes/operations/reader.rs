@@ -203,20 +203,7 @@ impl Reader<'_> {
         if self.leaves_logged(op) {
             self.left_out.insert(operation);
         }
-        let has_log_tree = self.this.model.log == Log::LogTree;
-        for file in touched(op) {
-            let touching = self.touching.entry(file).or_default();
-            if touching.last() != Some(&Narrow::new(operation)) {
-                touching.push(Narrow::new(operation));
-            }
-            if has_log_tree {
-                self.subjects.entry(file).or_default().insert(op.subject());
-            }
-        }
-        if has_log_tree && is_of_names(op) {
-            let naming = self.naming.entry(op.subject()).or_default();
-            naming.push(Narrow::new(operation));
-        }
+        self.note_inodes(operation, op);
         if let FileOp::Rename {
             file,
             replaced: Some(_),
@@ -234,6 +221,24 @@ impl Reader<'_> {
             bytes_until: None,
             tears: Span::NONE,
         });
+    }
+
+    /// Notes whose inodes an operation changes, and where a log tree is kept what it is about.
+    fn note_inodes(&mut self, operation: usize, op: &FileOp) {
+        let has_log_tree = self.this.model.log == Log::LogTree;
+        for file in touched(op) {
+            let touching = self.touching.entry(file).or_default();
+            if touching.last() != Some(&Narrow::new(operation)) {
+                touching.push(Narrow::new(operation));
+            }
+            if has_log_tree {
+                self.subjects.entry(file).or_default().insert(op.subject());
+            }
+        }
+        if has_log_tree && is_of_names(op) {
+            let naming = self.naming.entry(op.subject()).or_default();
+            naming.push(Narrow::new(operation));
+        }
     }
 
     /// Adds a part of an event's operation, the next one, as a group.

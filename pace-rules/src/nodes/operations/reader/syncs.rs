@@ -49,25 +49,27 @@ impl Reader<'_> {
                     self.this.syncs.push(Narrow::new(number));
                 }
             }
-            Log::Journal => {
-                let taken_back = self.growth_taken_back(number, event, file, scope);
-                if !taken_back.operations.is_empty() {
-                    self.this.syncs.push(Narrow::new(number));
-                }
-                self.idle.extend(&taken_back.operations);
-                let names = self.committed(number, event, (file, scope));
-                let unflushed = std::mem::take(&mut self.unflushed);
-                self.cover(number, event, |this, group| {
-                    let of_group = &this.this.groups[group];
-                    // To lose what has changed nothing would be to lose a part of it.
-                    (of_group.is_named && group < names)
-                        || this.is_taken_back(group, &taken_back)
-                        || this.is_data_of(group, file, scope)
-                        || unflushed.binary_search(&group).is_ok()
-                });
-            }
+            Log::Journal => self.sync_in_journal(number, event, file, scope),
             Log::LogTree => self.sync_in_log_tree(number, event, file, scope),
         }
+    }
+
+    fn sync_in_journal(&mut self, number: usize, event: &Event, file: FileId, scope: SyncScope) {
+        let taken_back = self.growth_taken_back(number, event, file, scope);
+        if !taken_back.operations.is_empty() {
+            self.this.syncs.push(Narrow::new(number));
+        }
+        self.idle.extend(&taken_back.operations);
+        let names = self.committed(number, event, (file, scope));
+        let unflushed = std::mem::take(&mut self.unflushed);
+        self.cover(number, event, |this, group| {
+            let of_group = &this.this.groups[group];
+            // To lose what has changed nothing would be to lose a part of it.
+            (of_group.is_named && group < names)
+                || this.is_taken_back(group, &taken_back)
+                || this.is_data_of(group, file, scope)
+                || unflushed.binary_search(&group).is_ok()
+        });
     }
 
     /// The first of the groups of names that a sync of a file does not find committed, if all before

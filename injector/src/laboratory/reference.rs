@@ -1,0 +1,247 @@
+//! A run without a failure: when power can fail.
+
+use std::ops::Range;
+
+use cluster::{Error as ClusterError, SimulatedCluster, Verdict};
+use pace_rules::disk::Relaxation;
+
+use super::{DOWN_NS, Laboratory, Logs, add_line};
+use crate::error::{Error, Result};
+use crate::plan::{At, ForkPoint, Moment, Plan, PointRange};
+
+/// At how many times a run can be forked. What is between one and the point is run each time.
+const FORKS: u64 = 64;
+
+/// What is known of a cluster before anything fails.
+#[derive(Debug)]
+pub struct Reference {
+    /// When power can fail. Of whom, and what is kept, is still to be said.
+    pub plan: Plan,
+    /// Why nothing can be said of a failure of one node, if that is so.
+    pub not_alone: Option<String>,
+}
+
+impl Laboratory {
+    /// All requests of nodes to their disks, and all their frames, so far.
+    fn points_until_now(&self, cluster: &mut SimulatedCluster) -> Vec<PointRange> {
+        let mut ranges = Vec::new();
+        for (node, config) in self.file.nodes.iter().enumerate() {
+            let simulation = cluster.simulation();
+            let mut add = |at, end| {
+                ranges.push(PointRange {
+                    at,
+                    node: Some(node),
+                    positions: 0..end,
+                });
+            };
+            if config.has_data {
+                add(At::Requests, simulation.disk(node, 0).log().len());
+            }
+            add(At::Frames, simulation.frames_of(node) as usize);
+        }
+        ranges
+    }
+
+    /// The points that came between, and the acknowledgements, of which there are so many: those
+    /// at which power is to fail.
+    fn plan(
+        &self,
+        at: &[At],
+        before: Vec<PointRange>,
+        after: Vec<PointRange>,
+        acknowledged: usize,
+    ) -> Plan {
+        let ranges = before.into_iter().zip(after);
+        let ranges = ranges.map(|(before, after)| PointRange {
+            positions: before.positions.end..after.positions.end,
+            ..before
+        });
+        let acknowledgements = PointRange {
+            at: At::Acks,
+            node: None,
+            positions: 1..acknowledged + 1,
+        };
+        let points = ranges.chain([acknowledgements]);
+        Plan {
+            points: points
+                .filter(|range| at.contains(&range.at) && !range.positions.is_empty())
+                .collect(),
+            first: Vec::new(),
+            victims: Vec::new(),
+            keeps: Vec::new(),
+            nodes: self.file.nodes.len(),
+            forks: Vec::new(),
+        }
+    }
+
+    /// Runs it without a failure, and asks the check: then, and once more after a restart of all
+    /// nodes for which everything had been written. Returns at which points power can fail, and of
+    /// whom: where a node does not come up when it is restarted alone, with nothing lost, nothing
+    /// can be said of a failure of one.
+    ///
+    /// # Errors
+    /// If the client fails, or the check is not content: then nothing can be said of failures.
+    pub fn reference(&self, at: &[At], cancelled: &dyn Fn() -> bool) -> Result<Reference> {
+        let logs = Logs::new(None)?;
+        let mut cluster = self.prepared(&logs, cancelled)?;
+        let (plan, lines) = self.plan_of_run(&mut cluster, at, cancelled)?;
+        refuse_not_ok(cluster.run_check(&lines, cancelled)?, "after the client")?;
+        let nodes: Vec<_> = (0..self.file.nodes.len()).collect();
+        restart(&mut cluster, &nodes, cancelled)?;
+        let verdict = cluster.run_check(&lines, cancelled)?;
+        refuse_not_ok(verdict, "after a restart of all nodes")?;
+        let not_alone = not_alone(&mut cluster, &nodes, cancelled)?;
+        Ok(Reference { plan, not_alone })
+    }
+
+    /// Runs the client. Returns at which points of that power can fail, and what was acknowledged.
+    fn plan_of_run(
+        &self,
+        cluster: &mut SimulatedCluster,
+        at: &[At],
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(Plan, Vec<u8>)> {
+        if at.contains(&At::Frames) {
+            cluster.simulation().switch().keep_frames();
+        }
+        let begun_ns = cluster.simulation().now_ns();
+        let before = self.points_until_now(cluster);
+        let (mut lines, mut times_ns) = (Vec::new(), Vec::new());
+        let mut acknowledged = |time_ns: u64, line: &[u8]| {
+            add_line(&mut lines, line);
+            times_ns.push(time_ns);
+        };
+        cluster.run_client(&mut acknowledged, cancelled)?;
+        cluster.refuse_end()?;
+        let after = self.points_until_now(cluster);
+        let mut plan = self.plan(at, before, after, times_ns.len());
+        if plan.is_without_points() {
+            return Err(Error::NoPoints);
+        }
+        plan.first = first_after(cluster, &plan, &times_ns);
+        let ended_ns = cluster.simulation().now_ns();
+        plan.forks = fork_points(cluster, &plan, &times_ns, begun_ns..ended_ns);
+        Ok((plan, lines))
+    }
+}
+
+/// Nothing can be said of failures where the check is not content without one.
+fn refuse_not_ok(verdict: Verdict, when: &'static str) -> Result<()> {
+    match verdict {
+        Verdict::Ok => Ok(()),
+        Verdict::Broken(broken) => Err(Error::NotOk {
+            when,
+            what: broken.join("; "),
+        }),
+        Verdict::Inconclusive(what) => Err(Error::NotOk { when, what }),
+    }
+}
+
+/// Power of nodes fails when everything is written, and comes back.
+fn restart(
+    cluster: &mut SimulatedCluster,
+    nodes: &[usize],
+    cancelled: &dyn Fn() -> bool,
+) -> cluster::Result<()> {
+    cluster.sync(cancelled)?;
+    cluster.power_off(nodes, |_, _| Relaxation::Prefix)?;
+    cluster.idle(DOWN_NS, cancelled)?;
+    cluster.start(cancelled)
+}
+
+/// Why one of the nodes does not come up when it is restarted alone, if that is so.
+fn not_alone(
+    cluster: &mut SimulatedCluster,
+    nodes: &[usize],
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Option<String>> {
+    for node in nodes {
+        match restart(cluster, &[*node], cancelled) {
+            Ok(()) => {}
+            Err(error @ ClusterError::NotReady { .. }) => return Ok(Some(error.to_string())),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// Times within those of the client at which its run can be forked, evenly spread.
+fn fork_points(
+    cluster: &mut SimulatedCluster,
+    plan: &Plan,
+    times_ns: &[u64],
+    within: Range<u64>,
+) -> Vec<ForkPoint> {
+    let times = times_of_points(cluster, plan, times_ns);
+    let step_ns = (within.end - within.start) / FORKS;
+    let forks = (0..FORKS).map(|number| {
+        let time_ns = within.start + number * step_ns;
+        let ranges = plan.points.iter().zip(&times);
+        let after = ranges.map(|(range, times)| {
+            range.positions.start + times.partition_point(|time| *time <= time_ns)
+        });
+        ForkPoint {
+            time_ns,
+            after: after.collect(),
+        }
+    });
+    forks.collect()
+}
+
+/// When each point of each range was, in nanoseconds.
+fn times_of_points(cluster: &mut SimulatedCluster, plan: &Plan, times_ns: &[u64]) -> Vec<Vec<u64>> {
+    let simulation = cluster.simulation();
+    let frames = simulation.switch().sent();
+    let times = plan.points.iter().map(|range| -> Vec<u64> {
+        let positions = range.positions.clone();
+        match (range.at, range.node) {
+            (At::Requests, Some(node)) => {
+                let log = simulation.disk(node, 0).log();
+                let times = positions.map(|position| log.entries()[position].time_ns);
+                times.collect()
+            }
+            (At::Frames, node) => {
+                let its = frames.iter().filter(|frame| Some(frame.from) == node);
+                its.map(|frame| frame.time_ns).collect()
+            }
+            _ => positions.map(|position| times_ns[position - 1]).collect(),
+        }
+    });
+    times.collect()
+}
+
+/// The numbers of acknowledgements, which were at these times, and of the first request after each.
+fn first_after(cluster: &mut SimulatedCluster, plan: &Plan, times_ns: &[u64]) -> Vec<u64> {
+    let mut points = Vec::new();
+    for PointRange {
+        at,
+        node,
+        positions,
+    } in plan.points.iter().filter(|range| range.at != At::Frames)
+    {
+        let log = node.map(|node| cluster.simulation().disk(node, 0).log());
+        for position in positions.clone() {
+            let time_ns = match log {
+                Some(log) => log.entries()[position].time_ns,
+                None => times_ns[position - 1],
+            };
+            let number = plan.number(Moment {
+                at: *at,
+                node: *node,
+                position,
+            });
+            points.extend(number.map(|number| (time_ns, *node, number)));
+        }
+    }
+    points.sort_unstable();
+    // At each of these times there is the acknowledgement itself, and then what follows.
+    let mut first = Vec::new();
+    let mut is_after = false;
+    for (_, node, number) in points {
+        if node.is_none() || is_after {
+            first.push(number);
+        }
+        is_after = node.is_none();
+    }
+    first
+}

@@ -1,0 +1,121 @@
+//! The start of a run: the nodes, the probe, and then the clients.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use cluster::Error as ClusterError;
+
+use super::super::calls::Calls;
+use super::super::clients::Clients;
+use super::super::facts::LogTime;
+use super::super::ground::Ground;
+use super::super::logs::LogTail;
+use super::super::plan::FaultPlan;
+use super::super::ran::FaultCame;
+use super::super::restarts::Restarts;
+use super::super::roles::{Probe, Roles};
+use super::{Place, Runner};
+use crate::error::Result;
+
+/// How long the probe may take for its first answer, whatever it may take for others: it starts.
+const PROBE_STARTS_WITHIN: Duration = Duration::from_secs(60);
+
+/// Starts the nodes, and then the clients.
+pub(super) fn begin<'a>(
+    ground: &'a mut dyn Ground,
+    plan: &'a FaultPlan,
+    place: &Place,
+    cancelled: &'a dyn Fn() -> bool,
+) -> Result<Runner<'a>> {
+    let clients = ground.file().all_clients().len();
+    let asks = place.points || !plan.faults.is_empty();
+    let mut probe = probe_for(ground, clients).filter(|_| asks);
+    let calls = followed_calls(ground, plan, place.points)?;
+    ground.start(clients + usize::from(probe.is_some()))?;
+    let logs = logs(ground);
+    let log_times = first_log_times(ground, &logs);
+    let roles = probe
+        .as_mut()
+        .map(|probe| first_roles(probe, ground, cancelled))
+        .transpose()?;
+    Ok(Runner {
+        clients: Clients::start(ground, plan, &place.acknowledgements, &place.history)?,
+        ground,
+        plan,
+        calls,
+        roles,
+        active: Vec::new(),
+        probe,
+        logs,
+        logged: Vec::new(),
+        log_times,
+        events: Vec::new(),
+        came: vec![FaultCame::not_yet(); plan.faults.len()],
+        returning: Vec::new(),
+        restarts: Restarts::new(plan.restart_after),
+        last_placed: None,
+        last_hit: None,
+        last_ended: false,
+        sometimes: None,
+        is_quiet: false,
+        is_over: false,
+        problems: Vec::new(),
+        cancelled,
+    })
+}
+
+/// What is decided about system calls; the nodes that are traced for that are known to the ground.
+fn followed_calls(ground: &mut dyn Ground, plan: &FaultPlan, counts: bool) -> Result<Rc<Calls>> {
+    let calls = Rc::new(Calls::new(plan, ground.file(), counts));
+    if plan.needs_calls() || counts {
+        ground.follow_calls(&calls)?;
+    }
+    Ok(calls)
+}
+
+fn logs(ground: &dyn Ground) -> Vec<LogTail> {
+    let nodes = 0..ground.file().nodes.len();
+    nodes.map(|node| LogTail::new(ground.log(node))).collect()
+}
+
+/// How long logs are when the clients start.
+fn first_log_times(ground: &dyn Ground, logs: &[LogTail]) -> Vec<LogTime> {
+    let nodes = ground.file().nodes.iter().zip(logs);
+    let times = nodes.map(|(node, log)| LogTime {
+        node: node.name.clone(),
+        time: 0,
+        to: log.read_to(),
+    });
+    times.collect()
+}
+
+/// The probe of the cluster. It sees all nodes, whatever is cut off from whom: it has a place of its
+/// own, after those of the clients.
+fn probe_for(ground: &dyn Ground, clients: usize) -> Option<Probe> {
+    let config = ground.file().probe.as_ref()?;
+    Some(Probe::new(config, clients))
+}
+
+/// What the probe says before the clients start, or why it says nothing: then it would not say it
+/// later either.
+fn first_roles(
+    probe: &mut Probe,
+    ground: &mut dyn Ground,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Roles> {
+    let begun = ground.now();
+    loop {
+        if cancelled() {
+            return Err(ClusterError::Interrupted.into());
+        }
+        match probe.look(ground, Duration::ZERO) {
+            Some(Ok(roles)) => return Ok(roles),
+            Some(Err(what)) if ground.now() > begun + PROBE_STARTS_WITHIN => {
+                let whose = "the probe".to_owned();
+                let what = format!("gives no answer: {what}");
+                return Err(ClusterError::Command { whose, what }.into());
+            }
+            _ => ground.pass()?,
+        }
+    }
+}

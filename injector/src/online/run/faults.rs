@@ -1,0 +1,235 @@
+//! Faults while a plan runs: when each has its turn, that it is put in place, and its end.
+
+use std::time::Duration;
+
+use super::super::act::{Hit, Undo};
+use super::super::plan::{Selector, What};
+use super::super::ran::{Happening, State};
+use super::super::roles::Roles;
+use super::super::triggers::{ROLE_IS_FRESH, Waiting};
+use super::{Active, Runner};
+
+/// How long a fault waits for a node to have the role that it asks for.
+const ROLE_WITHIN: Duration = Duration::from_secs(30);
+
+/// The fault whose turn it is.
+pub(super) struct Next {
+    fault: usize,
+    pub(super) trigger: Waiting,
+    pub(super) fired: Option<Duration>,
+}
+
+impl Runner<'_> {
+    /// Waits for the trigger of a fault, if there is one with this number.
+    pub(super) fn arm(&self, fault: usize) -> Option<Next> {
+        let planned = self.plan.faults.get(fault)?;
+        Some(Next {
+            fault,
+            trigger: Waiting::new(&planned.at, &self.seen()),
+            fired: None,
+        })
+    }
+
+    /// Puts the next fault in place if it is time to.
+    pub(super) fn fire(&mut self, next: &mut Option<Next>) {
+        let Some(waiting) = next else { return };
+        if waiting.fired.is_none() && waiting.trigger.fires(&self.seen()) {
+            waiting.fired = Some(self.ground.now());
+            if let Some((node, words)) = waiting.trigger.call() {
+                let node = self.name(node);
+                self.happened(Happening::Call { node, words });
+            }
+        }
+        let Some(fired) = waiting.fired else { return };
+        if !self.knows_roles(waiting.fault, fired) {
+            return;
+        }
+        let fault = waiting.fault;
+        self.came[fault].fired_ns = Some(self.since_begin(fired));
+        self.inject(fault);
+        // A call that this one has waited for goes on only when the next one is waited for.
+        *next = self.arm(fault + 1);
+    }
+
+    /// Whether it is known whom a fault hits, or has been waited for that long enough.
+    fn knows_roles(&self, fault: usize, fired: Duration) -> bool {
+        let planned = &self.plan.faults[fault];
+        if !planned.selectors().any(Selector::needs_roles) {
+            return true;
+        }
+        let now = self.ground.now();
+        let is_of_now = |roles: &&Roles| {
+            now < roles.asked + ROLE_IS_FRESH
+                && self.last_placed.is_none_or(|placed| roles.asked > placed)
+        };
+        let roles = self.roles.as_ref().filter(is_of_now);
+        let has = |selector: &Selector| match selector {
+            Selector::Role(role) | Selector::EveryRole(role) => {
+                roles.is_some_and(|roles| !roles.having(role).is_empty())
+            }
+            _ => true,
+        };
+        planned.selectors().all(has) || now > fired + ROLE_WITHIN
+    }
+
+    fn inject(&mut self, fault: usize) {
+        match self.hit(fault) {
+            Ok(hit) => self.in_place(fault, hit),
+            Err(why) => {
+                let came = &mut self.came[fault];
+                came.state = State::NotInjected;
+                came.why = Some(why.clone());
+                self.happened(Happening::NotInjected {
+                    fault: fault + 1,
+                    why,
+                });
+            }
+        }
+    }
+
+    /// A fault was put in place: it is ended some time, or at once.
+    fn in_place(&mut self, fault: usize, hit: Hit) {
+        let now = self.ground.now();
+        let names = hit.on.iter().map(|node| self.name(*node)).collect();
+        let placed_ns = self.since_begin(now);
+        let came = &mut self.came[fault];
+        came.on = names;
+        came.sides = hit.sides;
+        came.state = State::InPlace;
+        came.placed_ns = Some(placed_ns);
+        self.last_placed = Some(now);
+        self.last_hit = Some(hit.on);
+        self.last_ended = false;
+        self.happened(Happening::InPlace {
+            fault: fault + 1,
+            words: hit.words,
+        });
+        self.count_from(&self.plan.faults[fault].what);
+        self.await_end(fault, hit.undo);
+    }
+
+    /// Ends a fault that has no time of its own, and waits for the end of others.
+    fn await_end(&mut self, fault: usize, undo: Undo) {
+        let planned = &self.plan.faults[fault];
+        let until = planned.until.as_ref();
+        let until = until.map(|until| Waiting::new(until, &self.seen()));
+        let active = Active { fault, undo, until };
+        match planned.what {
+            What::Restart => self.undo(&active),
+            What::Resume | What::Heal => {
+                self.came[fault].undone_ns = self.came[fault].placed_ns;
+                self.came[fault].state = State::Undone;
+            }
+            _ => self.active.push(active),
+        }
+    }
+
+    /// Counts the calls after a fault; where everything is healed nothing begins.
+    fn count_from(&self, what: &What) {
+        if *what != What::Heal {
+            self.calls.begin_tally();
+        }
+    }
+
+    /// Ends the faults whose time is over.
+    pub(super) fn look_for_ends(&mut self) {
+        let mut place = 0;
+        while place < self.active.len() {
+            let mut until = self.active[place].until.take();
+            let is_over = until
+                .as_mut()
+                .is_some_and(|until| until.fires(&self.seen()));
+            self.active[place].until = until;
+            if is_over {
+                let active = self.active.remove(place);
+                self.undo(&active);
+            } else {
+                place += 1;
+            }
+        }
+        self.look_after_returning();
+    }
+
+    /// Starts nodes again that have ended by themselves, if the plan says so. Those that a fault keeps
+    /// down are started at its end.
+    pub(super) fn start_again(&mut self) {
+        for node in self.restarts.take(self.ground.now()) {
+            let keeps_down = |active: &Active| match &active.undo {
+                Undo::Start(nodes) => nodes.contains(&node),
+                _ => false,
+            };
+            if self.active.iter().any(keeps_down) {
+                continue;
+            }
+            match self.ground.restart(node) {
+                Ok(()) => self.returning.push((node, None)),
+                Err(error) => self.problems.push(error.to_string()),
+            }
+        }
+    }
+
+    /// Ends a fault that is not in place any more.
+    fn undo(&mut self, active: &Active) {
+        let fault = active.fault;
+        match (self.end(&active.undo), &active.undo) {
+            (Err(why), _) => self.not_undone(fault, why),
+            (Ok(()), Undo::Start(nodes)) => {
+                self.returning
+                    .extend(nodes.iter().map(|node| (*node, Some(fault))));
+            }
+            (Ok(()), _) => self.undone(fault),
+        }
+    }
+
+    /// Ends all faults.
+    pub(in super::super) fn undo_all(&mut self) {
+        while let Some(active) = self.active.pop() {
+            self.undo(&active);
+        }
+    }
+
+    fn undone(&mut self, fault: usize) {
+        let now = self.since_begin(self.ground.now());
+        let came = &mut self.came[fault];
+        came.undone_ns = Some(now);
+        came.state = State::Undone;
+        self.last_ended = true;
+        self.happened(Happening::Undone { fault: fault + 1 });
+    }
+
+    fn not_undone(&mut self, fault: usize, why: String) {
+        self.problems
+            .push(format!("the end of fault {} failed: {why}", fault + 1));
+        self.came[fault].why = Some(why);
+    }
+
+    /// Looks which nodes are ready that were started again.
+    pub(super) fn look_after_returning(&mut self) {
+        let mut place = 0;
+        while place < self.returning.len() {
+            let (node, fault) = self.returning[place];
+            let name = self.name(node);
+            match self.ground.is_ready(node) {
+                Ok(false) => {
+                    place += 1;
+                    continue;
+                }
+                Ok(true) => self.happened(Happening::Ready { node: name }),
+                // It may need others that are not there: in the end it is asked once more.
+                Err(error) => self.happened(Happening::NotReady {
+                    node: name,
+                    why: error.to_string(),
+                }),
+            }
+            self.returning.remove(place);
+            if let Some(fault) = fault
+                && !self
+                    .returning
+                    .iter()
+                    .any(|(_, other)| *other == Some(fault))
+            {
+                self.undone(fault);
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The end of a run: everything is healed, operations are acknowledged again, and clients end.
+
+use std::time::Duration;
+
+use cluster::Error as ClusterError;
+
+use super::super::clients::RunningClient;
+use super::super::ran::Happening;
+use super::Runner;
+use crate::error::Result;
+
+/// How long a client may take that was asked to end.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+impl Runner<'_> {
+    /// Ends everything, and waits until all nodes are ready. What is broken, if one is not.
+    pub(super) fn heal(&mut self) -> Result<Vec<String>> {
+        self.note_ends_that_never_came();
+        self.undo_all();
+        self.ground.heal_all()?;
+        let count = self.ground.file().nodes.len();
+        for node in 0..count {
+            self.ground.resume(&[node])?;
+            if !self.ground.is_running(node)? {
+                self.ground.restart(node)?;
+            }
+            self.ground.begin_time(node);
+        }
+        let broken = self.wait_for_all()?;
+        if broken.is_empty() {
+            self.happened(Happening::Healed);
+        }
+        Ok(broken)
+    }
+
+    fn note_ends_that_never_came(&mut self) {
+        for active in &self.active {
+            if let Some(until) = &self.plan.faults[active.fault].until {
+                let number = active.fault + 1;
+                self.problems.push(format!(
+                    "fault {number} ended with everything else, as its end never came: until {until}"
+                ));
+            }
+        }
+    }
+
+    /// Waits until all nodes are ready. What is broken, if one will not be.
+    fn wait_for_all(&mut self) -> Result<Vec<String>> {
+        let count = self.ground.file().nodes.len();
+        let mut left: Vec<_> = (0..count).collect();
+        let mut broken = Vec::new();
+        while !left.is_empty() {
+            self.hear()?;
+            self.look_after_returning();
+            let mut still = Vec::new();
+            for node in left {
+                match self.ground.is_ready(node) {
+                    Ok(true) => {}
+                    Ok(false) => still.push(node),
+                    Err(ClusterError::NotReady { .. }) if broken.len() >= count => {}
+                    Err(error @ ClusterError::NotReady { .. }) => {
+                        broken.push(format!("after everything was healed: {error}"));
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            left = still;
+            self.ground.pass()?;
+        }
+        Ok(broken)
+    }
+
+    /// Waits until an operation of a client is acknowledged that goes on for ever. What is broken, if
+    /// none is: one of them is enough, for another may stay with a node that does not serve any more.
+    pub(super) fn progress(&mut self) -> Result<Option<String>> {
+        let endless = |runner: &Self| {
+            let clients = runner.clients.all.iter();
+            let endless = clients.filter(|client| client.config.endless && client.is_running());
+            endless
+                .map(|client| client.counts.acknowledged)
+                .sum::<u64>()
+        };
+        let has_one = |client: &RunningClient| client.config.endless && client.is_running();
+        let before = endless(self);
+        let within = self.plan.progress_within * self.ground.file().patience;
+        let begun = self.ground.now();
+        while self.clients.all.iter().any(has_one) {
+            self.hear()?;
+            if endless(self) > before {
+                self.happened(Happening::Progress);
+                break;
+            }
+            if self.ground.now() > begun + within {
+                return Ok(Some(format!(
+                    "nothing was acknowledged to any client within {} s after everything was healed",
+                    within.as_secs_f64()
+                )));
+            }
+            self.ground.pass()?;
+        }
+        Ok(None)
+    }
+
+    /// Asks those clients to end that go on for ever, and waits for all.
+    pub(super) fn end_clients(&mut self) -> Result<()> {
+        self.is_over = true;
+        for client in &self.clients.all {
+            client.ask_to_end(self.ground);
+        }
+        let begun = self.ground.now();
+        while self.clients.all.iter().any(RunningClient::is_running) {
+            self.hear()?;
+            if self.ground.now() > begun + END_WITHIN {
+                let clients = self.clients.all.iter_mut();
+                clients.for_each(|client| client.kill(self.ground));
+            }
+            self.ground.pass()?;
+        }
+        Ok(())
+    }
+}

@@ -1,6 +1,7 @@
 //! States of disks that are less than one, whether the space visits them or not.
 
-use super::{BlockSpace, BlockState, Moment};
+use super::moments::Moment;
+use super::{BlockSpace, BlockState};
 use crate::disk::{self, Log, Relaxation};
 
 impl BlockSpace {

@@ -192,6 +192,7 @@ impl SpaceArgs {
             seed: 0,
             starts: vec![Start::Together],
             at_once: true,
+            at_once_in_part: true,
             judge,
             specifications: Vec::new(),
         })

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use brief::without_numbers;
 use campaign::Interrupt;
-use pace_rules::nodes::{Loss, MODELS, Relaxation, Relaxations, Request, Space, State};
+use pace_rules::nodes::{Loss, MODELS, Relaxation, Relaxations, Request, Space, Spaces, State};
 use trace::{Action, Event, FileId, FileOp, Run, SyncScope};
 
 use crate::finding::{Finding, NodeStory, Sync};
@@ -183,7 +183,11 @@ impl Findings<'_> {
     /// Where several losses break something only together: what the states hold with one of them.
     fn each_alone(&self, finding: &Finding) -> Vec<Fingerprint> {
         let losses = finding.losses();
-        let Some(spaces) = self.spaces().filter(|_| losses.len() > 1) else {
+        // Any write can be torn while it is made, whatever is synced.
+        let is_due = |spaces: &&Spaces| {
+            losses.len() > 1 && spaces.relaxation(finding.state) != Relaxation::AllTorn
+        };
+        let Some(spaces) = self.spaces().filter(is_due) else {
             return Vec::new();
         };
         let alone = |loss: Loss| {
@@ -384,10 +388,12 @@ impl Findings<'_> {
 
 /// The same with the states that lost all at once, or without.
 fn with_synced(request: &Request, is_wanted: bool) -> Request {
-    let synced = request.relaxations.synced && is_wanted;
+    let wanted = request.relaxations;
     let relaxations = Relaxations {
-        synced,
-        ..request.relaxations
+        synced: wanted.synced && is_wanted,
+        names_only: wanted.names_only && is_wanted,
+        all_torn: wanted.all_torn && is_wanted,
+        ..wanted
     };
     Request {
         relaxations,
@@ -401,7 +407,7 @@ fn with_losses(space: &Space, sets: &[Vec<Loss>]) -> impl Iterator<Item = State>
     let ranges = space.counts().into_iter().filter_map(move |count| {
         let start = first;
         first += count.states;
-        (count.relaxation == Relaxation::Synced).then_some(start..first)
+        count.relaxation.is_at_once().then_some(start..first)
     });
     ranges.flatten().flat_map(move |index| {
         let losses = space.losses(index);

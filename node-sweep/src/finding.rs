@@ -277,6 +277,8 @@ pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
         Relaxation::Lost => "operations lost",
         Relaxation::Torn => "a write torn",
         Relaxation::Synced => "only what was synced",
+        Relaxation::NamesOnly => "only names and what was synced",
+        Relaxation::AllTorn => "all writes torn",
     }
 }
 
@@ -294,7 +296,12 @@ impl Finding {
 
     /// Whether all that is lost is needed to break something, or all is lost at once.
     pub(crate) fn is_of_several_losses(&self) -> bool {
-        self.lost_together.len() > 1 || self.relaxation == relaxation_words(Relaxation::Synced)
+        let at_once = [
+            Relaxation::Synced,
+            Relaxation::NamesOnly,
+            Relaxation::AllTorn,
+        ];
+        self.lost_together.len() > 1 || at_once.map(relaxation_words).contains(&&*self.relaxation)
     }
 
     /// All that is lost in the state that it shows, if that is another one than that of the number.

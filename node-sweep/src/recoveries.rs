@@ -240,9 +240,9 @@ impl Source for AllTrees<'_> {
         less.into_iter().map(|number| first + number).collect()
     }
 
-    fn is_synced(&self, index: u64) -> bool {
+    fn is_at_once(&self, index: u64) -> bool {
         let (place, own) = self.recoveries.place(index);
-        self.trees[place].is_synced(own)
+        self.trees[place].is_at_once(own)
     }
 
     fn losses(&self, index: u64) -> Vec<Loss> {

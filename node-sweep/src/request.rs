@@ -123,6 +123,10 @@ pub struct Request {
     /// not, which gave the others other numbers.
     #[serde(default)]
     pub at_once: bool,
+    /// Whether those are among them that lost all at once but names, or have each write torn. Those of
+    /// sweeps of earlier versions are not.
+    #[serde(default)]
+    pub at_once_in_part: bool,
     /// How they are judged.
     pub judge: Judge,
     /// Rules that each state is held against as well.
@@ -147,6 +151,8 @@ impl Request {
             sector,
             relaxations: Relaxations {
                 synced: self.at_once,
+                names_only: self.at_once_in_part,
+                all_torn: self.at_once_in_part,
                 ..Relaxations::ALL
             },
         };
@@ -321,6 +327,7 @@ mod tests {
             seed: 0,
             starts: Start::usual(),
             at_once: true,
+            at_once_in_part: true,
             judge: Judge::Cluster,
             specifications: Vec::new(),
         };

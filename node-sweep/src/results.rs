@@ -340,6 +340,7 @@ mod tests {
                 seed: 0,
                 starts: crate::Start::usual(),
                 at_once: true,
+                at_once_in_part: true,
                 judge,
                 specifications: Vec::new(),
             };

@@ -325,9 +325,9 @@ pub trait Source: Send {
         Vec::new()
     }
 
-    /// Whether it is one that lost all at once that nothing had made durable, of which fewer losses
-    /// can be made.
-    fn is_synced(&self, _index: u64) -> bool {
+    /// Whether it is one that lost all at once that nothing had made durable, or some of each of that,
+    /// of which fewer losses can be made.
+    fn is_at_once(&self, _index: u64) -> bool {
         false
     }
 
@@ -391,8 +391,8 @@ impl Source for Trees<'_> {
         self.spaces.with_less_missing(index)
     }
 
-    fn is_synced(&self, index: u64) -> bool {
-        self.spaces.is_synced(index)
+    fn is_at_once(&self, index: u64) -> bool {
+        self.spaces.relaxation(index).is_at_once()
     }
 
     fn losses(&self, index: u64) -> Vec<Loss> {

@@ -876,6 +876,7 @@ fn the_state_of_a_finding_is_made_again_and_no_other() {
                 seed: 0,
                 starts: vec![node_sweep::Start::Together],
                 at_once: true,
+                at_once_in_part: true,
                 judge: Judge::Program {
                     check: CheckCommand::Once(SAVED.into()),
                     limit_s: 600,
@@ -1176,6 +1177,7 @@ impl Whole {
                 seed: 0,
                 starts: vec![node_sweep::Start::Together],
                 at_once: true,
+                at_once_in_part: true,
                 judge,
                 specifications: Vec::new(),
             },
@@ -1281,7 +1283,7 @@ fn a_sweep_that_was_stopped_goes_on_and_comes_to_the_same() {
 
 #[test]
 fn shards_that_are_merged_come_to_the_same_as_the_whole_sweep() {
-    for sample in [None, Some(20)] {
+    for sample in [None, Some(30)] {
         let sweep = Whole {
             sample,
             ..Whole::new()
@@ -1385,7 +1387,7 @@ fn of_a_sample_nothing_is_blamed_that_is_broken_without_it_as_well() {
         };
         let (at_once, lossy): (Vec<_>, Vec<_>) = (0..all.len())
             .filter(is_lossy)
-            .partition(|index| all.is_synced(*index));
+            .partition(|index| all.relaxation(*index).is_at_once());
         let mut drawn: Vec<_> = lossy.into_iter().step_by(7).collect();
         assert!(drawn.len() > 5 && !at_once.is_empty(), "{drawn:?}");
         let (swept, found) = findings_among(&trace, &all, &drawn, false);

@@ -9,7 +9,7 @@ use node_sweep::{
     Result, Rule, Start, Subject, Swept, Verdict, Verdicts, Watch, make_finding_again, sweep,
 };
 use pace_rules::Sector;
-use pace_rules::nodes::{Explore, MODELS, Model, Relaxations, Request, Spaces, Split};
+use pace_rules::nodes::{Explore, Log, MODELS, Model, Relaxations, Request, Spaces, Split};
 use trace::{Action, Event, FileId, FileKind, FileOp, InitialFile, Node, SyncScope};
 use trace_store::Trace;
 
@@ -19,6 +19,8 @@ struct Recording {
     trace: Trace,
     events: Vec<Event>,
     files: Vec<&'static str>,
+    /// Files have two pages and not four bytes.
+    are_large: bool,
 }
 
 impl Recording {
@@ -45,16 +47,35 @@ impl Recording {
     }
 
     fn overwrite(&mut self, name: &'static str) -> &mut Self {
+        self.write(name, 0, b"new!")
+    }
+
+    fn write(&mut self, name: &'static str, offset: u64, bytes: &[u8]) -> &mut Self {
         let file = self.file(name);
-        let data = self.trace.add(b"new!");
+        let data = self.trace.add(bytes);
         let write = FileOp::Write {
             file,
-            offset: 0,
+            offset,
             data,
-            size_before: 4,
+            size_before: self.old().len() as u64,
         };
-        self.event("write", u64::from(file.0), Action::File(write));
+        self.event("write", u64::from(file.0) + offset, Action::File(write));
         self
+    }
+
+    fn unlink(&mut self, name: &'static str) -> &mut Self {
+        let unlink = FileOp::Unlink {
+            parent: FileId::ROOT,
+            name: name.as_bytes().into(),
+            file: self.file(name),
+        };
+        self.event("unlink", 101, Action::File(unlink));
+        self
+    }
+
+    /// What is in each file before.
+    fn old(&self) -> Vec<u8> {
+        b"old!".repeat(if self.are_large { 2048 } else { 1 })
     }
 
     fn fsync(&mut self, name: &'static str) -> &mut Self {
@@ -70,14 +91,16 @@ impl Recording {
     }
 
     fn trace(&mut self) -> Trace {
-        let old = self.trace.add(b"old!");
+        let old = self.old();
+        let size = old.len() as u64;
+        let old = self.trace.add(&old);
         let file = |(place, name): (usize, &&str)| InitialFile {
             file: FileId(place as u32 + 1),
             parent: Some(FileId::ROOT),
             name: name.as_bytes().into(),
             kind: FileKind::Regular,
             mode: 0o644,
-            size: 4,
+            size,
             content: vec![(0, old)],
         };
         let files = self.files.iter().enumerate().map(file);
@@ -251,6 +274,7 @@ fn asked(model: &str) -> node_sweep::Request {
         seed: 0,
         starts: vec![Start::Together],
         at_once: true,
+        at_once_in_part: true,
         judge: Judge::Program {
             check: CheckCommand::Once("true".into()),
             limit_s: 30,
@@ -331,6 +355,101 @@ fn two_of_three_are_blamed_if_two_are_enough() {
         let all: Vec<_> = findings.iter().map(short).collect();
         assert_eq!(all.len(), 1, "{}: {all:?}", model.name);
         assert_eq!(all[0].1.len(), 2, "{}: {all:?}", model.name);
+    }
+}
+
+/// The log is kept that would have mended them if all is lost at once.
+#[test]
+fn two_copies_that_nobody_syncs_before_a_name_is_removed_are_one_finding() {
+    let says: Says = |is_old| (!is_old("log")).then(|| EITHER(is_old)).flatten();
+    for model in MODELS {
+        let program = |synced: &[&'static str]| {
+            let mut recording = Recording::default();
+            for name in ["a", "one", "b", "two"] {
+                recording.overwrite(name);
+            }
+            for name in synced {
+                recording.fsync(name);
+            }
+            recording.mark().unlink("log").mark().overwrite("g").trace()
+        };
+        let findings = found(&program(&[]), model.name, says);
+        let [finding] = &*findings else {
+            panic!("{}: {findings:#?}", model.name)
+        };
+        assert_eq!(short(finding), ("both copies are old", vec!["one", "two"]));
+        assert_eq!(finding.lost_together.len(), 2);
+        assert!(finding.relaxations["only names and what was synced"] > 0);
+        let syncs = finding.prevented_by.iter().map(|sync| &*sync.path);
+        assert_eq!(syncs.collect::<Vec<_>>(), ["one", "two"], "{}", model.name);
+        let made = make_finding_again(&program(&[]), &asked(model.name), finding).expect("made");
+        assert_eq!(made.key, finding.key);
+        for synced in ["one", "two"] {
+            let right = found(&program(&[synced]), model.name, says);
+            assert_eq!(right, [], "{}", model.name);
+        }
+    }
+}
+
+/// Says of a state which slots of two are torn.
+struct Slots;
+
+impl Subject for Slots {
+    fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
+        let DiskState::Tree(tree) = &state.disks[0] else {
+            panic!("it has no disk")
+        };
+        let place = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let directory = place.path().join("directory");
+        tree.write_to(&directory).expect("written");
+        let slots = fs::read(directory.join("slots")).expect("it is there");
+        let mut slots = slots.chunks(4096);
+        let are_torn = slots.all(|slot| slot[..4] != slot[4092..] || slot[..4] != slot[2048..2052]);
+        Ok(if are_torn {
+            Verdict::Broken(vec!["both slots are torn".to_owned()].into())
+        } else {
+            Verdict::Ok
+        })
+    }
+}
+
+#[test]
+fn two_slots_that_are_written_without_a_sync_between_are_torn_at_once() {
+    for model in MODELS.iter().filter(|model| model.log == Log::Journal) {
+        let program = |is_synced: bool| {
+            let mut recording = Recording {
+                are_large: true,
+                ..Recording::default()
+            };
+            for slot in 0..2 {
+                recording.write("slots", slot * 4096, &b"new!".repeat(1024));
+                if is_synced {
+                    recording.fsync("slots");
+                }
+            }
+            recording.mark().trace()
+        };
+        let swept = |trace: &Trace| {
+            let spaces = Spaces::new(&trace.run, &requests(model.name)).expect("spaces");
+            let (plan, interrupt) = (Plan::default(), Interrupt::default());
+            let (all, subjects) = (0..spaces.len(), vec![Box::new(Slots) as Box<dyn Subject>]);
+            let keeps = &mut Keeps::default();
+            let swept = sweep(trace, &spaces, all, subjects, &plan, &interrupt, keeps);
+            explained(trace, model.name, &swept.expect("swept"))
+        };
+        let findings = swept(&program(false));
+        let [finding] = &*findings else {
+            panic!("{}: {findings:#?}", model.name)
+        };
+        assert_eq!(
+            short(finding),
+            ("both slots are torn", vec!["slots", "slots"])
+        );
+        assert!(finding.relaxations["all writes torn"] > 0);
+        // Each slot alone may be torn while it is written.
+        let syncs = finding.prevented_by.iter().map(|sync| &*sync.path);
+        assert_eq!(syncs.collect::<Vec<_>>(), ["slots"], "{}", model.name);
+        assert_eq!(swept(&program(true)), [], "{}", model.name);
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod alike;
 mod allowed;
+mod at_once;
 mod blocks;
 mod cuts;
 mod effect;

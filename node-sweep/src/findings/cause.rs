@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pace_rules::nodes::{Relaxation, State};
+use pace_rules::nodes::State;
 use trace::Action;
 
 use super::{Findings, is_of_name};
@@ -38,7 +38,7 @@ struct Site {
 impl Findings<'_> {
     pub(super) fn cause(&self, state: &State, broken: &Broken) -> Cause {
         // Of all that is missing nobody knows what matters.
-        if state.relaxation == Relaxation::Synced {
+        if state.relaxation.is_at_once() {
             return Cause {
                 missing: Vec::new(),
                 around: Vec::new(),

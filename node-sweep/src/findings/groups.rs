@@ -77,7 +77,7 @@ impl Group {
     /// Adds what is the same to any check.
     fn add(&mut self, broken: &Broken, content: Fingerprint, start: Start, relaxation: Relaxation) {
         // One that lost all at once may need all of that to be broken.
-        let contents = if relaxation == Relaxation::Synced {
+        let contents = if relaxation.is_at_once() {
             &mut self.at_once
         } else {
             &mut self.contents
@@ -119,7 +119,7 @@ impl Findings<'_> {
             let cause = of_model.cause(&shown.state, shown.broken);
             let group = groups.entry(cause).or_insert_with(|| Group::of(&shown));
             let relaxation = if swept.blamed.contains_key(key) {
-                Relaxation::Synced
+                spaces.relaxation(broken.smallest)
             } else {
                 of_key.relaxation
             };

@@ -38,7 +38,7 @@ impl<S: Source> Rounds<'_, '_, S> {
         let number = |key: &Fingerprint| (maker.seen[key].smallest, *key);
         let broken = self.heard.swept.broken.keys().map(number);
         let mut all: Vec<_> = broken
-            .filter(|((_, index), _)| maker.source.is_synced(*index))
+            .filter(|((_, index), _)| maker.source.is_at_once(*index))
             .collect();
         all.sort_unstable();
         self.maker.is_beside = true;

@@ -82,7 +82,7 @@ impl Space {
             _ if all.clone().any(|node| is_midway(&node)) => Relaxation::Stopped,
             _ if !all.clone().any(|node| has_lost(&node)) => Relaxation::Prefix,
             Relaxation::Cut => Relaxation::Cut,
-            Relaxation::Torn => Relaxation::Torn,
+            Relaxation::Torn | Relaxation::AllTorn => Relaxation::Torn,
             _ => Relaxation::Lost,
         };
         let relaxed = all

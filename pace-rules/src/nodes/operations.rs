@@ -167,6 +167,12 @@ impl Operations {
             .any(|group| group.is_named && group.is_open(events))
     }
 
+    /// Whether an operation does something to names, or sizes and modes that are kept like these.
+    pub(super) fn has_names(&self, operation: usize) -> bool {
+        let mut groups = self.groups[self.all[operation].groups()].iter();
+        groups.any(|group| group.is_named)
+    }
+
     /// Whether some groups go whenever something that was done to names before does.
     pub(super) fn go_with_names(&self, groups: Range<usize>, events: usize) -> bool {
         let first = groups.start;
@@ -249,7 +255,8 @@ impl Operations {
             .filter(move |group| self.is_bytes(*group))
     }
 
-    fn is_bytes(&self, group: usize) -> bool {
+    /// Whether a group is bytes, and no size or name.
+    pub(super) fn is_bytes(&self, group: usize) -> bool {
         !self.groups[group].is_size && !self.groups[group].is_named
     }
 }

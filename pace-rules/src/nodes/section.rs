@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use itertools::Itertools;
 
+use super::at_once::Form;
 use super::operations::Operations;
 use super::places::Place;
 use super::rules::{How, Rule};
@@ -47,9 +48,13 @@ pub(super) enum Choice {
     },
     /// One group of the last operation.
     Group(usize),
-    /// All that was not durable after so many events.
-    Synced {
-        /// How many.
+    /// All that was not durable after so many events, or some of each of that.
+    AtOnce {
+        /// What of it.
+        form: Form,
+        /// Of these operations only, ascending; of all, if nothing is said.
+        only: Option<Box<[usize]>>,
+        /// After how many events.
         synced: usize,
     },
 }
@@ -66,7 +71,7 @@ impl Choice {
             Self::Operations { synced, .. }
             | Self::Bytes { synced, .. }
             | Self::Tear { synced, .. }
-            | Self::Synced { synced } => events.max(*synced),
+            | Self::AtOnce { synced, .. } => events.max(*synced),
             Self::Group(_) => events,
         }
     }
@@ -89,11 +94,9 @@ impl Choice {
                 parts
             }
             Self::Group(group) => vec![Part::Group(*group)],
-            Self::Synced { .. } => {
-                let lost = rules
-                    .operations
-                    .losable(place.operations, self.moment(events));
-                lost.map(Part::Operation).collect()
+            Self::AtOnce { form, only, .. } => {
+                let at = (place.micros, self.moment(events));
+                form.parts(&rules.operations, only.as_deref(), at)
             }
         }
     }
@@ -113,10 +116,14 @@ impl Choice {
     /// The same, but that no more than these operations are lost; nothing if none of them is.
     pub(super) fn only(&self, lost: Vec<usize>) -> Self {
         let synced = self.moment(0);
-        if lost.is_empty() {
-            Self::NOTHING
-        } else {
-            Self::Operations { lost, synced }
+        match self {
+            _ if lost.is_empty() => Self::NOTHING,
+            Self::AtOnce { form, .. } if *form != Form::All => Self::AtOnce {
+                form: *form,
+                only: Some(lost.into()),
+                synced,
+            },
+            _ => Self::Operations { lost, synced },
         }
     }
 
@@ -155,9 +162,10 @@ impl Choice {
                 operations.lost_with(&seeds, micros, events.max(synced))
             }
             Self::Group(group) => operations.lost_with(&[*group], micros, events),
-            Self::Synced { .. } => {
-                let moment = self.moment(events);
-                operations.lost_with(&operations.all_open(micros, moment), micros, moment)
+            Self::AtOnce { form, only, .. } => {
+                let at = (micros, self.moment(events));
+                let seeds = form.groups(operations, only.as_deref(), at);
+                operations.lost_with(&seeds, at.0, at.1)
             }
         }
     }
@@ -165,7 +173,7 @@ impl Choice {
 
 /// Something that a choice takes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Operation(usize),
     Bytes(usize),
     Tear(usize, usize),
@@ -213,10 +221,15 @@ impl Section {
         Self::each(space, rule, all)
     }
 
-    /// The one in which all is lost at once that nothing had made durable.
-    pub(super) fn synced(space: &Space, rule: usize) -> Vec<Self> {
+    /// Those in which all is lost at once that nothing had made durable, or some of each of that.
+    pub(super) fn at_once(space: &Space, rule: usize, wanted: Relaxations) -> Vec<Self> {
         let whole = space.rule(rule).1.whole;
-        Self::each(space, rule, [(Relaxation::Synced, true, 0..whole)])
+        let all = [
+            (Relaxation::Synced, wanted.synced, 0..whole),
+            (Relaxation::NamesOnly, wanted.names_only, 0..whole),
+            (Relaxation::AllTorn, wanted.all_torn, 0..whole),
+        ];
+        Self::each(space, rule, all)
     }
 
     /// Those that are wanted of these, each of some tuples, and have states.
@@ -324,8 +337,9 @@ impl Section {
 
     fn ways<'a>(&self, space: &'a Space, tuple: usize) -> Ways<'a> {
         let (rule, tuples) = space.rule(self.rule);
-        if self.relaxation == Relaxation::Synced {
-            return Ways::Listed(synced::choices(space, rule, tuples, tuple));
+        if self.relaxation.is_at_once() {
+            let forms = Form::all(self.relaxation);
+            return Ways::Listed(synced::choices(space, rule, (tuples, tuple), forms));
         }
         let stopped = self.relaxation == Relaxation::Stopped;
         if self.relaxation == Relaxation::Prefix || (stopped && rule.how == How::Alike) {
@@ -369,10 +383,8 @@ impl Section {
     /// What nodes that are relaxed together can lose, but in none of these tuples all of them.
     fn unpaired(&self, space: &Space, tuples: Range<usize>) -> HashSet<(usize, Choice)> {
         let rule = &space.rule(self.rule).0;
-        let is_loss = !matches!(
-            self.relaxation,
-            Relaxation::Prefix | Relaxation::Stopped | Relaxation::Synced
-        );
+        let is_loss = !self.relaxation.is_at_once()
+            && !matches!(self.relaxation, Relaxation::Prefix | Relaxation::Stopped);
         if !is_loss || rule.how == How::Each || rule.alone.is_empty() {
             return HashSet::new();
         }
@@ -671,7 +683,7 @@ fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
                 (group - operation.groups().start) as u32,
             ]
         }
-        Choice::Synced { .. } => unreachable!("what is lost at once has a section of its own"),
+        Choice::AtOnce { .. } => unreachable!("what is lost at once has a section of its own"),
     }
 }
 

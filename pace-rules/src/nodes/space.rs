@@ -58,6 +58,10 @@ pub struct Relaxations {
     pub stopped: bool,
     /// Without all that nothing had made durable.
     pub synced: bool,
+    /// Without all of that but names.
+    pub names_only: bool,
+    /// Without a part of each write that nothing had made durable.
+    pub all_torn: bool,
 }
 
 impl Relaxations {
@@ -69,6 +73,8 @@ impl Relaxations {
         torn: true,
         stopped: true,
         synced: true,
+        names_only: true,
+        all_torn: true,
     };
 }
 
@@ -111,6 +117,17 @@ pub enum Relaxation {
     Lost,
     /// All that nothing had made durable is missing.
     Synced,
+    /// The same, but for names, and perhaps sizes.
+    NamesOnly,
+    /// A part of each write is missing that nothing had made durable.
+    AllTorn,
+}
+
+impl Relaxation {
+    /// Whether something is missing of all that nothing had made durable, or can be.
+    pub fn is_at_once(self) -> bool {
+        matches!(self, Self::Synced | Self::NamesOnly | Self::AllTorn)
+    }
 }
 
 /// An operation that is missing, or some of it.
@@ -288,8 +305,8 @@ impl Space {
             this.sections.extend(sections);
         }
         // Behind all others, which keep their numbers.
-        for number in (0..this.rules.len()).filter(|_| request.relaxations.synced) {
-            let sections = Section::synced(&this, number);
+        for number in 0..this.rules.len() {
+            let sections = Section::at_once(&this, number, request.relaxations);
             this.sections.extend(sections);
         }
         Ok(this)
@@ -373,7 +390,7 @@ impl Space {
             .chain(before.as_ref())
             .flat_map(|cut| self.in_order(cut));
         // Of what is lost at once there may be very much.
-        let fewer = (section.relaxation != Relaxation::Synced)
+        let fewer = (!section.relaxation.is_at_once())
             .then(|| self.with_less_lost(section, tuple, &choices));
         in_order.chain(fewer.into_iter().flatten()).collect()
     }
@@ -381,9 +398,10 @@ impl Space {
     /// The states of the tuple of a rule that lack some of what is lost with these choices, and
     /// nothing else.
     fn with_less_lost(&self, section: &Section, tuple: usize, choices: &[Choice]) -> Vec<u64> {
+        // What lacks some of each thing lacks less, and is no easier to understand.
         let others = self
             .numbered()
-            .filter(|(other, _)| other.rule == section.rule);
+            .filter(|(other, _)| other.rule == section.rule && !other.relaxation.is_at_once());
         let less = others.flat_map(|(other, first)| {
             let less = other.with_less_lost(self, tuple, choices);
             less.into_iter().map(move |number| first + number)
@@ -398,7 +416,7 @@ impl Space {
     /// If there are not so many.
     pub fn with_fewer_lost(&self, index: u64) -> Vec<u64> {
         let (section, first) = self.section_of(index);
-        if section.relaxation != Relaxation::Synced {
+        if !section.relaxation.is_at_once() {
             return Vec::new();
         }
         let (tuple, choices) = section.choice(self, index - first);

@@ -220,12 +220,12 @@ impl Spaces {
         self.members[kind.member].space.losses(own)
     }
 
-    /// Whether state number `index` is one that lost all at once.
+    /// What was done to state number `index`.
     ///
     /// # Panics
     /// If there are not so many.
-    pub fn is_synced(&self, index: u64) -> bool {
-        self.find(index).0.count.relaxation == Relaxation::Synced
+    pub fn relaxation(&self, index: u64) -> Relaxation {
+        self.find(index).0.count.relaxation
     }
 
     /// State number `index`, if no more is lost in it than these ([`Space::with_losses`]), and which

@@ -1,5 +1,5 @@
-//! States in which all is lost at once that nothing had made durable: what a program gets that keeps
-//! something twice, and syncs neither.
+//! States in which all is lost at once that nothing had made durable, or some of each of that: what a
+//! program gets that keeps something twice, and syncs neither.
 //!
 //! What is durable changes with few events only. Between two of these a disk that has lost everything
 //! else holds the same, so a state is of the latest places there, with the most that was promised, and
@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use itertools::Itertools;
 
+use super::at_once::Form;
 use super::cuts::{Cut, join};
 use super::places::{Place, Tuples};
 use super::rules::{How, Rule};
@@ -18,21 +19,25 @@ use super::space::{NodeRules, Space};
 /// So many operations of a node are lost at least: another relaxation has the loss of one.
 const LOST_MIN: u32 = 2;
 
-/// What each node of a rule loses in the states of a tuple.
+/// What each node of a rule loses in the states of a tuple, in each of these forms.
 pub(super) fn choices(
     space: &Space,
     rule: &Rule,
-    tuples: &Tuples,
-    tuple: usize,
+    (tuples, tuple): (&Tuples, usize),
+    forms: &[Form],
 ) -> Vec<Vec<Choice>> {
-    let nodes = rule.nodes.iter().zip(tuples.places(tuple));
-    let all = nodes.map(|(node, place)| Losing::new(*node, &space.nodes()[*node], *place));
-    let tuple = Tuple {
-        space,
-        base: tuples.base(space.nodes(), space.clocks(), rule, tuple),
-        nodes: all.collect(),
+    let of_form = |form: &Form| {
+        let nodes = rule.nodes.iter().zip(tuples.places(tuple));
+        let all = nodes.map(|(node, place)| Losing::new(*node, space, *place, *form));
+        let tuple = Tuple {
+            space,
+            form: *form,
+            base: tuples.base(space.nodes(), space.clocks(), rule, tuple),
+            nodes: all.collect(),
+        };
+        tuple.choices(rule)
     };
-    tuple.choices(rule)
+    forms.iter().flat_map(of_form).collect()
 }
 
 /// A node at its place.
@@ -41,17 +46,19 @@ struct Losing<'a> {
     rules: &'a NodeRules,
     number: usize,
     place: Place,
+    form: Form,
 }
 
 impl<'a> Losing<'a> {
-    fn new(node: usize, rules: &'a NodeRules, number: u32) -> Self {
-        let number = number as usize;
+    fn new(node: usize, space: &'a Space, number: u32, form: Form) -> Self {
+        let (rules, number) = (&space.nodes()[node], number as usize);
         let place = rules.places.at(number);
         Self {
             node,
             rules,
             number,
             place,
+            form,
         }
     }
 
@@ -64,7 +71,12 @@ impl<'a> Losing<'a> {
 
     /// How many operations are lost if nothing is there but what is durable after so many events.
     fn lost(&self, moment: usize) -> u32 {
-        self.rules.operations.at_risk(moment).all
+        self.form.count(self.rules.operations.at_risk(moment))
+    }
+
+    /// Whether something is lost, and something kept that a form which loses more does not keep.
+    fn keeps(&self, moment: usize) -> bool {
+        self.form.keeps(self.rules.operations.at_risk(moment))
     }
 
     /// Whether the same is durable after any of these numbers of events.
@@ -72,16 +84,22 @@ impl<'a> Losing<'a> {
         self.rules.operations.changes(events).next().is_none()
     }
 
-    /// The next place at which no operation was stopped midway.
+    /// The next place at which no operation was stopped midway, if the operation before it leaves
+    /// nothing on the disk.
     fn next(&self) -> Option<Place> {
         let mut after = self.rules.places.from(self.number + 1);
-        after.find(|place| place.partial == 0)
+        let next = after.find(|place| place.partial == 0)?;
+        let operations = &self.rules.operations;
+        self.form
+            .takes(operations, next.operations - 1)
+            .then_some(next)
     }
 }
 
 /// The nodes of a rule at their places.
 struct Tuple<'a> {
     space: &'a Space,
+    form: Form,
     base: Cut,
     nodes: Vec<Losing<'a>>,
 }
@@ -125,7 +143,11 @@ impl Tuple<'_> {
     fn choice(&self, losers: &[usize], moments: &[usize]) -> Vec<Choice> {
         let mut choice = vec![Choice::NOTHING; self.nodes.len()];
         for (place, moment) in losers.iter().zip(moments) {
-            choice[*place] = Choice::Synced { synced: *moment };
+            choice[*place] = Choice::AtOnce {
+                form: self.form,
+                only: None,
+                synced: *moment,
+            };
         }
         choice
     }
@@ -141,7 +163,8 @@ impl Tuple<'_> {
         let lost = moments
             .iter()
             .map(|(place, moment)| self.nodes[*place].lost(*moment));
-        let is_too_little = lost.max() < Some(LOST_MIN);
+        let keeps = |(place, moment): &(usize, usize)| self.nodes[*place].keeps(*moment);
+        let is_too_little = lost.max() < Some(LOST_MIN) || !moments.iter().any(keeps);
         if is_too_little || (losers.len() > 1 && self.is_anothers(rule, &moments)) {
             return false;
         }
@@ -184,7 +207,8 @@ impl Tuple<'_> {
     /// what is lost, and nothing was acknowledged since then; or nothing since something that was
     /// acknowledged, when the same was durable.
     fn is_earlier(&self, moments: &[(usize, usize)]) -> bool {
-        let (1, [(place, moment)]) = (self.space.nodes().len(), moments) else {
+        let (Form::All, 1, [(place, moment)]) = (self.form, self.space.nodes().len(), moments)
+        else {
             return false;
         };
         let operations = &self.nodes[*place].rules.operations;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use pace_rules::nodes::{Explore, MODELS, Relaxation, Space, State};
+use pace_rules::nodes::{Explore, Growth, MODELS, Relaxation, Space, State};
 use trace::{FileId, Node, Run};
 
 use super::support::{
-    BAR, Byte, FOO, OTHER, Script, Tree, content, marks, model, name, request, told, tree,
+    BAR, Byte, FOO, OTHER, Script, Tree, content, has, is_zeros, marks, model, name, request, size,
+    told, tree,
 };
 
 /// Whether a file begins with the bytes that it had before the run.
@@ -159,4 +160,83 @@ fn nodes_lose_all_at_once_alone_and_together() {
     assert_eq!(losers(Explore::PrimaryReplicas { primary: 1 }), all.into());
     let majority = Explore::ReplicatedStateMachine { majority: 0 };
     assert_eq!(losers(majority), [vec![0, 1]].into());
+}
+
+/// Two copies are overwritten in place, and the log that could mend them is removed: no single loss
+/// harms, and if all is lost at once the log is there.
+#[test]
+fn names_are_kept_without_any_of_the_bytes() {
+    for synced in [None, Some(FOO)] {
+        let mut script = Script::new(1, &THREE);
+        for (file, ..) in &THREE[..2] {
+            script.write(0, *file, 0, 8, 8);
+        }
+        if let Some(file) = synced {
+            script.sync(0, file);
+        }
+        script.unlink(0, OTHER, "other").mark(0);
+        let is_harmed = |tree: &Tree| {
+            let mut copies = THREE[..2].iter();
+            !has(tree, "other") && copies.all(|(_, text, _)| is_old(&script.run, tree, text))
+        };
+        for model in MODELS {
+            let told = told(&script, model.name, 1, 1);
+            let shows = told.iter().any(is_harmed);
+            assert_eq!(shows, synced.is_none(), "{}", model.name);
+        }
+    }
+}
+
+/// Two new files have their names and sizes, and are zeros, where a size is kept alone.
+#[test]
+fn names_and_sizes_are_kept_without_any_of_the_bytes() {
+    let mut script = Script::new(1, &[]);
+    for (file, text, _) in THREE {
+        script.create(0, file, text);
+    }
+    for (file, ..) in &THREE[..2] {
+        script.write(0, *file, 0, 4096, 0);
+    }
+    script.mark(0);
+    let texts = || THREE[..2].iter().map(|(_, text, _)| *text);
+    let are_of_size = |wanted: usize| {
+        move |tree: &Tree| {
+            let is_one = |text| size(tree, text) == Some(wanted) && is_zeros(&content(tree, text));
+            has(tree, "other") && texts().all(is_one)
+        }
+    };
+    for model in MODELS {
+        let told = told(&script, model.name, 1, 1);
+        let are_zeros = told.iter().any(are_of_size(4096));
+        assert_eq!(are_zeros, model.growth == Growth::Zeros, "{}", model.name);
+        assert!(told.iter().any(are_of_size(0)), "{}", model.name);
+    }
+}
+
+/// Two slots are written without a sync between them, and the disk has a part of each.
+#[test]
+fn all_writes_are_torn_at_once() {
+    for is_synced in [false, true] {
+        let mut script = Script::new(1, &[(FOO, "foo", 8192)]);
+        script.write(0, FOO, 0, 4096, 8192);
+        if is_synced {
+            script.sync(0, FOO);
+        }
+        script.write(0, FOO, 4096, 4096, 8192).mark(0);
+        let are_torn = |tree: &Tree| {
+            let content = content(tree, "foo");
+            let is_new = |byte: &Byte| matches!(byte, Byte::Written(at) if *at >= 8192);
+            let slots = [&content[..4096], &content[4096..]];
+            slots.iter().all(|slot| {
+                let new = slot.iter().filter(|byte| is_new(byte)).count();
+                (1..4096).contains(&new)
+            })
+        };
+        for model in MODELS {
+            let told = told(&script, model.name, 1, 1);
+            let is_possible = !is_synced && model.name != "btrfs";
+            let shows = told.iter().any(are_torn);
+            assert_eq!(shows, is_possible, "{} {is_synced}", model.name);
+        }
+    }
 }

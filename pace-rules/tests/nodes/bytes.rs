@@ -132,6 +132,51 @@ fn any_write_in_place_is_torn_between_sectors_until_a_sync_covers_it() {
     }
 }
 
+/// Wherever in it the border is.
+#[test]
+fn what_lies_across_a_border_of_sectors_is_torn_there() {
+    let is_new = |byte: &Byte| matches!(byte, Byte::Written(at) if *at >= 4096);
+    for (offset, len) in [
+        (505, 8),
+        (511, 8),
+        (511, 2),
+        (511, 513),
+        (1, 1023),
+        (500, 520),
+    ] {
+        let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+        script.write(0, FOO, offset, len, 4096).mark(0);
+        let is_torn = |tree: &Tree| {
+            let content = content(tree, "foo");
+            is_new(&content[511]) != is_new(&content[512])
+        };
+        for model in MODELS {
+            let request = request(model, Explore::BruteForce, 1);
+            let shows = torn(&script, &request, 1).iter().any(is_torn);
+            let is_possible = !["btrfs", "posix"].contains(&model.name);
+            assert!(shows || !is_possible, "{} {offset} {len}", model.name);
+        }
+    }
+}
+
+/// Two copies of a record in one page have two sectors each: the part of the write that can be missing
+/// lies across the border between them.
+#[test]
+fn of_a_write_within_a_page_the_middle_is_missing() {
+    let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+    script.write(0, FOO, 0, 2048, 4096).mark(0);
+    let is_new = |byte: &Byte| matches!(byte, Byte::Written(at) if *at >= 4096);
+    let lacks_the_middle = |tree: &Tree| {
+        let content = content(tree, "foo");
+        [0, 512, 1024, 1536].map(|at| is_new(&content[at])) == [true, false, false, true]
+    };
+    for model in MODELS.iter().filter(|model| model.log == Log::Journal) {
+        let request = request(model, Explore::BruteForce, 1);
+        let shows = torn(&script, &request, 1).iter().any(lacks_the_middle);
+        assert!(shows, "{}", model.name);
+    }
+}
+
 /// A database's page is three of the kernel, and is torn before what comes later is synced.
 #[test]
 fn a_write_of_several_pages_lacks_its_head_its_end_or_its_middle() {

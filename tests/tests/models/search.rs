@@ -58,6 +58,8 @@ impl Allowed {
                 torn: false,
                 stopped: false,
                 synced: false,
+                names_only: false,
+                all_torn: false,
             },
         };
         let space = Space::new(&run, &request).expect("it has files");

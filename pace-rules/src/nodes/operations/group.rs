@@ -65,6 +65,11 @@ impl Group {
         self.micros.range()
     }
 
+    /// Whether it is kept in the order of names.
+    pub(in crate::nodes) fn is_named(&self) -> bool {
+        self.is_named
+    }
+
     /// The event after whose return it is durable for the first time; `usize::MAX` if nothing made
     /// it so.
     pub(in crate::nodes) fn cover(&self) -> usize {

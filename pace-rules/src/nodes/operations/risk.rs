@@ -16,12 +16,16 @@ pub(in crate::nodes) struct Losable {
     pub(in crate::nodes) bytes: u32,
     /// The ways to tear one of them.
     pub(in crate::nodes) tears: u32,
+    /// Those of which something is not durable that is neither a name nor a mode.
+    pub(in crate::nodes) data: u32,
+    /// Those that can be torn.
+    pub(in crate::nodes) torn: u32,
     /// None of those before this one.
     pub(in crate::nodes) first: u32,
 }
 
 /// By how much each of the numbers of [`Losable`] but the last changes with an event.
-type Change = [i32; 4];
+type Change = [i32; 6];
 
 impl Operations {
     /// Counts the operations at risk, by number of events.
@@ -40,12 +44,14 @@ impl Operations {
             while first < self.all.len() && self.is_over(first, events) {
                 first += 1;
             }
-            let [all, named, bytes, tears] = sums.map(|count| count as u32);
+            let [all, named, bytes, tears, data, torn] = sums.map(|count| count as u32);
             self.at_risk.push(Losable {
                 all,
                 named,
                 bytes,
                 tears,
+                data,
+                torn,
                 first: first as u32,
             });
         }
@@ -58,11 +64,14 @@ impl Operations {
         let event = operation.event();
         let until = |until: Narrow| (event, until.get());
         let tears = self.tears_of(operation);
+        let torn_until = tears.iter().map(|tear| tear.until).max();
         let times = [
             self.times(number, |_| true),
             self.times(number, |group| group.is_named),
             operation.bytes_until.into_iter().map(until).collect(),
             tears.iter().map(|tear| until(tear.until)).collect(),
+            self.times(number, |group| !group.is_named),
+            torn_until.into_iter().map(until).collect(),
         ];
         for (class, times) in times.into_iter().enumerate() {
             for (from, until) in times {

@@ -38,6 +38,11 @@ impl Operations {
         tear.groups.iter().map(|group| group.get()).collect()
     }
 
+    /// Whether there are ways to tear an operation.
+    pub(in crate::nodes) fn has_tears(&self, operation: usize) -> bool {
+        !self.tears_of(&self.all[operation]).is_empty()
+    }
+
     /// The ways to tear an operation.
     pub(super) fn tears_of(&self, operation: &Operation) -> &[Tear] {
         &self.tears[operation.tears.range()]

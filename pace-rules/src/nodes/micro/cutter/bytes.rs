@@ -387,7 +387,9 @@ impl Cutter<'_> {
             Split::Count(count) if pages_of.end - pages_of.start == 1 => {
                 let step = (piece.end - piece.start).div_ceil(count);
                 let ends = (1..count).map(|number| piece.start + number * step);
-                ends.map(|end| end.next_multiple_of(sector)).collect()
+                // The nearest one: what lies across one border of sectors is cut there.
+                ends.map(|end| (end + sector / 2) / sector * sector)
+                    .collect()
             }
             Split::Count(_) => {
                 let (first, last) = (whole.start / sector + 1, (whole.end - 1) / sector);

@@ -110,7 +110,8 @@ enum Command {
     Replay(finding::ReplayArgs),
     /// Write the results of sweeps as a page to read, or for CI
     ///
-    /// The page (--html) needs no network: a table, filters, and every finding with its timeline.
+    /// The page (--html) needs no network: a table, filters, and every finding, with its
+    /// timeline but for those of `cluster sweep --live`.
     /// JUnit (--junit) has a suite for each file system; what was inconclusive counts as an error
     /// there. Exit status: 0 if it was written, whatever was found, 2 if not.
     Report(report::ReportArgs),

@@ -263,17 +263,20 @@ pub fn table(summary: &Summary, manifest: &LiveManifest) -> String {
     }
     let mut text = columns(&rows);
     let repeated = summary.results.iter().filter(|result| result.repeated);
+    let repeated = match repeated.count() {
+        1 => "1 was".to_owned(),
+        count => format!("{count} were"),
+    };
     let of_seeds = match summary.seeds {
         1 => String::new(),
         seeds => format!(" of {seeds} seeds"),
     };
     let _ = writeln!(
         text,
-        "tried {} of {} failures{of_seeds} (when, whose power fails, what disks keep); {} \
-         were tried twice and came to the same",
+        "tried {} of {} failures{of_seeds} (when, whose power fails, what disks keep); {repeated} \
+         tried twice and came to the same",
         summary.results.len(),
         summary.all,
-        repeated.count()
     );
     text
 }

@@ -314,6 +314,11 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
     assert_eq!(std::fs::read_dir(path("full")).expect("read").count(), 1);
     let sweep = refusal(&mut crashpoint(&["cluster", "sweep", &path("full")]));
     says(&sweep, &["full is no trace", "crashpoint cluster record"]);
+    let file = path("full/letter");
+    let sweep = refusal(&mut crashpoint(&["cluster", "sweep", &file]));
+    says(&sweep, &["letter is a file, and no trace", "--live"]);
+    let sweep = refusal(&mut crashpoint(&["cluster", "sweep", &file, "--simulate"]));
+    says(&sweep, &["--live"]);
     let disk = refusal(&mut crashpoint(&[
         "app",
         "--disk",

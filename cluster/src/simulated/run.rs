@@ -128,6 +128,8 @@ struct NodeState {
     command: Option<ProcessId>,
     is_ready: bool,
     started_ns: u64,
+    /// From where on its log is of the command that was started last.
+    log_from: u64,
     asked_ns: u64,
     /// A command that asks whether it is ready.
     probe: Option<ProcessId>,
@@ -380,10 +382,11 @@ impl SimulatedCluster {
 
     fn not_ready(&self, machine: usize, what: String) -> Error {
         let name = self.hosts.name(machine);
+        let log_from = self.nodes.get(machine).map_or(0, |node| node.log_from);
         Error::NotReady {
             node: name.to_owned(),
             what,
-            tail: log::tail(&self.log(name)),
+            tail: log::tail_since(&self.log(name), log_from),
         }
     }
 

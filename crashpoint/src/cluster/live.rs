@@ -29,6 +29,10 @@ pub(crate) struct LiveArgs {
     #[arg(long, conflicts_with_all = ["explore", "starts", "level", "model", "lost", "split"])]
     pub(crate) live: bool,
 
+    /// It always does: for those who know the option of `cluster run`
+    #[arg(long, hide = true, requires = "live")]
+    simulate: bool,
+
     /// At what the power fails
     #[arg(
         long,
@@ -347,7 +351,7 @@ impl Live<'_> {
             );
             victims.retain(|victims| *victims != Victims::One);
             if victims.is_empty() {
-                bail!("{what}");
+                bail!("{what}; use --victims all");
             }
             say(&format!("--victims one is left out: {what}"));
         }
@@ -476,10 +480,12 @@ impl Live<'_> {
     fn tell(&self, summary: &Summary) -> anyhow::Result<Outcome> {
         if summary.is_cut_off {
             let left = summary.wanted - summary.results.len() as u64;
-            let how = match self.directory {
-                Some(_) => "; --resume DIR continues",
-                None => "",
-            };
+            let how = self
+                .directory
+                .as_ref()
+                .map_or_else(String::new, |directory| {
+                    format!("; continue with: {}", resume_words(directory.path()))
+                });
             let (first, last) = self.manifest.asked.seeds;
             let seeds = self.seeds()?.count() as u64 - summary.seeds;
             let seeds = if first == last || seeds == 0 {
@@ -549,12 +555,29 @@ pub(crate) fn summed_up(
     let mut text = table(&summary, manifest);
     if written.is_none_or(|written| written["is_cut_off"] == true) {
         text += &format!(
-            "the sweep has not ended: continue it with: {} cluster sweep --resume {}\n",
-            campaign::own_call(),
-            quoted(&directory.to_string_lossy())
+            "the sweep has not ended: continue it with: {}\n",
+            resume_words(directory)
         );
     }
     Ok(text)
+}
+
+/// The command that continues a sweep.
+fn resume_words(directory: &Path) -> String {
+    let directory = quoted(&directory.to_string_lossy()).into_owned();
+    format!(
+        "{} cluster sweep --resume {directory}",
+        campaign::own_call()
+    )
+}
+
+/// The row of a finding with the command that has it happen again.
+pub(crate) fn replay_row(directory: &Path, number: usize) -> String {
+    let directory = quoted(&directory.to_string_lossy()).into_owned();
+    format!(
+        "  replay        {} replay {directory} {number}\n",
+        campaign::own_call()
+    )
 }
 
 /// The findings, each with the command that has it happen again.
@@ -567,12 +590,7 @@ pub(crate) fn listed(
     for (place, (result, alike)) in findings(results, manifest).into_iter().enumerate() {
         text += &finding(place + 1, result, alike, manifest);
         if let Some(directory) = directory {
-            text += &format!(
-                "  replay        {} replay {} {}\n",
-                campaign::own_call(),
-                quoted(&directory.to_string_lossy()),
-                place + 1
-            );
+            text += &replay_row(directory, place + 1);
         }
         text.push('\n');
     }

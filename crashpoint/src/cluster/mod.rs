@@ -14,7 +14,9 @@ mod workspace;
 pub(crate) use bench::{Bench, bench};
 use campaign::{Interrupt, Outcome};
 use clap::Subcommand;
-pub(crate) use live::{laboratory_of, listed, merge as merge_live, summed_up as live_table};
+pub(crate) use live::{
+    laboratory_of, listed, merge as merge_live, replay_row, summed_up as live_table,
+};
 pub(crate) use live_bench::{LiveBench, bench as bench_live};
 pub(crate) use record::{FRAMES, record_again, run_hidden};
 pub(crate) use run::show;

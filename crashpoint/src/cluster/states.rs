@@ -269,6 +269,13 @@ impl<'a> Ground<'a> {
 }
 
 fn load(directory: &Path) -> anyhow::Result<(Trace, ClusterFile)> {
+    if directory.is_file() {
+        bail!(
+            "{0} is a file, and no trace: `crashpoint cluster record {0} -o DIR` makes one of a \
+             cluster file, and `crashpoint cluster sweep {0} --live` needs none",
+            directory.display()
+        );
+    }
     let trace = Trace::load(directory).with_context(|| format!("load {}", directory.display()))?;
     let file = cluster_file(&trace, directory)?;
     Ok((trace, file))

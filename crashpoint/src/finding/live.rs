@@ -12,7 +12,7 @@ use injector::{
 };
 
 use super::look::{self, LookArgs};
-use crate::cluster::{laboratory_of, listed, live_table};
+use crate::cluster::{laboratory_of, listed, live_table, replay_row};
 
 /// Lists the findings of a live sweep, or shows one; nothing if the directory is none of one.
 pub(super) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Option<Outcome>> {
@@ -28,7 +28,7 @@ pub(super) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
         Some(number) => {
             let found = findings(&results, &manifest);
             let (result, alike) = numbered(&found, number)?;
-            finding_in_full(number, result, alike, &manifest)
+            finding_in_full(number, result, alike, &manifest) + &replay_row(directory, number)
         }
     };
     io::stdout().lock().write_all(text.as_bytes())?;
@@ -46,7 +46,10 @@ pub(crate) fn make_empty(directory: &Path) -> anyhow::Result<()> {
     let made = std::fs::create_dir_all(directory);
     made.with_context(|| format!("create {}", directory.display()))?;
     if std::fs::read_dir(directory)?.next().is_some() {
-        bail!("{} is not empty", directory.display());
+        bail!(
+            "{} is not empty: choose another directory",
+            directory.display()
+        );
     }
     Ok(())
 }
@@ -148,7 +151,8 @@ fn told(result: &LiveResult) {
 fn numbered<T>(found: &[(T, usize)], number: usize) -> anyhow::Result<(&T, usize)> {
     let at = number.checked_sub(1).and_then(|place| found.get(place));
     let Some((result, alike)) = at else {
-        bail!("there is no finding {number}: there are {}", found.len());
+        let there = counted(found.len(), "finding");
+        bail!("there is no finding {number}: the sweep has {there}");
     };
     Ok((result, *alike))
 }

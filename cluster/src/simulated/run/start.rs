@@ -58,6 +58,7 @@ impl SimulatedCluster {
                     data: node.data,
                     starts: node.starts + 1,
                     started_ns: now_ns,
+                    log_from: node.log_from,
                     ..NodeState::default()
                 };
             } else {
@@ -291,9 +292,10 @@ impl SimulatedCluster {
         let now_ns = self.now_ns();
         let NodeConfig { name, command, .. } = &self.file.nodes[machine];
         let task = self.recorded(Some(machine), self.node_task(machine, command));
+        let log_from = self.log(name).metadata().map_or(0, |data| data.len());
         let id = self.hosts.start(machine, task, name, true)?;
-        self.nodes[machine].command = Some(id);
-        self.nodes[machine].started_ns = now_ns;
+        let node = &mut self.nodes[machine];
+        (node.command, node.started_ns, node.log_from) = (Some(id), now_ns, log_from);
         Ok(())
     }
 

@@ -36,6 +36,18 @@ pub struct FlaggedRequest {
     fua: bool,
 }
 
+impl FlaggedRequest {
+    /// Whether an entry is a write of some of its bytes that came since.
+    fn is_met_by(&self, entry: &crate::Entry) -> bool {
+        let Kind::Write { offset, length, .. } = entry.kind else {
+            return false;
+        };
+        let overlaps =
+            offset < self.offset + self.length && self.offset < offset + u64::from(length);
+        overlaps && entry.time_ns >= self.time_ns
+    }
+}
+
 /// tracefs on a mount point of ours; unmounted when dropped.
 #[derive(Debug)]
 struct Tracefs(PathBuf);
@@ -314,32 +326,28 @@ fn match_writes<'a>(
 ) -> Vec<(usize, &'a FlaggedRequest)> {
     let mut matched = Vec::new();
     for request in requests.iter().filter(|request| request.length > 0) {
-        let taken = |index: usize| matched.iter().any(|(other, _)| *other == index);
-        let is_there = |(index, entry): &(usize, &crate::Entry)| match entry.kind {
-            Kind::Write { offset, length, .. } => {
-                let overlaps = offset < request.offset + request.length
-                    && request.offset < offset + u64::from(length);
-                overlaps && entry.time_ns >= request.time_ns && !taken(*index)
-            }
-            _ => false,
-        };
-        let first = log.entries().iter().enumerate().find(is_there);
+        let is_free = |index: usize| matched.iter().all(|(other, _)| *other != index);
+        let mut entries = log.entries().iter().enumerate();
+        let first = entries.find(|(index, entry)| is_free(*index) && request.is_met_by(entry));
         let whole = first.filter(|(_, entry)| entry.range() == (request.offset, request.length));
         let Some((index, _)) = whole else { continue };
-        if let (Kind::Write { offset, length, .. }, true) = (log.entries()[index].kind, request.fua)
-        {
-            log.reclassify(
-                index,
-                Kind::Write {
-                    offset,
-                    length,
-                    fua: true,
-                },
-            );
+        if request.fua {
+            mark_fua(log, index);
         }
         matched.push((index, request));
     }
     matched
+}
+
+fn mark_fua(log: &mut BlockLog, index: usize) {
+    if let Kind::Write { offset, length, .. } = log.entries()[index].kind {
+        let marked = Kind::Write {
+            offset,
+            length,
+            fua: true,
+        };
+        log.reclassify(index, marked);
+    }
 }
 
 #[cfg(test)]

@@ -4,35 +4,51 @@
 /// their head stand to the right.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-    };
-    let widths: Vec<_> = (0..count)
-        .map(|column| width(column).unwrap_or(0))
-        .collect();
-    let is_text = |column: usize| {
-        let mut cells = rows.iter().skip(1).filter_map(|row| row.get(column));
-        column == 0 || cells.any(|cell| !is_number(cell))
-    };
-    let texts: Vec<_> = (0..count).map(is_text).collect();
+    let columns: Vec<_> = (0..count).map(|index| Column::of(rows, index)).collect();
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
-        for ((cell, width), is_text) in row.iter().zip(&widths).zip(&texts) {
-            let gap = if line.is_empty() { "" } else { "  " };
-            line += &if *is_text {
-                format!("{gap}{cell:<width$}")
-            } else {
-                format!("{gap}{cell:>width$}")
-            };
+        for (cell, column) in row.iter().zip(&columns) {
+            if !line.is_empty() {
+                line += GAP;
+            }
+            line += &column.padded(cell);
         }
         text += line.trim_end();
         text.push('\n');
     }
     text
+}
+
+/// What stands between two columns.
+const GAP: &str = "  ";
+
+/// How the cells of a column stand.
+struct Column {
+    width: usize,
+    to_the_right: bool,
+}
+
+impl Column {
+    fn of(rows: &[Vec<String>], index: usize) -> Self {
+        let cells: Vec<_> = rows.iter().map(|row| row.get(index)).collect();
+        let widths = cells.iter().flatten().map(|cell| cell.chars().count());
+        // The first row is the head.
+        let mut below_head = cells.iter().skip(1).flatten();
+        Self {
+            width: widths.max().unwrap_or(0),
+            to_the_right: index > 0 && below_head.all(|cell| is_number(cell)),
+        }
+    }
+
+    fn padded(&self, cell: &str) -> String {
+        let width = self.width;
+        if self.to_the_right {
+            format!("{cell:>width$}")
+        } else {
+            format!("{cell:<width$}")
+        }
+    }
 }
 
 /// Whether a cell has a number, perhaps with its unit, or stands for one that there is not.

@@ -114,12 +114,10 @@ impl Facts<'_> {
     }
 
     fn entry(&mut self, history: &History<Option<InodeId>>, path: &str) {
-        let (model, contract) = (self.model, &self.model.contract);
-        let allowed = history.allowed(model.prefix);
+        let allowed = history.allowed(self.model.prefix);
         // Where operations are not whole, of a name that changed anything may have become.
-        if !self.is_promised(history.bound())
-            || (allowed.len() > 1 && !contract.promises(Promise::AtomicMetadata))
-        {
+        let is_whole = self.model.contract.promises(Promise::AtomicMetadata);
+        if !self.is_promised(history.bound()) || (allowed.len() > 1 && !is_whole) {
             return;
         }
         let ids: BTreeSet<Option<InodeId>> = allowed.iter().map(|(_, value)| *value).collect();
@@ -131,16 +129,20 @@ impl Facts<'_> {
             }
             return;
         };
-        if ids.len() > 1 && self.may_be_missing(allowed) {
-            return;
+        if ids.len() == 1 || !self.may_be_missing(allowed) {
+            self.one_of(&ids, path);
         }
-        let nouns = ids.iter().map(|id| Noun::of(&model.inodes[*id].kind));
+    }
+
+    /// One of these inodes is there.
+    fn one_of(&mut self, ids: &[InodeId], path: &str) {
+        let nouns = ids.iter().map(|id| Noun::of(&self.model.inodes[*id].kind));
         let nouns: BTreeSet<_> = nouns.collect();
         if let (Some(noun), 1) = (nouns.first(), nouns.len()) {
             self.add(path, FactKind::Exists(*noun));
         }
-        if let [id] = ids[..] {
-            self.inode(id, path);
+        if let [id] = ids {
+            self.inode(*id, path);
         }
     }
 

@@ -18,12 +18,14 @@ mod finding;
 mod history;
 mod model;
 pub mod oracle;
+mod promise;
 mod shifts;
 mod tree_check;
 mod write_check;
 
-pub use contract::{CONTRACTS, Contract, Line, Promise};
+pub use contract::{CONTRACTS, Contract, Line};
 pub use error::{NoContract, Undecided};
 pub use finding::Finding;
 pub use model::Model;
+pub use promise::Promise;
 pub use write_check::write_check;

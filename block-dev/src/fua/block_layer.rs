@@ -139,21 +139,7 @@ impl BlockLayer {
                 preflush,
                 fua,
                 page,
-            } => {
-                let done = |number: &usize| self.sent[*number].step == Step::Done;
-                let before = (0..self.sent.len()).filter(done).collect();
-                let (step, traced_ns) = (Step::Traced, self.now_ns);
-                self.sent.push(Sent {
-                    preflush,
-                    fua,
-                    page,
-                    step,
-                    traced_ns,
-                    before,
-                    places: Vec::new(),
-                    done_at: NEVER,
-                });
-            }
+            } => self.send(preflush, fua, page),
             Event::Insert(number) => self.next_step(number),
             Event::Arrive(index) => self.arrive(index),
             Event::Answer(index) => {
@@ -164,20 +150,38 @@ impl BlockLayer {
                     .for_each(|place| self.log.complete(*place));
                 self.completed.push((Command::Data(number), self.now_ns));
             }
-            Event::Complete(index) => {
-                let (command, answered_ns) = self.completed.remove(index);
-                self.now_ns = self.now_ns.max(answered_ns + ROUND_TRIP_NS);
-                let requests = match command {
-                    Command::Data(number) => vec![number],
-                    Command::Flush(requests) => {
-                        self.flush_runs = false;
-                        requests
-                    }
-                };
-                for number in requests {
-                    self.next_step(number);
-                }
+            Event::Complete(index) => self.complete(index),
+        }
+    }
+
+    fn send(&mut self, preflush: bool, fua: bool, page: Option<u64>) {
+        let done = |number: &usize| self.sent[*number].step == Step::Done;
+        let before = (0..self.sent.len()).filter(done).collect();
+        let (step, traced_ns) = (Step::Traced, self.now_ns);
+        self.sent.push(Sent {
+            preflush,
+            fua,
+            page,
+            step,
+            traced_ns,
+            before,
+            places: Vec::new(),
+            done_at: NEVER,
+        });
+    }
+
+    fn complete(&mut self, index: usize) {
+        let (command, answered_ns) = self.completed.remove(index);
+        self.now_ns = self.now_ns.max(answered_ns + ROUND_TRIP_NS);
+        let requests = match command {
+            Command::Data(number) => vec![number],
+            Command::Flush(requests) => {
+                self.flush_runs = false;
+                requests
             }
+        };
+        for number in requests {
+            self.next_step(number);
         }
     }
 

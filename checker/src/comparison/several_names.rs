@@ -11,7 +11,7 @@ use crate::aspects::Aspects;
 use crate::content::FileContent;
 use crate::history::{Bound, History, Time};
 use crate::model::{InodeId, Kind, ModelInode, NameCounts, ROOT, Rename};
-use crate::{Finding, Promise};
+use crate::{Finding, Model, Promise};
 
 impl Comparison<'_> {
     /// Inodes that may not vanish are somewhere, under a name of theirs, an old one or one that the
@@ -20,13 +20,11 @@ impl Comparison<'_> {
         if !self.findings.is_empty() || !self.model.contract.promises(Promise::FsyncExists) {
             return;
         }
-        let counts = self.model.name_counts();
+        let counts = CountedNames::new(self.model);
         let mut findings = Vec::new();
         for (id, inode) in self.model.inodes.iter().enumerate() {
             let Some(exists) = inode.exists else { continue };
-            let always_named = counts
-                .get(&id)
-                .is_some_and(|counts| counts.always_since(exists.time));
+            let always_named = counts.always_since(id, exists.time);
             if id == ROOT || !always_named || self.found.contains_key(&id) {
                 continue;
             }
@@ -152,27 +150,19 @@ impl Comparison<'_> {
     /// Inodes that may not vanish, and inodes under more names than they ever had at once.
     pub(super) fn existence(&mut self) {
         let names = self.names_found();
-        let model = self.model;
-        // Few workloads need to know.
-        let counts = OnceCell::new();
-        let counts = |id: InodeId| counts.get_or_init(|| model.name_counts()).get(&id);
+        let counts = CountedNames::new(self.model);
         let mut findings = Vec::new();
-        for (id, inode) in model.inodes.iter().enumerate() {
+        for (id, inode) in self.model.inodes.iter().enumerate() {
             let names = names.get(&id).map_or(&[][..], Vec::as_slice);
             let is_at_too_many = names.len() > 1
-                && !self.is_linked_and_unlinked(inode, model.committed)
-                && names.len() > counts(id).map_or(0, NameCounts::most);
+                && !self.is_linked_and_unlinked(inode, self.model.committed)
+                && names.len() > counts.most(id);
             if is_at_too_many && !self.has_half_rename(&findings) {
                 findings.push(self.too_many_names(names, &inode.kind));
             }
-            let Some(exists) = inode.exists else { continue };
             let is_said = !self.findings.is_empty() || !findings.is_empty();
-            if id == ROOT || !names.is_empty() || is_said || self.may_be_moved_away(id) {
-                continue;
-            }
-            let always_named = || counts(id).is_some_and(|counts| counts.always_since(exists.time));
-            if !self.is_linked_and_unlinked(inode, exists.time) && always_named() {
-                findings.push(self.nameless(id, exists));
+            if names.is_empty() && !is_said {
+                findings.extend(self.nameless(id, &counts));
             }
         }
         self.report_all(findings);
@@ -190,11 +180,21 @@ impl Comparison<'_> {
         self.model.renames.iter().any(displaced)
     }
 
-    fn nameless(&self, id: InodeId, exists: Bound) -> Finding {
+    /// An inode without a name that has had one ever since it may not vanish.
+    fn nameless(&self, id: InodeId, counts: &CountedNames) -> Option<Finding> {
+        let inode = &self.model.inodes[id];
+        let exists = inode.exists?;
+        let may_be = id == ROOT
+            || self.may_be_moved_away(id)
+            || self.is_linked_and_unlinked(inode, exists.time)
+            || !counts.always_since(id, exists.time);
+        if may_be {
+            return None;
+        }
         let name = self.model.current_path(id).unwrap_or_default();
         let noun = self.noun(id);
         let what = format!("the {noun} has no name any more: it is lost");
-        self.broken(exists, name, what)
+        Some(self.broken(exists, name, what))
     }
 
     /// The names under which each inode is there.
@@ -253,6 +253,37 @@ impl Comparison<'_> {
             let what = "the names, modes and owners are those of no moment of the run: a later operation is there without an earlier one";
             self.report(Finding::new(Promise::OrderedMetadata, "", what));
         }
+    }
+}
+
+/// How many names each inode had, counted when it is first asked for: few workloads need to know.
+struct CountedNames<'a> {
+    model: &'a Model,
+    counts: OnceCell<HashMap<InodeId, NameCounts>>,
+}
+
+impl<'a> CountedNames<'a> {
+    fn new(model: &'a Model) -> Self {
+        Self {
+            model,
+            counts: OnceCell::new(),
+        }
+    }
+
+    fn of(&self, id: InodeId) -> Option<&NameCounts> {
+        self.counts
+            .get_or_init(|| self.model.name_counts())
+            .get(&id)
+    }
+
+    /// The largest number of names an inode ever had at once.
+    fn most(&self, id: InodeId) -> usize {
+        self.of(id).map_or(0, NameCounts::most)
+    }
+
+    /// Whether an inode has had a name from some time on.
+    fn always_since(&self, id: InodeId, time: Time) -> bool {
+        self.of(id).is_some_and(|counts| counts.always_since(time))
     }
 }
 

@@ -150,15 +150,8 @@ fn make_node(spec: &MachineSpec) -> Result<Vec<Error>> {
     make_namespaces(&spec.name)?;
     attach(None, Path::new("/proc"), Some("proc"), MsFlags::empty())?;
     machine::skip_numbers(spec.last_pid);
-    fs::create_dir_all(DIRECTORY).doing(|| format!("create {DIRECTORY}"))?;
     let root = Path::new(DIRECTORY);
-    attach(None, root, Some("tmpfs"), MsFlags::empty())?;
-    if let Some(data) = &spec.data {
-        let inside = root.join(&spec.name);
-        fs::create_dir(&inside).doing(|| format!("create {}", inside.display()))?;
-        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-        attach(Some(data), &inside, None, flags)?;
-    }
+    make_root(root, spec)?;
     for mount_point in &spec.unseen {
         // One that was mounted in another namespace is not here.
         let _ = umount2(mount_point, MntFlags::MNT_DETACH);
@@ -177,6 +170,19 @@ fn make_node(spec: &MachineSpec) -> Result<Vec<Error>> {
         attach(None, memory, Some("tmpfs"), MsFlags::empty())?;
     }
     Ok(shared)
+}
+
+/// The directory with the node's directory of data in it.
+fn make_root(root: &Path, spec: &MachineSpec) -> Result<()> {
+    fs::create_dir_all(root).doing(|| format!("create {}", root.display()))?;
+    attach(None, root, Some("tmpfs"), MsFlags::empty())?;
+    let Some(data) = &spec.data else {
+        return Ok(());
+    };
+    let inside = root.join(&spec.name);
+    fs::create_dir(&inside).doing(|| format!("create {}", inside.display()))?;
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+    attach(Some(data), &inside, None, flags)
 }
 
 /// Namespaces for mounts, IPC and the name, which it is given.
@@ -248,34 +254,46 @@ pub(crate) fn attach(
 /// Waits for those that lose their parents, and does what it is told, until the standard input
 /// ends.
 fn live() -> io::Result<()> {
-    let mut wanted = SigSet::empty();
-    wanted.add(Signal::SIGCHLD);
-    wanted.thread_block()?;
-    let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let deaths = watch_deaths()?;
     let input = io::stdin();
     loop {
         let mut fds = [
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(deaths.as_fd(), PollFlags::POLLIN),
             PollFd::new(input.as_fd(), PollFlags::POLLIN),
         ];
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if fds[1].any() == Some(true) {
-            let mut line = String::new();
-            // Each is answered before the next is sent: nothing else is read with it.
-            if input.lock().read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            let done = obey(line.trim_end());
-            let answer = done.map_or_else(|error| error.to_string(), |()| IS_DONE.to_owned());
-            writeln!(io::stdout(), "{answer}")?;
+        if fds[1].any() == Some(true) && !answer_one(&mut input.lock())? {
+            return Ok(());
         }
-        while signals.read_signal()?.is_some() {}
+        while deaths.read_signal()?.is_some() {}
         let reap = || waitpid(None, Some(WaitPidFlag::WNOHANG));
         while reap().is_ok_and(|status| status != WaitStatus::StillAlive) {}
     }
+}
+
+/// What can be read from when a child has ended.
+fn watch_deaths() -> io::Result<SignalFd> {
+    let mut wanted = SigSet::empty();
+    wanted.add(Signal::SIGCHLD);
+    wanted.thread_block()?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    Ok(SignalFd::with_flags(&wanted, flags)?)
+}
+
+/// Does what the next line of the input asks for, and answers it; false where the input has ended.
+fn answer_one(input: &mut impl BufRead) -> io::Result<bool> {
+    let mut line = String::new();
+    // Each is answered before the next is sent: nothing else is read with it.
+    if input.read_line(&mut line)? == 0 {
+        return Ok(false);
+    }
+    let done = obey(line.trim_end());
+    let answer = done.map_or_else(|error| error.to_string(), |()| IS_DONE.to_owned());
+    writeln!(io::stdout(), "{answer}")?;
+    Ok(true)
 }
 
 /// Stops all processes of this namespace, or has them go on.

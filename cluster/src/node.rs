@@ -311,17 +311,22 @@ impl Node {
         let (node, command) = (&config.name, config.command.join(" "));
         tracing::info!(node, pid = process.pid(), command, "started a node");
         let process = Arc::new(Mutex::new(process));
-        let ends = self.common.ends.lock().expect(NO_PANIC).clone();
-        let watch = ends.map(|ends| Watch::start(self.index, &process, ends));
-        let watch = watch
-            .transpose()
-            .doing(|| format!("watch {}", config.name))?;
+        let watch = self.watch(&process)?;
         let running = self.running.as_mut().expect("it is switched on");
         running.log_from = log_from;
         running.begun = Instant::now();
         running.process = Some(process);
         running.watch = watch;
         Ok(())
+    }
+
+    /// Tells of the end of a process whoever wants to know.
+    fn watch(&self, process: &SharedProcess) -> Result<Option<Watch>> {
+        let ends = self.common.ends.lock().expect(NO_PANIC).clone();
+        let watch = ends.map(|ends| Watch::start(self.index, process, ends));
+        watch
+            .transpose()
+            .doing(|| format!("watch {}", self.config().name))
     }
 
     /// Whether its command was started, and has neither ended nor been killed since.

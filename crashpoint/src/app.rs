@@ -119,11 +119,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
 
 fn begin(arguments: &AppArgs, scratch: &Path, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let visit = &arguments.sweep;
-    visit.refuse()?;
-    arguments.refuse_again()?;
-    if arguments.again.is_wanted() {
-        visit.refuse_spec("--again")?;
-    }
+    arguments.refuse()?;
     let request = visit.request(Rule::BruteForce, arguments.judge())?;
     let Some(mut trace) = arguments.traced(&request, scratch, interrupt)? else {
         return Ok(Outcome::Incomplete);
@@ -275,6 +271,16 @@ impl AppArgs {
             Some(trace) => Ok(Some(self.loaded(trace)?)),
             None => self.recording(request, interrupt)?.record(scratch),
         }
+    }
+
+    /// Refuses what cannot be done together.
+    fn refuse(&self) -> anyhow::Result<()> {
+        self.sweep.refuse()?;
+        self.refuse_again()?;
+        if self.again.is_wanted() {
+            self.sweep.refuse_spec("--again")?;
+        }
+        Ok(())
     }
 
     /// Refuses crashes during recovery where there is nothing to record them of.

@@ -138,12 +138,17 @@ fn bench(arguments: &BenchArgs, jobs: usize, interrupt: &Interrupt) -> anyhow::R
     if arguments.format == OutputFormat::Text {
         write!(io::stdout(), "{}", table(&rows))?;
     }
+    Ok(outcome(&rows))
+}
+
+/// A sweep that could not judge all of its states was not measured whole.
+fn outcome(rows: &[Measured]) -> Outcome {
     let mut rounds = rows.iter().flat_map(|row| &row.rounds);
-    Ok(if rounds.all(|round| round.sweep.inconclusive == 0) {
+    if rounds.all(|round| round.sweep.inconclusive == 0) {
         Outcome::Clean
     } else {
         Outcome::Incomplete
-    })
+    }
 }
 
 fn measure(

@@ -52,15 +52,7 @@ pub(crate) fn run(mut arguments: MachineArgs, interrupt: &Interrupt) -> anyhow::
     };
     uml.memory_mib = arguments.memory;
     uml.load.extend(arguments.load);
-    let shared = arguments.share.iter().map(|path| {
-        path.canonicalize()
-            .with_context(|| format!("share {}", path.display()))
-    });
-    let command = GuestCommand {
-        words: arguments.command,
-        directory: std::env::current_dir().context("find the working directory")?,
-        shared: shared.collect::<anyhow::Result<_>>()?,
-    };
+    let command = guest_command(arguments.command, &arguments.share)?;
     let mut running = uml.start_command(command)?;
     running.show_console();
     if !show(&mut running, interrupt)? {
@@ -73,6 +65,19 @@ pub(crate) fn run(mut arguments: MachineArgs, interrupt: &Interrupt) -> anyhow::
             bail!("the guest: {what}")
         }
     }
+}
+
+/// A command that is run in this directory, and may write to those that are shared.
+fn guest_command(words: Vec<OsString>, shared: &[PathBuf]) -> anyhow::Result<GuestCommand> {
+    let shared = shared.iter().map(|path| {
+        path.canonicalize()
+            .with_context(|| format!("share {}", path.display()))
+    });
+    Ok(GuestCommand {
+        words,
+        directory: std::env::current_dir().context("find the working directory")?,
+        shared: shared.collect::<anyhow::Result<_>>()?,
+    })
 }
 
 /// Passes on what the command prints, until it has ended; says whether it did by itself.

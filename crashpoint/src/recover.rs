@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -397,21 +397,7 @@ fn of_directory(
     data: &Path,
     acks: &Path,
 ) -> anyhow::Result<Tried> {
-    let words = match (command, &check.command) {
-        (Some(words), _) => words,
-        (None, CheckCommand::Once(words)) => words,
-        (None, CheckCommand::Serve(_)) => {
-            unreachable!("one that keeps running is refused before")
-        }
-    };
-    let mut command = check.command(words, data, acks);
-    // What it says of the state it has said before.
-    let said = acks.with_file_name("said");
-    let said = File::create(&said).with_context(|| format!("create {}", said.display()))?;
-    command
-        .stdin(Stdio::null())
-        .stdout(said.try_clone().context("share its output")?)
-        .stderr(said);
+    let command = recovering(command, check, data, acks)?;
     let options = NodeOptions {
         name: PROGRAM.into(),
         directory: Some(data.to_owned()),
@@ -429,4 +415,29 @@ fn of_directory(
         return Ok(Tried::NotFollowed);
     }
     Ok(Tried::of(trace))
+}
+
+/// What recovers the directory of a crash state: a command of its own, or the check.
+fn recovering(
+    command: Option<&str>,
+    check: &Check,
+    data: &Path,
+    acks: &Path,
+) -> anyhow::Result<Command> {
+    let words = match (command, &check.command) {
+        (Some(words), _) => words,
+        (None, CheckCommand::Once(words)) => words,
+        (None, CheckCommand::Serve(_)) => {
+            unreachable!("one that keeps running is refused before")
+        }
+    };
+    let mut command = check.command(words, data, acks);
+    // What it says of the state it has said before.
+    let said = acks.with_file_name("said");
+    let said = File::create(&said).with_context(|| format!("create {}", said.display()))?;
+    command
+        .stdin(Stdio::null())
+        .stdout(said.try_clone().context("share its output")?)
+        .stderr(said);
+    Ok(command)
 }

@@ -53,9 +53,7 @@ pub(crate) fn bind(rule: &Rule, premises: &[Fact]) -> Option<Bindings> {
 fn holds(condition: &Condition, bound: &mut Bindings) -> Option<bool> {
     match condition {
         Condition::Match(of, pattern, is_there) => {
-            let Value::Text(text) = value(of, bound)? else {
-                return None;
-            };
+            let text = text(of, bound)?;
             Some(Regex::new(pattern).ok()?.is_match(&text) == *is_there)
         }
         Condition::Compare(left, comparison, right) => {
@@ -89,28 +87,31 @@ fn value(expression: &Expression, bound: &Bindings) -> Option<Value> {
             else {
                 return None;
             };
-            let result = match operation {
-                Operation::Add => left.checked_add(right),
-                Operation::Subtract => left.checked_sub(right),
-                Operation::Multiply => left.checked_mul(right),
-                Operation::Divide => left.checked_div(right),
-                Operation::Remainder => left.checked_rem(right),
-            };
-            result.map(Value::Integer)
+            calculated(left, *operation, right).map(Value::Integer)
         }
         Expression::Capture(of, pattern) => {
-            let Value::Text(text) = value(of, bound)? else {
-                return None;
-            };
             let pattern = Regex::new(pattern).ok()?;
-            functions::capture(&pattern, &text).map(Value::from)
+            functions::capture(&pattern, &text(of, bound)?).map(Value::from)
         }
-        Expression::Number(of) => {
-            let Value::Text(text) = value(of, bound)? else {
-                return None;
-            };
-            functions::number(&text).map(Value::Integer)
-        }
+        Expression::Number(of) => functions::number(&text(of, bound)?).map(Value::Integer),
+    }
+}
+
+/// The text that an expression is; nothing if it is none.
+fn text(expression: &Expression, bound: &Bindings) -> Option<String> {
+    match value(expression, bound)? {
+        Value::Text(text) => Some(text),
+        Value::Integer(_) => None,
+    }
+}
+
+fn calculated(left: i64, operation: Operation, right: i64) -> Option<i64> {
+    match operation {
+        Operation::Add => left.checked_add(right),
+        Operation::Subtract => left.checked_sub(right),
+        Operation::Multiply => left.checked_mul(right),
+        Operation::Divide => left.checked_div(right),
+        Operation::Remainder => left.checked_rem(right),
     }
 }
 

@@ -16,6 +16,9 @@ type Result<T> = std::result::Result<T, NotExpressible>;
 const DESCRIPTOR_MIN: u32 = 3;
 const DESCRIPTOR_MAX: u32 = 9;
 
+/// What is mapped is a number of pages.
+const PAGE_BYTES: u64 = 4096;
+
 /// How a shell and its programs are called.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dialect {
@@ -156,76 +159,77 @@ impl Commands {
     /// What xfs_io is to do for an operation, if it can.
     fn io_command(&mut self, number: usize, op: &Op) -> Result<Option<String>> {
         let byte = byte(number);
-        let page = |offset: u64| offset / 4096 * 4096;
         Ok(Some(match op {
             Op::Write {
                 offset,
                 length,
                 sync,
                 ..
-            }
-            | Op::DirectWrite {
+            } => self.write(*sync, &byte, *offset, *length),
+            Op::DirectWrite {
                 offset,
                 length,
                 sync,
                 ..
             } => {
-                if matches!(op, Op::DirectWrite { .. }) {
-                    self.needs.insert(Need::DirectIo);
-                }
-                let dsync = if *sync == WriteSync::Dsync {
-                    "-V 1 -D "
-                } else {
-                    ""
-                };
-                if !dsync.is_empty() {
-                    self.needs.insert(Need::Io("pwrite", "-D"));
-                }
-                format!("pwrite {dsync}-S {byte} {offset} {length}")
+                self.needs.insert(Need::DirectIo);
+                self.write(*sync, &byte, *offset, *length)
             }
             Op::Append { length, .. } => format!("pwrite -S {byte} 0 {length}"),
-            Op::MmapWrite { offset, length, .. } => {
-                let end = (offset + length).next_multiple_of(4096);
-                format!("mmap -rw 0 {end}\" -c \"mwrite -S {byte} {offset} {length}\" -c \"munmap")
-            }
-            Op::Msync { offset, length, .. } => {
-                let end = (offset + length).next_multiple_of(4096);
-                let start = page(*offset);
-                format!(
-                    "mmap -rw 0 {end}\" -c \"msync -s {start} {}\" -c \"munmap",
-                    offset + length - start
-                )
-            }
             Op::Truncate { size, .. } => format!("truncate {size}"),
             Op::Falloc {
                 mode,
                 offset,
                 length,
                 ..
-            } => {
-                let (command, flag) = falloc(*mode);
-                self.needs.insert(Need::Io(command, flag));
-                let flag = if flag.is_empty() {
-                    String::new()
-                } else {
-                    format!("{flag} ")
-                };
-                format!("{command} {flag}{offset} {length}")
-            }
+            } => self.allocate(*mode, *offset, *length),
             Op::SyncFileRange { offset, length, .. } => {
                 self.needs.insert(Need::Io("sync_range", ""));
                 format!("sync_range -b -w -a {offset} {length}")
             }
             Op::Fsync { .. } => "fsync".into(),
             Op::Fdatasync { .. } => "fdatasync".into(),
-            _ => return Ok(None),
+            _ => return Ok(mapped(op, &byte)),
         }))
     }
 
-    #[expect(clippy::too_many_lines, reason = "a table: an operation an arm")]
+    fn write(&mut self, sync: WriteSync, byte: &str, offset: u64, length: u64) -> String {
+        let mut dsync = "";
+        if sync == WriteSync::Dsync {
+            dsync = "-V 1 -D ";
+            self.needs.insert(Need::Io("pwrite", "-D"));
+        }
+        format!("pwrite {dsync}-S {byte} {offset} {length}")
+    }
+
+    fn allocate(&mut self, mode: FallocMode, offset: u64, length: u64) -> String {
+        let (command, flag) = falloc(mode);
+        self.needs.insert(Need::Io(command, flag));
+        let flag = if flag.is_empty() {
+            String::new()
+        } else {
+            format!("{flag} ")
+        };
+        format!("{command} {flag}{offset} {length}")
+    }
+
+    /// What a shell does for an operation, if there is anything to do.
     fn line(&mut self, op: &Op) -> Result<Option<String>> {
-        let refused = |why: &str| Err(NotExpressible::new(op.to_string(), why));
-        Ok(Some(match op {
+        match op {
+            Op::Creat { .. } | Op::Mkdir { .. } | Op::Mkfifo { .. } | Op::Mknod { .. } => {
+                self.make(op).map(Some)
+            }
+            Op::Open { .. } | Op::Tmpfile { .. } | Op::Close { .. } => self.on_handle(op),
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Chmod { .. } | Op::Chown { .. } => {
+                self.attributes(op).map(Some)
+            }
+            Op::DropCaches { .. } | Op::Syncfs | Op::Sync => self.on_everything(op).map(Some),
+            _ => self.names(op).map(Some),
+        }
+    }
+
+    fn make(&mut self, op: &Op) -> Result<String> {
+        Ok(match op {
             Op::Creat {
                 path,
                 mode: DEFAULT_FILE_MODE,
@@ -234,7 +238,7 @@ impl Commands {
                 format!("(umask {:03o} && : > {})", 0o666 & !mode, self.path(path)?)
             }
             Op::Creat { .. } => {
-                return refused("a shell makes no file with such a mode in one step");
+                return refused(op, "a shell makes no file with such a mode in one step");
             }
             Op::Mkdir {
                 path,
@@ -252,6 +256,12 @@ impl Commands {
                 let kind = if *kind == DeviceKind::Char { 'c' } else { 'b' };
                 format!("mknod {} {kind} {major} {minor}", self.path(path)?)
             }
+            other => return no_command(other),
+        })
+    }
+
+    fn names(&mut self, op: &Op) -> Result<String> {
+        Ok(match op {
             Op::Symlink { target, path } => {
                 self.needs.insert(Need::Symlinks);
                 format!("ln -s {} {}", plain_word(target)?, self.path(path)?)
@@ -263,40 +273,60 @@ impl Commands {
                 } else {
                     "-P "
                 };
-                format!(
-                    "ln {follow}{} {}",
-                    self.target(op, source)?,
-                    self.path(dest)?
-                )
+                let source = self.target(op, source)?;
+                format!("ln {follow}{source} {}", self.path(dest)?)
             }
             Op::Unlink { path } => format!("rm -f {}", self.path(path)?),
             Op::Rmdir { path } => format!("rmdir {}", self.path(path)?),
             Op::Remove { path } => format!("rm -d -f {}", self.path(path)?),
-            Op::Rename {
-                source,
-                dest,
-                flag: RenameFlag::Replace,
-            } => {
-                format!("mv -T -f {} {}", self.path(source)?, self.path(dest)?)
-            }
             Op::Rename { source, dest, flag } => {
-                let (letter, name) = match flag {
-                    RenameFlag::Exchange => ("x", "exchange"),
-                    RenameFlag::Whiteout => ("w", "whiteout"),
-                    _ => ("n", "noreplace"),
-                };
-                let Some(program) = self.dialect.renameat2 else {
-                    return refused(
-                        "no program that is everywhere calls renameat2(2): export it as fstests",
-                    );
-                };
-                self.needs.insert(Need::Rename(name));
-                format!(
-                    "{program} -{letter} {} {}",
-                    self.path(source)?,
-                    self.path(dest)?
-                )
+                let program = self.renaming(op, *flag)?;
+                format!("{program} {} {}", self.path(source)?, self.path(dest)?)
             }
+            Op::Reflink { .. } => self.reflink(op)?,
+            other => return no_command(other),
+        })
+    }
+
+    fn reflink(&mut self, op: &Op) -> Result<String> {
+        let Op::Reflink {
+            source,
+            source_offset,
+            length,
+            dest,
+            dest_offset,
+        } = op
+        else {
+            return no_command(op);
+        };
+        self.needs.insert(Need::Reflink);
+        let (from, to) = (self.target(op, source)?, self.target(op, dest)?);
+        let Dialect { xfs_io, silent, .. } = self.dialect;
+        let from = from.trim_matches('"');
+        let command = format!("reflink {from} {source_offset} {dest_offset} {length}");
+        Ok(format!("{xfs_io} -c \"{command}\" {to} {silent}"))
+    }
+
+    /// The program that renames so.
+    fn renaming(&mut self, op: &Op, flag: RenameFlag) -> Result<String> {
+        let (letter, name) = match flag {
+            RenameFlag::Replace => return Ok("mv -T -f".into()),
+            RenameFlag::Exchange => ("x", "exchange"),
+            RenameFlag::Whiteout => ("w", "whiteout"),
+            RenameFlag::NoReplace => ("n", "noreplace"),
+        };
+        let Some(program) = self.dialect.renameat2 else {
+            return refused(
+                op,
+                "no program that is everywhere calls renameat2(2): export it as fstests",
+            );
+        };
+        self.needs.insert(Need::Rename(name));
+        Ok(format!("{program} -{letter}"))
+    }
+
+    fn on_handle(&mut self, op: &Op) -> Result<Option<String>> {
+        Ok(Some(match op {
             Op::Open { path, handle } => {
                 let descriptor = self.descriptor(op, handle)?;
                 format!("exec {descriptor}<{}", self.path(path)?)
@@ -317,6 +347,13 @@ impl Commands {
             }
             // Nothing stays open.
             Op::Close { .. } => return Ok(None),
+            other => return no_command(other),
+        }))
+    }
+
+    fn attributes(&mut self, op: &Op) -> Result<String> {
+        let setfattr = self.dialect.setfattr;
+        Ok(match op {
             Op::SetXattr {
                 target,
                 name,
@@ -324,42 +361,29 @@ impl Commands {
             } => {
                 self.needs.insert(Need::Attributes);
                 let file = self.target(op, target)?;
-                format!(
-                    "{} -n {} -v {} {file}",
-                    self.dialect.setfattr,
-                    plain_word(name)?,
-                    quoted(value)
-                )
+                let (name, value) = (plain_word(name)?, quoted(value));
+                format!("{setfattr} -n {name} -v {value} {file}")
             }
             Op::RemoveXattr { target, name } => {
                 self.needs.insert(Need::Attributes);
                 let file = self.target(op, target)?;
-                format!("{} -x {} {file}", self.dialect.setfattr, plain_word(name)?)
+                format!("{setfattr} -x {} {file}", plain_word(name)?)
             }
             Op::Chmod { target, mode } => format!("chmod {mode:04o} {}", self.target(op, target)?),
             Op::Chown { target, uid, gid } => {
                 format!("chown {uid}:{gid} {}", self.target(op, target)?)
             }
-            Op::Reflink {
-                source,
-                source_offset,
-                length,
-                dest,
-                dest_offset,
-            } => {
-                self.needs.insert(Need::Reflink);
-                let (from, to) = (self.target(op, source)?, self.target(op, dest)?);
-                let Dialect { xfs_io, silent, .. } = self.dialect;
-                let from = from.trim_matches('"');
-                format!(
-                    "{xfs_io} -c \"reflink {from} {source_offset} {dest_offset} {length}\" {to} {silent}"
-                )
-            }
+            other => return no_command(other),
+        })
+    }
+
+    fn on_everything(&self, op: &Op) -> Result<String> {
+        Ok(match op {
             Op::DropCaches { what } => format!("echo {what} > /proc/sys/vm/drop_caches"),
             Op::Syncfs => format!("{} -c \"syncfs\" {}", self.dialect.xfs_io, self.path(".")?),
             Op::Sync => self.dialect.sync.into(),
-            other => return refused(&format!("there is no command for it ({other})")),
-        }))
+            other => return no_command(other),
+        })
     }
 
     fn descriptor(&mut self, op: &Op, handle: &str) -> Result<u32> {
@@ -397,6 +421,32 @@ impl Commands {
         line.insert_str(at, &format!("-c \"{command}\" "));
         Ok(true)
     }
+}
+
+fn refused<T>(op: &Op, why: &str) -> Result<T> {
+    Err(NotExpressible::new(op.to_string(), why))
+}
+
+fn no_command<T>(op: &Op) -> Result<T> {
+    refused(op, &format!("there is no command for it ({op})"))
+}
+
+/// What xfs_io is to do with a mapping of a file. It stands in a quoted command, which it ends, and
+/// begins others.
+fn mapped(op: &Op, byte: &str) -> Option<String> {
+    let (end, command) = match op {
+        Op::MmapWrite { offset, length, .. } => {
+            let command = format!("mwrite -S {byte} {offset} {length}");
+            (offset + length, command)
+        }
+        Op::Msync { offset, length, .. } => {
+            let (start, end) = (offset / PAGE_BYTES * PAGE_BYTES, offset + length);
+            (end, format!("msync -s {start} {}", end - start))
+        }
+        _ => return None,
+    };
+    let end = end.next_multiple_of(PAGE_BYTES);
+    Some(format!("mmap -rw 0 {end}\" -c \"{command}\" -c \"munmap"))
 }
 
 /// The byte that operation `number` writes: no two that are near each other write the same, and

@@ -6,6 +6,7 @@
 //! sorting, and [`search`], for everything.
 
 mod ahead;
+mod hash;
 mod list;
 pub(crate) mod search;
 mod unique;

@@ -272,17 +272,8 @@ impl History {
                 f: event.f.clone(),
             });
         };
+        self.refuse_other_call(&self.operations[number], event)?;
         let operation = &mut self.operations[number];
-        // A key that is not repeated is that of the call.
-        let other_key = event.key.is_some() && event.key != operation.key;
-        if event.f != operation.f || other_key {
-            return Err(Malformed::OtherCall {
-                process,
-                answered: of_key(&event.f, event.key.as_ref()),
-                called: of_key(&operation.f, operation.key.as_ref()),
-                since: self.events[operation.call].index,
-            });
-        }
         operation.outcome = match event.kind {
             Kind::Ok => Outcome::Ok,
             Kind::Fail => Outcome::Fail,
@@ -299,6 +290,21 @@ impl History {
             self.ended.insert(process, number);
         }
         Ok(())
+    }
+
+    /// Fails if an event answers to another call than that of an operation.
+    fn refuse_other_call(&self, operation: &Operation, event: &Event) -> Result<(), Malformed> {
+        // A key that is not repeated is that of the call.
+        let other_key = event.key.is_some() && event.key != operation.key;
+        if event.f == operation.f && !other_key {
+            return Ok(());
+        }
+        Err(Malformed::OtherCall {
+            process: operation.process,
+            answered: of_key(&event.f, event.key.as_ref()),
+            called: of_key(&operation.f, operation.key.as_ref()),
+            since: self.events[operation.call].index,
+        })
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{CLIENT_WITHIN_S, ClientConfig, Words, seconds};
+use super::ClientConfig;
+use super::raw::{CLIENT_WITHIN_S, Words, seconds};
 use crate::words::Values;
 
 /// How long one answer of the probe may take.
@@ -145,7 +146,12 @@ pub(super) fn clients(raw: Vec<RawSidedClient>, values: &Values) -> Words<Vec<Si
 }
 
 /// What the probe means. No role may be called as a node is, or as what a plan calls several nodes.
-pub(super) fn probe(raw: RawProbe, values: &Values, names: &[String]) -> Words<ProbeConfig> {
+pub(super) fn probe(
+    raw: Option<RawProbe>,
+    values: &Values,
+    names: &[String],
+) -> Words<Option<ProbeConfig>> {
+    let Some(raw) = raw else { return Ok(None) };
     let here = |what: String| format!("probe: {what}");
     if raw.roles.is_empty() {
         return Err(here("roles has to name what it may answer".into()));
@@ -158,11 +164,11 @@ pub(super) fn probe(raw: RawProbe, values: &Values, names: &[String]) -> Words<P
             )));
         }
     }
-    Ok(ProbeConfig {
+    Ok(Some(ProbeConfig {
         command: values.command(&raw.command).map_err(here)?,
         roles: raw.roles,
         serve: raw.serve,
         within: seconds(raw.within_s, PROBE_WITHIN_S).map_err(here)?,
         every: seconds(raw.every_s, PROBE_EVERY_S).map_err(here)?,
-    })
+    }))
 }

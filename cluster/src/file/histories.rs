@@ -5,7 +5,7 @@ use glob::Pattern;
 use history::{Consistency, Contract, Model, Rule};
 use serde::Deserialize;
 
-use super::Words;
+use super::raw::Words;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use simulation::{Network, Spread};
 
-use super::Words;
+use super::raw::Words;
 
 /// With less, no kernel and no program fit.
 const MEMORY_MIB_MIN: u64 = 64;

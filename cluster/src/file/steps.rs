@@ -5,9 +5,13 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{RawFile, STEP_WITHIN_S, Words, Wrong, check_name, seconds};
+use super::node::check_name;
+use super::raw::{RawFile, Words, Wrong, seconds};
 use crate::file::NodeConfig;
 use crate::words::Values;
+
+/// How long a step may take.
+const STEP_WITHIN_S: f64 = 120.0;
 
 /// A command that runs once, when a cluster is started for the first time, after the step before it.
 #[derive(Debug, Clone)]

@@ -232,11 +232,7 @@ impl Init {
             }
             Order::Try { address, port } => return self.try_port(address, port),
         };
-        let is_unmountable = |error: &Error| matches!(error, Error::FileSystem(error) if error.unmountable().is_some());
-        self.report(&Report::Done(done.map_err(|error| Refusal {
-            what: error.to_string(),
-            is_unmountable: is_unmountable(&error),
-        })))
+        self.report(&Report::Done(done.map_err(|error| refusal(&error))))
     }
 
     fn start(&mut self, id: ProcessId, task: &Task) -> Result<()> {
@@ -475,6 +471,15 @@ fn move_clock(by_ns: i64) -> Result<()> {
 
 fn pid_of(child: &Child) -> Pid {
     Pid::from_raw(child.id().cast_signed())
+}
+
+/// What is told of something that could not be done.
+fn refusal(error: &Error) -> Refusal {
+    let is_unmountable = matches!(error, Error::FileSystem(error) if error.unmountable().is_some());
+    Refusal {
+        what: error.to_string(),
+        is_unmountable,
+    }
 }
 
 fn refused(what: &str) -> Error {

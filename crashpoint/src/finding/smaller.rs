@@ -64,16 +64,7 @@ impl State<'_> {
             }
             return Ok(Outcome::Incomplete);
         };
-        print(&of, &minimized)?;
-        if let Some(directory) = kept {
-            keep(&trace, &minimized.state, directory)?;
-            say(&format!("the crash state is in {}", directory.display()));
-        }
-        if minimized.interrupted {
-            say("interrupted: there may be something smaller");
-            return Ok(Outcome::Incomplete);
-        }
-        Ok(Outcome::Findings)
+        finish(&of, &minimized, kept)
     }
 
     fn of_a_program(&self, of: &Minimization<'_>) -> anyhow::Result<Option<Minimized>> {
@@ -87,6 +78,24 @@ impl State<'_> {
         let mut program = Asking::also_if(asking.as_ref(), Box::new(program));
         Ok(minimize(of, &mut *program, &mut |shape| tell(of, shape))?)
     }
+}
+
+/// Tells of what was found, and keeps its crash state where that is wanted.
+fn finish(
+    of: &Minimization<'_>,
+    minimized: &Minimized,
+    kept: Option<&Path>,
+) -> anyhow::Result<Outcome> {
+    print(of, minimized)?;
+    if let Some(directory) = kept {
+        keep(of.trace, &minimized.state, directory)?;
+        say(&format!("the crash state is in {}", directory.display()));
+    }
+    if minimized.interrupted {
+        say("interrupted: there may be something smaller");
+        return Ok(Outcome::Incomplete);
+    }
+    Ok(Outcome::Findings)
 }
 
 /// What is missing in the states of a finding.

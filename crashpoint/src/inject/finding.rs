@@ -231,9 +231,7 @@ pub(crate) fn minimize(
         say(&format!("run {number} did not break the same twice again"));
         return Ok(Some(Outcome::Incomplete));
     };
-    io::stdout()
-        .lock()
-        .write_all(smaller_words(result, &found, &manifest).as_bytes())?;
+    print_smaller(result, &found, &manifest)?;
     keep.map_or(Ok(()), |keep| write_plan(&found.plan, keep))?;
     Ok(Some(Outcome::Findings))
 }
@@ -244,9 +242,14 @@ fn write_plan(plan: &FaultPlan, directory: &Path) -> anyhow::Result<()> {
     written.with_context(|| format!("write {}", path.display()))
 }
 
-/// How much smaller a run has become, and what it is now.
-fn smaller_words(before: &InjectResult, found: &Minimized, manifest: &InjectManifest) -> String {
-    format!(
+/// Prints how much smaller a run has become, and what it is now.
+fn print_smaller(
+    before: &InjectResult,
+    found: &Minimized,
+    manifest: &InjectManifest,
+) -> io::Result<()> {
+    write!(
+        io::stdout().lock(),
         "{} down to {} ({})\n{}{}",
         counted(before.ran.faults.len(), "fault"),
         counted(found.plan.faults.len(), "fault"),

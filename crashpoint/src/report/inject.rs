@@ -152,12 +152,7 @@ impl Injected {
         let found = self.findings();
         let mut findings = Vec::new();
         for (result, numbers) in &found {
-            let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
-            let alike = match numbers.as_slice() {
-                [_] => String::new(),
-                all => format!("alike: runs {}", all.join(", ")),
-            };
-            findings.extend(pager.run(result, alike)?);
+            findings.extend(pager.run(result, alike_words(numbers))?);
         }
         let is_told =
             |result: &InjectResult| found.iter().any(|(one, _)| one.index == result.index);
@@ -185,6 +180,15 @@ impl Injected {
             others,
         })
     }
+}
+
+/// The runs that broke the same, if there are several.
+fn alike_words(numbers: &[u64]) -> String {
+    if numbers.len() == 1 {
+        return String::new();
+    }
+    let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+    format!("alike: runs {}", numbers.join(", "))
 }
 
 /// Puts runs into a page while there is place.

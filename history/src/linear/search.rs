@@ -12,9 +12,10 @@
 //! - What led nowhere leads nowhere with fewer unknown outcomes left.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::Hash;
 
 use super::ahead::Ahead;
+use super::hash::Fast;
 use super::list::List;
 use super::{Limits, Linear, Sequential, Timed};
 
@@ -229,19 +230,24 @@ impl<'a, S: Sequential> Search<'a, S> {
             if frames.len() == self.known.len() {
                 return Linear::Linearizable(whole_order(&frames, &placed));
             }
-            if self.is_hopeless(&next.state) {
-                self.take_back(&placed);
-            } else if let Some(bytes) = self.remember(&next.state, high) {
-                self.remembered_bytes += bytes;
-                frames.push(self.enter(next.state, high, Some(placed)));
-            } else {
-                self.take_back(&placed);
-            }
+            frames.extend(self.go_on(next.state, high, placed));
         }
         Linear::Not {
             longest: longest.order,
             stuck: longest.stuck,
         }
+    }
+
+    /// The point after what was just placed; where it leads nowhere, that is taken back.
+    fn go_on(&mut self, state: S::State, high: u32, placed: Placed) -> Option<Frame<S::State>> {
+        if !self.is_hopeless(&state)
+            && let Some(bytes) = self.remember(&state, high)
+        {
+            self.remembered_bytes += bytes;
+            return Some(self.enter(state, high, Some(placed)));
+        }
+        self.take_back(&placed);
+        None
     }
 
     /// Goes back from the last point.
@@ -569,44 +575,5 @@ impl Longest {
         self.shared = self.ends.len();
         let first = search.list.candidates(&mut Vec::new());
         self.stuck = first.map_or(0, |first| search.known[first].operation);
-    }
-}
-
-/// A quick hash of small keys (as rustc's own).
-#[derive(Default)]
-pub(crate) struct FastHasher(u64);
-
-pub(crate) type Fast = BuildHasherDefault<FastHasher>;
-
-impl Hasher for FastHasher {
-    fn finish(&self) -> u64 {
-        self.0.rotate_left(26)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = self
-            .0
-            .wrapping_add(value)
-            .wrapping_mul(0xf135_7aea_2e62_a9c5);
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(value as u64);
     }
 }

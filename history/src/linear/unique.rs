@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::search::Fast;
+use super::hash::Fast;
 use super::{Linear, NEVER, Timed, is_valid};
 use crate::model::register::{Call, Register};
 
@@ -200,18 +200,17 @@ impl Values {
             chains.push(chain);
         }
         // What is in no chain: values that were set in a circle.
-        let is_in = |(at, one): (usize, &Timed<Call>)| {
-            !self.left_out[at] && !matches!(one.call, Call::ReadNot(_))
-        };
-        let expected = operations
-            .iter()
-            .enumerate()
-            .filter(|&one| is_in(one))
-            .count();
-        if placed != expected {
+        if placed != self.count_for_chains(operations) {
             return None;
         }
         arrange(chains)
+    }
+
+    /// How many operations should be in a chain.
+    fn count_for_chains(&self, operations: &[Timed<Call>]) -> usize {
+        let all = operations.iter().zip(&self.left_out);
+        all.filter(|(one, left_out)| !**left_out && !matches!(one.call, Call::ReadNot(_)))
+            .count()
     }
 
     /// What follows the write of a value without any other write between.

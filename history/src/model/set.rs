@@ -30,10 +30,7 @@ pub(crate) const WORDS: &[&str] = &["add", "remove", "read", "contains"];
 impl Set {
     pub(crate) fn new(initial: &Value) -> Self {
         let mut values = Interner::default();
-        let elements = initial.as_list().unwrap_or_default();
-        let mut initial: Vec<_> = elements.iter().map(|one| values.number(one)).collect();
-        initial.sort_unstable();
-        initial.dedup();
+        let initial = set(&mut values, initial.as_list().unwrap_or_default());
         let values = RefCell::new(values);
         Self { values, initial }
     }
@@ -58,10 +55,7 @@ impl Set {
                         .as_list()
                         .ok_or_else(|| Refused::value(operation, "a list"))?,
                 };
-                let mut elements: Vec<_> = elements.iter().map(number).collect();
-                elements.sort_unstable();
-                elements.dedup();
-                Some(Call::Read(elements))
+                Some(Call::Read(set(&mut self.values.borrow_mut(), elements)))
             }
             ("contains", Outcome::Ok) => match result {
                 Value::Bool(is) => Some(Call::Contains(number(argument), *is)),
@@ -71,6 +65,14 @@ impl Set {
             _ => return Err(Refused::unknown(operation, WORDS)),
         })
     }
+}
+
+/// Elements as their numbers, sorted, each of them once.
+fn set(values: &mut Interner, elements: &[Value]) -> Vec<u32> {
+    let mut numbers: Vec<_> = elements.iter().map(|one| values.number(one)).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 impl Sequential for Set {

@@ -137,12 +137,7 @@ impl Choice {
     ) -> Vec<usize> {
         match self {
             Self::Operations { lost, synced } => {
-                let events = events.max(*synced);
-                let seeds: Vec<_> = lost
-                    .iter()
-                    .flat_map(|lost| operations.open_groups(*lost, events))
-                    .collect();
-                operations.lost_with_sizes(&seeds, micros, events)
+                lost_of(operations, lost, (micros, events.max(*synced)))
             }
             Self::Bytes { operation, synced } => {
                 let events = events.max(*synced);
@@ -155,11 +150,10 @@ impl Choice {
                 lost,
                 synced,
             } => {
-                let (lost, synced) = (lost.clone(), *synced);
-                let beside = Self::Operations { lost, synced };
-                let mut seeds = beside.groups(operations, micros, events);
+                let events = events.max(*synced);
+                let mut seeds = lost_of(operations, lost, (micros, events));
                 seeds.extend(operations.torn(*operation, *tear));
-                operations.lost_with(&seeds, micros, events.max(synced))
+                operations.lost_with(&seeds, micros, events)
             }
             Self::Group(group) => operations.lost_with(&[*group], micros, events),
             Self::AtOnce { form, only, .. } => {
@@ -169,6 +163,20 @@ impl Choice {
             }
         }
     }
+}
+
+/// The groups that go with these operations, of the first so many micros, in a crash after so many
+/// events.
+fn lost_of(
+    operations: &Operations,
+    lost: &[usize],
+    (micros, events): (usize, usize),
+) -> Vec<usize> {
+    let seeds: Vec<_> = lost
+        .iter()
+        .flat_map(|lost| operations.open_groups(*lost, events))
+        .collect();
+    operations.lost_with_sizes(&seeds, micros, events)
 }
 
 /// Something that a choice takes away.

@@ -310,7 +310,7 @@ impl Uml {
             .stdin(Stdio::from(OwnedFd::from(input_end)))
             .stdout(Stdio::piped())
             .stderr(Stdio::from(console_end));
-        let process = self.spawn(&mut keeper)?;
+        let process = self.spawn(keeper)?;
         let guest = Guest {
             console,
             directory,
@@ -325,7 +325,9 @@ impl Uml {
         Ok(running)
     }
 
-    fn spawn(&self, keeper: &mut Command) -> Result<Child> {
+    /// Starts a guest. The command goes with that: it has our copies of the guest's ends, and the
+    /// console is not over before they are closed.
+    fn spawn(&self, mut keeper: Command) -> Result<Child> {
         let kernel = self.kernel.display();
         let process = keeper.spawn().doing(|| format!("start {kernel}"))?;
         tracing::info!(pid = process.id(), %kernel, memory_mib = self.memory_mib, "started a guest");

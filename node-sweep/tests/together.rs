@@ -1,7 +1,7 @@
 //! Losses that break something only together: what is lost at once, and what of it is blamed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use campaign::{Interrupt, Shard};
 use node_sweep::{
@@ -10,6 +10,7 @@ use node_sweep::{
 };
 use pace_rules::Sector;
 use pace_rules::nodes::{Explore, Log, MODELS, Model, Relaxations, Request, Spaces, Split};
+use tempfile::TempDir;
 use trace::{Action, Event, FileId, FileKind, FileOp, InitialFile, Node, SyncScope};
 use trace_store::Trace;
 
@@ -134,6 +135,17 @@ fn copies(synced: &[&'static str]) -> Trace {
     recording.mark().overwrite("g").trace()
 }
 
+/// The directory of a crash state, and what it is in.
+fn written(state: &CrashState) -> (TempDir, PathBuf) {
+    let DiskState::Tree(tree) = &state.disks[0] else {
+        panic!("it has no disk")
+    };
+    let place = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let directory = place.path().join("directory");
+    tree.write_to(&directory).expect("written");
+    (place, directory)
+}
+
 /// What a check says of a directory, in which it asks which files are old.
 type Says = fn(&dyn Fn(&str) -> bool) -> Option<&'static str>;
 
@@ -142,12 +154,7 @@ struct Asks(Says);
 
 impl Subject for Asks {
     fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
-        let DiskState::Tree(tree) = &state.disks[0] else {
-            panic!("it has no disk")
-        };
-        let place = tempfile::tempdir_in("/dev/shm").expect("a directory");
-        let directory = place.path().join("directory");
-        tree.write_to(&directory).expect("written");
+        let (_place, directory) = written(state);
         let is_old = |name: &str| is_old(&directory, name);
         let said = (self.0)(&is_old).filter(|_| !state.acknowledged.is_empty());
         let broken = |said: &str| Verdict::Broken(vec![said.to_owned()].into());
@@ -396,12 +403,7 @@ struct Slots;
 
 impl Subject for Slots {
     fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
-        let DiskState::Tree(tree) = &state.disks[0] else {
-            panic!("it has no disk")
-        };
-        let place = tempfile::tempdir_in("/dev/shm").expect("a directory");
-        let directory = place.path().join("directory");
-        tree.write_to(&directory).expect("written");
+        let (_place, directory) = written(state);
         let slots = fs::read(directory.join("slots")).expect("it is there");
         let mut slots = slots.chunks(4096);
         let are_torn = slots.all(|slot| slot[..4] != slot[4092..] || slot[..4] != slot[2048..2052]);

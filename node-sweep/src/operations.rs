@@ -96,6 +96,8 @@ fn syncs(op: &FileOp, parents: Vec<FileId>) -> Vec<FileId> {
         FileOp::Write { .. }
         | FileOp::Resize { .. }
         | FileOp::Zero { .. }
+        | FileOp::ZeroBlocks { .. }
+        | FileOp::Allocate { .. }
         | FileOp::SetMode { .. }
         | FileOp::SetXattr { .. } => Vec::new(),
         // Of a name that is gone only its directory knows.
@@ -191,8 +193,11 @@ fn words(op: &FileOp, path: &str, names: &Names) -> String {
         FileOp::Resize { from, to, .. } => {
             format!("truncate {path} from {from} to {}", counted(*to, "byte"))
         }
-        FileOp::Zero { offset, len, .. } => {
+        FileOp::Zero { offset, len, .. } | FileOp::ZeroBlocks { offset, len, .. } => {
             format!("zero {path}, {} at {offset}", counted(*len, "byte"))
+        }
+        FileOp::Allocate { offset, len, .. } => {
+            format!("allocate {path}, {} at {offset}", counted(*len, "byte"))
         }
         FileOp::SetMode { mode, .. } => format!("chmod {path} to {mode:o}"),
         FileOp::SetXattr { name, value, .. } => {

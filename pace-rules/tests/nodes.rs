@@ -19,3 +19,5 @@ mod replicas;
 mod support;
 #[path = "nodes/syncs.rs"]
 mod syncs;
+#[path = "nodes/zeros.rs"]
+mod zeros;

@@ -92,7 +92,8 @@ def call(name, *arguments):
     function = getattr(ctypes.CDLL(None, use_errno=True), name)
     function.restype = ctypes.c_long
     result = function(*words)
-    if result < 0:
+    # Most return an int, of which -1 is this.
+    if result in (-1, 0xFFFF_FFFF):
         raise OSError(ctypes.get_errno(), name)
     return result
 

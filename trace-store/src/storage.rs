@@ -13,9 +13,10 @@ use trace::{Action, Data, FileKind, FileOp, Run};
 use crate::{About, Disk, Trace};
 
 /// The version of the format that is written.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
-/// The oldest version that is read: it has no stacks. Version 3 has no recoveries.
+/// The oldest version that is read: it has no stacks. Version 3 has no recoveries, version 4
+/// holes only.
 const OLDEST: u32 = 2;
 
 /// What it is, its version, and the hashes of the others. Written last.

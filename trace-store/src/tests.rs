@@ -168,11 +168,11 @@ fn another_version_is_refused_and_a_directory_with_something_in_it_not_written_t
     let path = directory.path().join("trace.json");
     let text = fs::read_to_string(&path)
         .expect("read")
-        .replace("\"version\": 4", "\"version\": 5");
+        .replace("\"version\": 5", "\"version\": 6");
     fs::write(&path, text).expect("written");
     assert!(matches!(
         Trace::load(directory.path()),
-        Err(Error::Version { found: 5, .. })
+        Err(Error::Version { found: 6, .. })
     ));
     assert!(matches!(
         trace(b"bytes").save(directory.path()),
@@ -191,7 +191,7 @@ fn a_trace_of_version_2_is_read_without_stacks() {
         .filter(|line| !["\"blake3\"", "\"stacks_blake3\""].contains(&key(line)))
         .collect();
     assert_eq!(older.len() + 2, text.lines().count());
-    let older = older.join("\n").replace("\"version\": 4", "\"version\": 2");
+    let older = older.join("\n").replace("\"version\": 5", "\"version\": 2");
     fs::write(&path, older).expect("written");
     fs::remove_file(directory.path().join("stacks.zst")).expect("removed");
     trace.stacks.clear();

@@ -235,13 +235,14 @@ pub enum FileOp {
         /// The size now.
         to: u64,
     },
-    /// Bytes that are zeros now: a punched hole, a zeroed range. The size is as it was.
+    /// Bytes that are zeros now: a punched hole. The size is as it was. In a trace of version 4 or
+    /// earlier it may be a zeroed range.
     Zero {
         /// Of which file.
         file: FileId,
         /// The first one.
         offset: u64,
-        /// How many.
+        /// How many. It may reach past the end of the file, up to that of its last page.
         len: u64,
     },
     /// Other permission bits.
@@ -269,6 +270,25 @@ pub enum FileOp {
         /// Its value; nothing if it was removed.
         value: Option<Data>,
     },
+    /// Bytes that are zeros now, in blocks that the file keeps (`FALLOC_FL_ZERO_RANGE`). The size is
+    /// as it was.
+    ZeroBlocks {
+        /// Of which file.
+        file: FileId,
+        /// The first one.
+        offset: u64,
+        /// How many. It may reach past the end of the file, up to that of its last page.
+        len: u64,
+    },
+    /// Space for bytes that the file has already (`fallocate`). What is in them stays as it is.
+    Allocate {
+        /// Of which file.
+        file: FileId,
+        /// The first one.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
 }
 
 impl FileOp {
@@ -283,6 +303,8 @@ impl FileOp {
             | Self::Write { file, .. }
             | Self::Resize { file, .. }
             | Self::Zero { file, .. }
+            | Self::ZeroBlocks { file, .. }
+            | Self::Allocate { file, .. }
             | Self::SetMode { file, .. }
             | Self::SetXattr { file, .. }
             | Self::Sync { file, .. } => *file,

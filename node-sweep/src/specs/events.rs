@@ -236,7 +236,8 @@ fn word(op: &FileOp) -> &'static str {
         FileOp::Rename { .. } => "rename",
         FileOp::Write { .. } => "write",
         FileOp::Resize { .. } => "truncate",
-        FileOp::Zero { .. } => "zero",
+        FileOp::Zero { .. } | FileOp::ZeroBlocks { .. } => "zero",
+        FileOp::Allocate { .. } => "allocate",
         FileOp::SetMode { .. } => "chmod",
         FileOp::SetXattr { .. } => "setxattr",
         FileOp::Sync { scope, .. } => match scope {
@@ -254,6 +255,8 @@ fn range(op: &FileOp) -> (i64, i64) {
         FileOp::Write { offset, data, .. } => (*offset, data.len),
         FileOp::Resize { to, .. } => (*to, 0),
         FileOp::Zero { offset, len, .. }
+        | FileOp::ZeroBlocks { offset, len, .. }
+        | FileOp::Allocate { offset, len, .. }
         | FileOp::Sync {
             scope: SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len },
             ..

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::alike::Words;
 use super::micro::{Cuts, Micros};
-use super::model::{Log, Model};
+use super::model::{DataOrder, Log, Model};
 use super::narrow::{Narrow, Span, within};
 use followers::Followers;
 pub(super) use group::Group;
@@ -239,10 +239,17 @@ impl Operations {
         self.followers.get(other).any(|follower| follower == group)
     }
 
-    /// Whether a crash can leave the size of an operation without its bytes.
+    /// Whether a crash can leave the size of an operation, or a hole that it makes, without its bytes.
     pub(super) fn has_size_alone(&self, operation: usize) -> bool {
         let mut groups = self.groups[self.all[operation].groups()].iter();
-        self.model.log != Log::None && groups.any(|group| group.is_size)
+        self.model.log != Log::None
+            && groups.any(|group| group.is_size || (group.is_named && self.keeps_old_bytes()))
+    }
+
+    /// Whether the page in which a file ends or a hole begins can have its old bytes. Where its zeros
+    /// wait for nothing, and nothing waits for them.
+    fn keeps_old_bytes(&self) -> bool {
+        matches!(self.model.data, DataOrder::Allocating | DataOrder::All)
     }
 
     /// Of those the groups that are bytes, and no size or name.

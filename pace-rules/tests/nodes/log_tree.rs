@@ -37,6 +37,35 @@ fn a_new_name_of_what_was_synced_can_be_kept_without_what_was_before_it_on_btrfs
     assert_eq!(who(&script, 1, alone), none);
 }
 
+/// With the new name the inode is logged as it is: its mode is there, and what came before that not.
+#[test]
+fn a_new_name_of_what_was_synced_comes_with_the_mode_on_btrfs() {
+    let mut script = Script::new(1, &[]);
+    let (file, mode) = (FOO, 0o600);
+    script
+        .create(0, FOO, "foo")
+        .sync(0, FOO)
+        .create(0, BAR, "bar")
+        .file(0, FileOp::SetMode { file, mode })
+        .rename(0, FOO, "foo", "new", None)
+        .mark(0);
+    let shown = MODELS.iter().filter(|model| {
+        let request = request(model, Explore::BruteForce, 1);
+        let space = Space::new(&script.run, &request).expect("there are states");
+        let micros = space.micros(0);
+        let mut all = (0..space.len()).map(|index| space.state(index));
+        all.any(|state| {
+            let lost = state.nodes[0].lost.iter().map(|lost| micros[*lost].event);
+            let lost: Vec<_> = lost.collect();
+            state.nodes[0].micros == micros.len()
+                && !lost.is_empty()
+                && lost.iter().all(|event| *event == 2)
+        })
+    });
+    let shown: Vec<_> = shown.map(|model| model.name).collect();
+    assert_eq!(shown, ["posix", "btrfs"]);
+}
+
 #[test]
 fn a_name_in_the_log_of_btrfs_can_have_the_size_of_bytes_that_are_not_there() {
     let mut script = Script::new(1, &[(FOO, "foo", 8)]);

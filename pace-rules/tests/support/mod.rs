@@ -234,15 +234,59 @@ pub enum Byte {
     Written(u64),
 }
 
+/// A file on the disk: its bytes up to the end of its last page, of which those past its size are
+/// hidden.
+#[derive(Debug, Clone, Default)]
+struct Disk {
+    bytes: Vec<Byte>,
+    size: usize,
+}
+
+impl Disk {
+    fn of(bytes: Vec<Byte>) -> Self {
+        let size = bytes.len();
+        Self { bytes, size }
+    }
+
+    fn shown(mut self) -> Vec<Byte> {
+        self.bytes.resize(self.size, Byte::Zero);
+        self.bytes
+    }
+
+    /// What is hidden comes back with [`Effect::Grow`] only.
+    fn set_size(&mut self, size: usize) {
+        self.bytes.truncate(if size < self.size {
+            size.next_multiple_of(4096)
+        } else {
+            self.size
+        });
+        self.size = size;
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[Byte], grows: bool) {
+        let end = offset + bytes.len();
+        if grows && end > self.size {
+            self.bytes.resize(self.size, Byte::Zero);
+            self.size = end;
+        }
+        let end = end.min(self.size.next_multiple_of(4096)).max(offset);
+        if end > offset {
+            let len = self.bytes.len().max(end);
+            self.bytes.resize(len, Byte::Zero);
+            self.bytes[offset..end].copy_from_slice(&bytes[..end - offset]);
+        }
+    }
+}
+
 pub fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
     let mut entries: BTreeMap<(FileId, Name), FileId> = BTreeMap::new();
-    let mut files: BTreeMap<FileId, Vec<Byte>> = BTreeMap::new();
+    let mut files: BTreeMap<FileId, Disk> = BTreeMap::new();
     for file in &run.nodes[node].initial {
         let bytes = file
             .content
             .iter()
             .flat_map(|(_, data)| (data.at..data.at + data.len).map(Byte::Written));
-        files.insert(file.file, bytes.collect());
+        files.insert(file.file, Disk::of(bytes.collect()));
         if let Some(parent) = file.parent {
             entries.insert((parent, file.name.clone()), file.file);
         }
@@ -253,7 +297,7 @@ pub fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
             continue;
         }
         match &micro.effect {
-            Effect::NewFile { file, .. } => drop(files.insert(*file, Vec::new())),
+            Effect::NewFile { file, .. } => drop(files.insert(*file, Disk::default())),
             Effect::SetEntry { parent, name, file } => {
                 entries.insert((*parent, name.clone()), *file);
             }
@@ -263,14 +307,13 @@ pub fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
                     entries.remove(&entry);
                 }
             }
-            Effect::SetSize { file, size } => files
-                .entry(*file)
-                .or_default()
-                .resize(*size as usize, Byte::Zero),
+            Effect::SetSize { file, size } => {
+                files.entry(*file).or_default().set_size(*size as usize);
+            }
             Effect::SetMode { .. } | Effect::SetXattr { .. } => {}
             Effect::Grow { file, size } => {
                 let has = files.entry(*file).or_default();
-                has.resize(has.len().max(*size as usize), Byte::Zero);
+                has.size = has.size.max(*size as usize);
             }
             Effect::Write {
                 file,
@@ -290,22 +333,14 @@ pub fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
                     Content::Garbage(len) => vec![Byte::Garbage; *len as usize],
                 };
                 let has = files.entry(*file).or_default();
-                let mut end = *offset as usize + bytes.len();
-                if matches!(micro.effect, Effect::Overwrite { .. }) {
-                    end = end.min(has.len()).max(*offset as usize);
-                }
-                if matches!(micro.effect, Effect::Write { .. }) {
-                    has.resize(has.len().max(end), Byte::Zero);
-                }
-                if let Some(place) = has.get_mut(*offset as usize..end) {
-                    place.copy_from_slice(&bytes[..place.len()]);
-                }
+                let grows = matches!(micro.effect, Effect::Write { .. });
+                has.write(*offset as usize, &bytes, grows);
             }
         }
     }
     entries
         .into_iter()
-        .map(|(place, file)| (place, files[&file].clone()))
+        .map(|(place, file)| (place, files[&file].clone().shown()))
         .collect()
 }
 

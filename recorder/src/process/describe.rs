@@ -270,13 +270,8 @@ impl Names {
                 replaced,
                 exchange,
             } => self.tell_rename(*file, names, *replaced, *exchange),
-            FileOp::Write { file, .. }
-            | FileOp::Resize { file, .. }
-            | FileOp::Zero { file, .. }
-            | FileOp::SetMode { file, .. }
-            | FileOp::SetXattr { file, .. }
-            | FileOp::Sync { file, .. } => format!("{}: {}", self.path(*file), done_to(op)),
             FileOp::SyncAll => "everything synced".into(),
+            of_one => format!("{}: {}", self.path(of_one.subject()), done_to(of_one)),
         }
     }
 }
@@ -298,7 +293,10 @@ fn done_to(op: &FileOp) -> String {
             format!("bytes {}{appends}", range(*offset, data.len))
         }
         FileOp::Resize { from, to, .. } => format!("{} become {to}", counted(*from, "byte")),
-        FileOp::Zero { offset, len, .. } => format!("zeros {}", range(*offset, *len)),
+        FileOp::Zero { offset, len, .. } | FileOp::ZeroBlocks { offset, len, .. } => {
+            format!("zeros {}", range(*offset, *len))
+        }
+        FileOp::Allocate { offset, len, .. } => format!("allocated {}", range(*offset, *len)),
         FileOp::SetMode { mode, .. } => format!("mode {mode:o}"),
         FileOp::SetXattr { name, value, .. } => {
             let name = String::from_utf8_lossy(name);
@@ -307,14 +305,18 @@ fn done_to(op: &FileOp) -> String {
                 None => format!("attribute {name} removed"),
             }
         }
-        FileOp::Sync { scope, .. } => match scope {
-            SyncScope::File => "synced".into(),
-            SyncScope::Data => "data synced".into(),
-            SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len } => {
-                format!("synced {}", range(*offset, *len))
-            }
-        },
+        FileOp::Sync { scope, .. } => synced(scope),
         _ => unreachable!("not an operation on one file"),
+    }
+}
+
+fn synced(scope: &SyncScope) -> String {
+    match scope {
+        SyncScope::File => "synced".into(),
+        SyncScope::Data => "data synced".into(),
+        SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len } => {
+            format!("synced {}", range(*offset, *len))
+        }
     }
 }
 

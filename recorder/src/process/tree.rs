@@ -162,10 +162,13 @@ impl Tree {
                 file, offset, data, ..
             } => self.file_mut(*file).write(*offset, *data),
             FileOp::Resize { file, to, .. } => self.file_mut(*file).resize(*to),
-            FileOp::Zero { file, offset, len } => self.file_mut(*file).content.zero(*offset, *len),
+            FileOp::Zero { file, offset, len } | FileOp::ZeroBlocks { file, offset, len } => {
+                self.file_mut(*file).content.zero(*offset, *len);
+            }
             FileOp::SetMode { file, mode } => self.file_mut(*file).mode = *mode,
             FileOp::CreateNameless { .. }
             | FileOp::SetXattr { .. }
+            | FileOp::Allocate { .. }
             | FileOp::Sync { .. }
             | FileOp::SyncAll => {}
         }

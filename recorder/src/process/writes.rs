@@ -26,6 +26,9 @@ const RWF_NOAPPEND: u64 = 32;
 /// Of linux/falloc.h.
 const FALLOC_FL_WRITE_ZEROES: i32 = 0x80;
 
+/// What a file system zeroes whole.
+const PAGE_BYTES: u64 = 4096;
+
 impl Recording {
     pub(super) fn enter_write(&mut self, origin: &Origin, entry: &Entry) -> Next {
         let number = entry.arguments[0] as i32;
@@ -266,29 +269,31 @@ impl Recording {
             self.count("fallocate that moves what is past a range");
             return self.look_again(origin, file, copy);
         }
-        if mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE | FALLOC_FL_WRITE_ZEROES)
-            != 0
-            && offset < size
-        {
-            self.operation(
-                origin,
-                FileOp::Zero {
-                    file,
-                    offset,
-                    len: len.min(size - offset),
-                },
-            );
+        let is_hole = mode & libc::FALLOC_FL_PUNCH_HOLE != 0;
+        let is_zeros = mode & (libc::FALLOC_FL_ZERO_RANGE | FALLOC_FL_WRITE_ZEROES) != 0;
+        if (is_hole || is_zeros) && offset < size {
+            // What is past the end of the file tells whether its last page is zeroed whole.
+            let len = len.min(size.next_multiple_of(PAGE_BYTES) - offset);
+            let op = if is_hole {
+                FileOp::Zero { file, offset, len }
+            } else {
+                FileOp::ZeroBlocks { file, offset, len }
+            };
+            self.operation(origin, op);
         }
-        if mode & libc::FALLOC_FL_KEEP_SIZE == 0 && offset + len > size {
-            self.operation(
-                origin,
-                FileOp::Resize {
-                    file,
-                    from: size,
-                    to: offset + len,
-                },
-            );
+        if mode & libc::FALLOC_FL_KEEP_SIZE != 0 {
+            return;
         }
+        let op = if offset + len > size {
+            FileOp::Resize {
+                file,
+                from: size,
+                to: offset + len,
+            }
+        } else {
+            FileOp::Allocate { file, offset, len }
+        };
+        self.operation(origin, op);
     }
 
     /// Records what a call that is not known to the end did to a file.

@@ -164,8 +164,10 @@ impl Redone {
                 assert_eq!(self.bytes(*file).len() as u64, *from, "{op:?}");
                 self.bytes(*file).resize(*to as usize, 0);
             }
-            FileOp::Zero { file, offset, len } => {
-                self.bytes(*file)[*offset as usize..(offset + len) as usize].fill(0);
+            FileOp::Zero { file, offset, len } | FileOp::ZeroBlocks { file, offset, len } => {
+                let bytes = self.bytes(*file);
+                let end = (offset + len).min(bytes.len() as u64);
+                bytes[*offset as usize..end as usize].fill(0);
             }
             FileOp::SetMode { file, mode } => {
                 self.files.get_mut(file).expect("it was made").mode = *mode;
@@ -177,7 +179,7 @@ impl Redone {
                     None => xattrs.remove(&**name),
                 };
             }
-            FileOp::Sync { .. } | FileOp::SyncAll => {}
+            FileOp::Allocate { .. } | FileOp::Sync { .. } | FileOp::SyncAll => {}
         }
     }
 

@@ -15,7 +15,7 @@ use block_dev::{
 use crash_images::{rebuild, requests};
 use end_to_end::Random;
 use local_fs::{Mounted, Scratch, Variant, format};
-use nix::fcntl::{RenameFlags, renameat2};
+use nix::fcntl::{FallocateFlags, RenameFlags, fallocate, renameat2};
 use pace_rules::disk::{self, Log, Relaxation, States};
 use trace::{
     Action, ChangeOfName, Data, Event, FileId, FileKind, FileOp, InitialFile, Name, Node, Run,
@@ -23,7 +23,7 @@ use trace::{
 };
 
 use super::calls::{push, store, sync_mapped};
-use super::program::{How, Op, Program};
+use super::program::{Allocation, How, Op, Program};
 use super::tree::{DATA_PER_CALL, Found, Grid};
 
 /// Where btrfs has its first superblock, in pages.
@@ -484,6 +484,53 @@ impl Machine {
         })
     }
 
+    fn allocate(&mut self, path: &str, offset: u64, len: u64, how: Allocation) -> io::Result<()> {
+        let (file, open) = self.open(path, 0)?;
+        let size = self.sizes[&file];
+        let keep_size = FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        let flags = match how {
+            Allocation::Grown => FallocateFlags::empty(),
+            Allocation::Reserved => keep_size,
+            Allocation::Zeros => keep_size | FallocateFlags::FALLOC_FL_ZERO_RANGE,
+            Allocation::Hole => keep_size | FallocateFlags::FALLOC_FL_PUNCH_HOLE,
+        };
+        let last_page = size.next_multiple_of(4096).saturating_sub(offset);
+        let zeroed = len.min(last_page);
+        let zeros = match how {
+            Allocation::Reserved => None,
+            Allocation::Grown => {
+                (offset + len <= size).then_some(FileOp::Allocate { file, offset, len })
+            }
+            Allocation::Zeros => Some(FileOp::ZeroBlocks {
+                file,
+                offset,
+                len: zeroed,
+            }),
+            Allocation::Hole => Some(FileOp::Zero {
+                file,
+                offset,
+                len: zeroed,
+            }),
+        };
+        let (start, count) = (offset as i64, len as i64);
+        self.call(
+            || Ok(fallocate(&open, flags, start, count)?),
+            |this| {
+                let zeros = zeros.filter(|_| offset < size);
+                let is_larger = how == Allocation::Grown && offset + len > size;
+                let grown = is_larger.then(|| {
+                    this.sizes.insert(file, offset + len);
+                    FileOp::Resize {
+                        file,
+                        from: size,
+                        to: offset + len,
+                    }
+                });
+                zeros.into_iter().chain(grown).collect()
+            },
+        )
+    }
+
     fn rename(&mut self, from: &str, to: &str, exchange: bool) -> io::Result<()> {
         let (file, replaced) = (self.id(from)?, self.ids.get(to).copied());
         let ((from_parent, from_name), (to_parent, to_name)) = (name_of(from), name_of(to));
@@ -578,6 +625,7 @@ impl Machine {
                 let (file, open) = self.open(path, 0)?;
                 self.resize(path, file, *size, || open.set_len(*size))
             }
+            Op::Allocate(path, offset, len, how) => self.allocate(path, *offset, *len, *how),
             Op::Store(path, offset, len) => {
                 let (file, open) = self.open(path, 0)?;
                 let (byte, size_before) = (number as u8 + 1, self.sizes[&file]);
@@ -637,15 +685,27 @@ impl Machine {
                 )
             }
             Op::Push(path) => push(&self.open(path, 0)?.1),
-            Op::Neighbour => {
+            Op::Neighbour | Op::Commit => {
                 self.neighbours += 1;
-                let path = self.root.join(format!("../others/{}", self.neighbours));
-                let file = File::create(path)?;
-                file.write_all_at(b"neighbour", 0)?;
-                file.sync_all()
+                let own = self.root.join(format!("../others/{}", self.neighbours));
+                neighbour(&own, *op == Op::Commit)
             }
         }
     }
+}
+
+/// What somebody else does, who makes files of his own: to sync one, or one that was moved between
+/// directories, at which the log tree of btrfs gives up.
+fn neighbour(own: &Path, moves: bool) -> io::Result<()> {
+    if !moves {
+        let file = File::create(own)?;
+        file.write_all_at(b"neighbour", 0)?;
+        return file.sync_all();
+    }
+    fs::create_dir(own)?;
+    let file = File::create(own.join("file"))?;
+    fs::rename(own.join("file"), own.with_extension("moved"))?;
+    file.sync_all()
 }
 
 /// Bytes at an address that `O_DIRECT` takes.

@@ -19,6 +19,8 @@ pub enum Op {
     /// Opened with `O_TRUNC`, and written.
     Rewrite(String, u64),
     Truncate(String, u64),
+    /// `fallocate` of a range.
+    Allocate(String, u64, u64, Allocation),
     /// Through a shared mapping.
     Store(String, u64, u64),
     Msync(String, u64, u64),
@@ -36,6 +38,9 @@ pub enum Op {
     Push(String),
     /// Another program on the same disk creates a file of its own and syncs it.
     Neighbour,
+    /// One moves a file of its own and syncs it: all that was done to names is committed, and what
+    /// was written to files is not waited for.
+    Commit,
 }
 
 /// How bytes are written.
@@ -48,6 +53,38 @@ pub enum How {
     Dsync,
     /// `O_DIRECT`.
     Direct,
+}
+
+/// What `fallocate` makes of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocation {
+    /// Space for it, and the file as large.
+    Grown,
+    /// Space for it, and the file as it was.
+    Reserved,
+    /// Zeros that have space (`FALLOC_FL_ZERO_RANGE`), and the file as large as it was.
+    Zeros,
+    /// A hole (`FALLOC_FL_PUNCH_HOLE`).
+    Hole,
+}
+
+impl Allocation {
+    const ALL: [(&str, Self); 4] = [
+        ("allocate", Self::Grown),
+        ("reserve", Self::Reserved),
+        ("zero", Self::Zeros),
+        ("punch", Self::Hole),
+    ];
+
+    fn name(self) -> &'static str {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(_, one)| *one == self).expect("it is listed").0
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(own, _)| *own == name).map(|(_, one)| one)
+    }
 }
 
 /// What there is at the beginning, and what is done.
@@ -77,6 +114,9 @@ impl fmt::Display for Op {
             Self::Append(path, len, how) => write!(f, "append {path} {len}{how}"),
             Self::Rewrite(path, len) => write!(f, "rewrite {path} {len}"),
             Self::Truncate(path, size) => write!(f, "truncate {path} {size}"),
+            Self::Allocate(path, offset, len, how) => {
+                write!(f, "{} {path} {offset} {len}", how.name())
+            }
             Self::Store(path, offset, len) => write!(f, "store {path} {offset} {len}"),
             Self::Msync(path, offset, len) => write!(f, "msync {path} {offset} {len}"),
             Self::Rename(from, to) => write!(f, "rename {from} {to}"),
@@ -91,6 +131,7 @@ impl fmt::Display for Op {
             Self::Syncfs => f.write_str("syncfs"),
             Self::Push(path) => write!(f, "push {path}"),
             Self::Neighbour => f.write_str("neighbour"),
+            Self::Commit => f.write_str("commit"),
         }
     }
 }
@@ -166,7 +207,11 @@ impl FromStr for Program {
                 "syncfs" => Op::Syncfs,
                 "push" => Op::Push(path(1)?),
                 "neighbour" => Op::Neighbour,
-                _ => return Err(wrong()),
+                "commit" => Op::Commit,
+                other => {
+                    let how = Allocation::named(other).ok_or_else(wrong)?;
+                    Op::Allocate(path(1)?, number(2)?, number(3)?, how)
+                }
             });
         }
         Ok(program)
@@ -246,7 +291,8 @@ impl Author<'_> {
     }
 
     fn op(&mut self) -> Option<Op> {
-        match self.random.below(100) {
+        match self.random.below(106) {
+            100.. => self.allocation(),
             number @ 0..57 => self.bytes(number),
             number @ 57..77 => self.name_change(number),
             number => self.sync(number),
@@ -321,6 +367,25 @@ impl Author<'_> {
                 Op::Msync(path, offset, len)
             }
         })
+    }
+
+    /// Space for a range of a file, or its zeros.
+    fn allocation(&mut self) -> Option<Op> {
+        let path = self.file()?;
+        let size = self.there[&path].unwrap_or_default();
+        let (_, how) = Allocation::ALL[self.random.below(4) as usize];
+        let (offset, len) = match how {
+            Allocation::Grown | Allocation::Reserved => (size / PAGE * PAGE, self.len()),
+            Allocation::Zeros | Allocation::Hole => (self.random.below(size + 1), self.len()),
+        };
+        if offset + len > 8 * PAGE {
+            return None;
+        }
+        if how == Allocation::Grown {
+            self.there
+                .insert(path.clone(), Some(size.max(offset + len)));
+        }
+        Some(Op::Allocate(path, offset, len, how))
     }
 
     /// Something about names and modes.
@@ -404,7 +469,8 @@ impl Author<'_> {
             84..90 => Op::Fdatasync(self.any()?),
             90..92 => Op::Syncfs,
             92..95 => Op::Push(self.file()?),
-            _ => Op::Neighbour,
+            95..97 => Op::Neighbour,
+            _ => Op::Commit,
         })
     }
 }

@@ -3,6 +3,8 @@
 mod bytes;
 mod known;
 mod names;
+mod sizes;
+mod zeros;
 
 use std::collections::{HashMap, HashSet};
 
@@ -236,7 +238,9 @@ impl<'a> Cutter<'a> {
                 size_before,
             } => self.write(*file, *offset, *data, *size_before),
             FileOp::Resize { file, from, to } => self.resize(*file, *from, *to),
-            FileOp::Zero { file, offset, len } => self.zero(*file, *offset, *len),
+            FileOp::Zero { file, offset, len } => self.zero(*file, *offset, *len, false),
+            FileOp::Allocate { file, offset, len } => self.allocate(*file, *offset, *len),
+            FileOp::ZeroBlocks { file, offset, len } => self.zero(*file, *offset, *len, true),
             FileOp::SetMode { file, mode } => self.group([Effect::SetMode {
                 file: *file,
                 mode: *mode,

@@ -11,12 +11,8 @@ use crate::nodes::model::{DataOrder, Growth, Log};
 use crate::nodes::narrow::Narrow;
 use crate::nodes::{Content, Effect};
 
-/// What nothing is known of where it lies is not made of more bytes than this: a file that is grown
-/// by more is zeros there, as it should.
-const GARBAGE_BYTES_MAX: u64 = 1 << 20;
-
 /// Bytes, and where in a file they were written.
-type Write = (u64, Data);
+pub(super) type Write = (u64, Data);
 
 /// All that was written.
 fn whole((offset, data): Write) -> Range<u64> {
@@ -24,7 +20,7 @@ fn whole((offset, data): Write) -> Range<u64> {
 }
 
 /// The bytes of a range of a write.
-fn written((offset, data): Write, range: &Range<u64>) -> Content {
+pub(super) fn written((offset, data): Write, range: &Range<u64>) -> Content {
     Content::Written(Data {
         at: data.at + (range.start - offset),
         len: range.end - range.start,
@@ -38,6 +34,7 @@ impl Cutter<'_> {
         if self.model.log == Log::None {
             self.write_alone(file, (offset, data), old, new);
         } else {
+            self.zero_stale(file, offset..end, size_before);
             for range in self.pieces(file, old) {
                 self.write_over(file, (offset, data), range, size_before);
             }
@@ -71,6 +68,7 @@ impl Cutter<'_> {
 
     /// A piece of a write, in place of bytes that there were.
     fn write_over(&mut self, file: FileId, write: Write, range: Range<u64>, size_before: u64) {
+        self.write_to_zeroed(file, write, &range);
         let own = self.own();
         let order = self.order(file, range.start);
         // With these bytes the page can be what makes the file as large as it is.
@@ -133,25 +131,8 @@ impl Cutter<'_> {
         }
     }
 
-    /// A range of zeros.
-    pub(super) fn zero(&mut self, file: FileId, offset: u64, len: u64) {
-        // The size is as it was, and a write would make it larger.
-        let known = self.file(file);
-        known.is_odd = true;
-        let hole = offset.div_ceil(PAGE_BYTES)..(offset + len) / PAGE_BYTES;
-        known.pages.retain(|page, _| !hole.contains(page));
-        let len = len.min(known.size.saturating_sub(offset));
-        if len > 0 {
-            self.group([Effect::Write {
-                file,
-                offset,
-                content: Content::Zeros(len),
-            }]);
-        }
-    }
-
     /// Bytes that can be kept whatever else is.
-    fn bytes_alone(&mut self, file: FileId, offset: u64, content: Content) {
+    pub(super) fn bytes_alone(&mut self, file: FileId, offset: u64, content: Content) {
         let write = Effect::Write {
             file,
             offset,
@@ -160,7 +141,7 @@ impl Cutter<'_> {
         self.group_in(Order::InPlace, None, [write]);
     }
 
-    fn overwrite(
+    pub(super) fn overwrite(
         &mut self,
         file: FileId,
         order: Order,
@@ -177,7 +158,7 @@ impl Cutter<'_> {
     }
 
     /// The page of a byte, if it may have its place on the disk, and still has it when it is written.
-    fn page(&self, file: FileId, offset: u64) -> Option<Page> {
+    pub(super) fn page(&self, file: FileId, offset: u64) -> Option<Page> {
         let pages = self.files.get(&file).map(|known| &known.pages);
         let page = pages.and_then(|pages| pages.get(&(offset / PAGE_BYTES)));
         page.copied().filter(|_| self.model.data != DataOrder::All)
@@ -190,7 +171,7 @@ impl Cutter<'_> {
 
     /// What the bytes of a page wait for. In place of those of before they can be on the disk at any
     /// time, and a new page may have its place since its first bytes came.
-    fn order(&self, file: FileId, offset: u64) -> Order {
+    pub(super) fn order(&self, file: FileId, offset: u64) -> Order {
         match self.page(file, offset) {
             Some(page) if page.is_placed => Order::InPlace,
             Some(page) => Order::After(Narrow::new(page.event)),
@@ -276,58 +257,6 @@ impl Cutter<'_> {
             })
     }
 
-    pub(super) fn resize(&mut self, file: FileId, from: u64, to: u64) {
-        if to < from {
-            self.shrink(file, from, to);
-        } else if self.model.growth == Growth::ZerosAndGarbage && to - from <= GARBAGE_BYTES_MAX {
-            for range in self.slices(from..to) {
-                let len = range.end - range.start;
-                self.bytes_alone(file, range.start, Content::Garbage(len));
-                self.bytes_alone(file, range.start, Content::Zeros(len));
-            }
-        } else if to > from && self.model.log == Log::None {
-            self.group([Effect::SetSize { file, size: to }]);
-        } else if to > from {
-            self.group([Effect::Grow { file, size: to }]);
-        }
-        let known = self.file(file);
-        known.cut(to);
-        known.is_odd = true;
-        known.least = known.least.min(to);
-        known.is_resized = true;
-        known.size = to;
-        if known.is_renamed && to < from {
-            self.size_with_name(file);
-        }
-    }
-
-    fn shrink(&mut self, file: FileId, from: u64, to: u64) {
-        let mut requires = None;
-        if self.model.log != Log::None {
-            // The rest of the last page becomes zeros, and goes to the disk as bytes do.
-            let rest = to..to.next_multiple_of(PAGE_BYTES).min(from);
-            let has_page = self.file(file).pages.contains_key(&(to / PAGE_BYTES));
-            if !rest.is_empty() && has_page {
-                let order = self.order(file, to);
-                self.overwrite(file, order, None, to, Content::Zeros(rest.end - rest.start));
-                // That is only done to a page that has its place.
-                let is_ordered = self.model.data == DataOrder::Ordered && order == Order::InPlace;
-                requires = is_ordered.then_some(Neighbour::Previous);
-            }
-        }
-        if self.model.atomic_names {
-            let size = Effect::SetSize { file, size: to };
-            self.group_in(Order::Named, requires, [size]);
-            return;
-        }
-        for range in self.slices(to..from).into_iter().rev() {
-            self.group([Effect::SetSize {
-                file,
-                size: range.start,
-            }]);
-        }
-    }
-
     /// Bytes of a file cut as [`Self::slices`] does, and where what they wait for changes.
     fn pieces(&self, file: FileId, range: Range<u64>) -> Vec<Range<u64>> {
         let mut pieces: Vec<Range<u64>> = Vec::new();
@@ -401,7 +330,7 @@ impl Cutter<'_> {
     }
 
     /// Bytes of a file cut where the split and the model say; none that is empty.
-    fn slices(&self, range: Range<u64>) -> Vec<Range<u64>> {
+    pub(super) fn slices(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let block = self.model.block_bytes;
         let len = range.end.saturating_sub(range.start);
         let step = match self.split {

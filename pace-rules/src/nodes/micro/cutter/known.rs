@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use trace::InitialFile;
 
+use super::zeros::Zeroed;
 use crate::nodes::micro::PAGE_BYTES;
 
 /// What is known of a file at a moment of the run.
@@ -24,8 +25,12 @@ pub(super) struct Known {
     pub(super) dirty: BTreeSet<u64>,
     /// What it grew to with bytes that are kept with the size.
     pub(super) grown_whole: u64,
+    /// The page that has more on the disk than the file has: what was cut off.
+    pub(super) stale: Option<u64>,
     /// The pages that have bytes. Others are holes.
     pub(super) pages: BTreeMap<u64, Page>,
+    /// Those that are zeros in blocks that the disk may know with the bytes of before.
+    pub(super) zeroed: BTreeMap<u64, Zeroed>,
 }
 
 /// Since when a page may have its place on the disk.
@@ -74,6 +79,7 @@ impl Known {
             self.is_resized = false;
             self.least = self.size;
             self.is_odd = false;
+            self.zeroed.clear();
             let is_over = |page: &u64| {
                 let page = self.pages.get(page);
                 page.is_none_or(|page| page.last_by == by || page.last_ns <= start_ns)
@@ -88,6 +94,7 @@ impl Known {
     /// There is nothing from there on.
     pub(super) fn cut(&mut self, from: u64) {
         self.pages.split_off(&from.div_ceil(PAGE_BYTES));
+        self.zeroed.split_off(&from.div_ceil(PAGE_BYTES));
     }
 }
 

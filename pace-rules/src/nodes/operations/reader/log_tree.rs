@@ -265,7 +265,7 @@ impl Reader<'_> {
     /// where the file had a name when all was synced last (btrfs_log_new_name,
     /// btrfs_log_all_parents): the sync of any file may keep that.
     pub(super) fn log_new_name(&mut self, number: usize, op: &FileOp) {
-        let renamed = match op {
+        let mut renamed = match op {
             FileOp::Rename {
                 file,
                 replaced: Some(other),
@@ -278,10 +278,12 @@ impl Reader<'_> {
         if self.this.model.log != Log::LogTree {
             return;
         }
+        renamed.retain(|file| self.is_new_logged(*file));
         for file in renamed {
+            self.log_attributes(number, file);
             let is_directory = self.files.get(&file).is_some_and(|file| file.is_directory);
             let is_new = self.has_new_names(file, |op| matches!(op, FileOp::Create { .. }));
-            if is_directory || is_new || !self.is_new_logged(file) {
+            if is_directory || is_new {
                 continue;
             }
             let logged_whole = self.logged_whole(file);
@@ -291,6 +293,20 @@ impl Reader<'_> {
                 }
             }
             self.logged.extend(logged_whole);
+        }
+    }
+
+    /// Logs the mode and the attributes of a file that gets a new name: with that the inode is logged
+    /// as it is (btrfs_log_new_name, LOG_INODE_EXISTS).
+    fn log_attributes(&mut self, number: usize, file: FileId) {
+        let is_attribute = |group: &usize| {
+            let op = self.op(self.this.groups[*group].operation());
+            let is_meant = matches!(op, FileOp::SetMode { .. } | FileOp::SetXattr { .. });
+            is_meant && op.subject() == file
+        };
+        let attributes: Vec<_> = self.open.iter().copied().filter(is_attribute).collect();
+        for group in attributes {
+            self.this.groups[group].log_with(number);
         }
     }
 

@@ -120,7 +120,14 @@ impl Reader<'_> {
     fn waits_for_names(&self, op: &FileOp, (file, scope): (FileId, SyncScope)) -> bool {
         match (scope, op) {
             (SyncScope::File | SyncScope::FileRange { .. }, _)
-            | (_, FileOp::Write { .. } | FileOp::Resize { .. } | FileOp::Zero { .. }) => true,
+            | (
+                _,
+                FileOp::Write { .. }
+                | FileOp::Resize { .. }
+                | FileOp::Zero { .. }
+                | FileOp::ZeroBlocks { .. }
+                | FileOp::Allocate { .. },
+            ) => true,
             (_, FileOp::SetXattr { .. }) => false,
             (_, FileOp::Create { file: new, .. }) if *new == file => true,
             _ => self.this.model.data_sync == DataSync::Names,
@@ -151,7 +158,14 @@ impl Reader<'_> {
         for operation in self.open_changes(number, sync, file) {
             match (self.op(operation), size) {
                 (FileOp::Resize { from, to, .. }, None) if to < from => size = Some(*to),
-                (FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::Create { .. }, _) => break,
+                (
+                    FileOp::Resize { .. }
+                    | FileOp::Zero { .. }
+                    | FileOp::ZeroBlocks { .. }
+                    | FileOp::Allocate { .. }
+                    | FileOp::Create { .. },
+                    _,
+                ) => break,
                 (FileOp::Write { offset, .. }, Some(to)) if grows_at_once(to, *offset) => break,
                 (FileOp::Write { size_before, .. }, Some(to)) if *size_before == to => {
                     operations.push(operation);

@@ -258,14 +258,25 @@ pub struct Sync {
     pub path: String,
     /// What it would have had to come before.
     pub before: String,
-    /// How often the program did in the run what the call would have followed: at one of these the
-    /// finding is shown, and it is gone once the call is made at each.
+    /// What it would have had to follow at once. None if it helps at any place since what was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// At how many such places of the run: at one of them the finding is shown, and it is gone once
+    /// the call is made at each.
     #[serde(default = "once")]
     pub times: usize,
+    /// Of how many files, which are called alike.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub files: usize,
 }
 
 fn once() -> usize {
     1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_once(count: &usize) -> bool {
+    *count == 1
 }
 
 /// What a crash did, in words.

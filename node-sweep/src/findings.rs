@@ -247,6 +247,10 @@ impl<'a> Findings<'a> {
         plain(&broken.complaint.words, &names, &self.likeness)
     }
 
+    pub(crate) fn operations_of(&self, node: usize) -> &Operations {
+        &self.operations[node]
+    }
+
     pub(crate) fn operation(&self, node: usize, event: usize) -> Option<&Operation> {
         self.operations[node].get(event)
     }

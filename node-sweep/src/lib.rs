@@ -38,6 +38,7 @@ mod nodes;
 mod operations;
 mod past;
 mod place;
+mod prevention;
 mod program;
 mod rank;
 mod recorded;

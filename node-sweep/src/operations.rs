@@ -11,6 +11,19 @@ pub(crate) struct Operations {
     of: Vec<Option<Operation>>,
     /// By file: the path that it was given last.
     last_paths: BTreeMap<FileId, String>,
+    /// The events that changed names, ascending.
+    changes: Vec<usize>,
+    /// By file that had a name: after how many events it got its first one, or lost its last one.
+    is_there: BTreeMap<FileId, Vec<(usize, bool)>>,
+}
+
+/// A name of a file, and where it has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The path, from the node's directory on.
+    pub(crate) path: String,
+    /// After so many events, as [`Operations::places`] says.
+    pub(crate) places: Vec<usize>,
 }
 
 /// Something done to a file, for people.
@@ -120,28 +133,93 @@ fn syncs(op: &FileOp, parents: Vec<FileId>) -> Vec<FileId> {
 
 impl Operations {
     pub(crate) fn of(node: &Node) -> Self {
-        let mut names = Names::default();
-        for file in &node.initial {
-            if let Some(parent) = file.parent {
-                names.add(parent, &file.name, file.file);
-            }
-        }
-        let mut last_paths = BTreeMap::new();
+        let mut names = Names::of_initial(node);
+        let (mut last_paths, mut is_there) = (BTreeMap::new(), BTreeMap::new());
         for file in &node.initial {
             last_paths.insert(file.file, names.path(file.file));
+            is_there.insert(file.file, vec![(0, true)]);
         }
-        let of = node.events.iter().map(|event| {
-            let Action::File(op) = &event.action else {
-                return None;
-            };
-            let operation = Operation::of(event, op, &mut names);
-            last_paths.extend(operation.names.clone().map(|path| (operation.file, path)));
-            Some(operation)
-        });
-        Self {
-            of: of.collect(),
+        let mut this = Self {
+            of: Vec::new(),
             last_paths,
+            changes: Vec::new(),
+            is_there,
+        };
+        for event in &node.events {
+            let operation = match &event.action {
+                Action::File(op) => Some(this.add(event, op, &mut names)),
+                _ => None,
+            };
+            this.of.push(operation);
         }
+        this
+    }
+
+    /// What the next event did.
+    fn add(&mut self, event: &Event, op: &FileOp, names: &mut Names) -> Operation {
+        let operation = Operation::of(event, op, names);
+        let given = operation.names.clone();
+        self.last_paths
+            .extend(given.map(|path| (operation.file, path)));
+        if changes_names(op) {
+            self.changes.push(self.of.len());
+            let replaced = match op {
+                FileOp::Rename { replaced, .. } => *replaced,
+                _ => None,
+            };
+            for file in std::iter::once(operation.file).chain(replaced) {
+                let history = self.is_there.entry(file).or_default();
+                let is_there = names.is_there(file);
+                if history.last().is_none_or(|(_, last)| *last != is_there) {
+                    history.push((self.of.len() + 1, is_there));
+                }
+            }
+        }
+        operation
+    }
+
+    /// Whether a file has a name after so many events, or is one that got none until then.
+    fn is_there(&self, file: FileId, events: usize) -> bool {
+        let history = self.is_there.get(&file).map_or(&[][..], Vec::as_slice);
+        let until = history.partition_point(|(change, _)| *change <= events);
+        until == 0 || history[until - 1].1
+    }
+
+    /// Where a sync of a file can be made so that it comes after the first and before the last of
+    /// these events, as far as that may differ: after so many events. Those are the first and the
+    /// last place, and those after a change of names, if the file is there from then on.
+    pub(crate) fn places(&self, file: FileId, (from, to): (usize, usize)) -> Vec<usize> {
+        let after = |events: usize| self.changes.partition_point(|change| *change < events);
+        let changes = &self.changes[after(from)..after(to).max(after(from))];
+        let all = std::iter::once(from).chain(changes.iter().map(|change| change + 1));
+        let all: BTreeSet<_> = all.chain([to]).collect();
+        let last = all.into_iter().rev();
+        let mut places: Vec<_> = last.take_while(|at| self.is_there(file, *at)).collect();
+        places.reverse();
+        places
+    }
+
+    /// What a file is called at the last of these places, and those from which on it is called so:
+    /// by the wanted path if it is one of its names. None if it has no name any more.
+    pub(crate) fn named(
+        &self,
+        node: &Node,
+        file: FileId,
+        wanted: &str,
+        range: (usize, usize),
+    ) -> Option<Named> {
+        let places = self.places(file, range);
+        let paths = paths(node, file, &places);
+        let last = paths.last()?;
+        if last.is_empty() {
+            let path = NAMELESS.to_owned();
+            return Some(Named { path, places });
+        }
+        let path = last.get(wanted).or(last.first())?.clone();
+        let others = paths.iter().rposition(|names| !names.contains(&path));
+        let first = others.map_or(0, |other| other + 1);
+        let places = places[first..].to_vec();
+        Some(Named { path, places })
     }
 
     /// The path that a file was given last, as it was then.
@@ -153,6 +231,32 @@ impl Operations {
     pub(crate) fn get(&self, event: usize) -> Option<&Operation> {
         self.of.get(event)?.as_ref()
     }
+}
+
+/// What a file without a name is called.
+const NAMELESS: &str = "a file without a name";
+
+fn changes_names(op: &FileOp) -> bool {
+    matches!(
+        op,
+        FileOp::Create { .. } | FileOp::Link { .. } | FileOp::Unlink { .. } | FileOp::Rename { .. }
+    )
+}
+
+/// All paths that a file has after so many events of a node, for each of these, ascending.
+fn paths(node: &Node, file: FileId, events: &[usize]) -> Vec<BTreeSet<String>> {
+    let mut names = Names::of_initial(node);
+    let mut done = 0;
+    let at = |events: &usize| {
+        for event in &node.events[done..*events] {
+            if let Action::File(op) = &event.action {
+                names.apply(op);
+            }
+        }
+        done = *events;
+        names.paths(file)
+    };
+    events.iter().map(at).collect()
 }
 
 fn words(op: &FileOp, path: &str, names: &Names) -> String {
@@ -233,6 +337,32 @@ struct Names {
 }
 
 impl Names {
+    /// Those before the first event.
+    fn of_initial(node: &Node) -> Self {
+        let mut names = Self::default();
+        for file in &node.initial {
+            if let Some(parent) = file.parent {
+                names.add(parent, &file.name, file.file);
+            }
+        }
+        names
+    }
+
+    fn is_there(&self, file: FileId) -> bool {
+        self.of.get(&file).is_some_and(|names| !names.is_empty())
+    }
+
+    /// All paths of a file.
+    fn paths(&self, file: FileId) -> BTreeSet<String> {
+        if file == FileId::ROOT {
+            return BTreeSet::from([".".to_owned()]);
+        }
+        let names = self.of.get(&file).into_iter().flatten();
+        names
+            .map(|(parent, name)| self.entry(*parent, name))
+            .collect()
+    }
+
     fn add(&mut self, parent: FileId, name: &Name, file: FileId) {
         self.of
             .entry(file)
@@ -322,9 +452,95 @@ impl Names {
     fn path_or_root(&self, file: FileId) -> String {
         let path = self.path(file);
         if path.is_empty() {
-            "a file without a name".into()
+            NAMELESS.into()
         } else {
             path
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trace::InitialFile;
+
+    use super::*;
+
+    const FILE: FileId = FileId(1);
+    const OTHER: FileId = FileId(2);
+
+    fn node(ops: Vec<FileOp>) -> Node {
+        let event = |op| Event {
+            start_ns: 0,
+            end_ns: 0,
+            process: 1,
+            thread: 1,
+            call: "call".into(),
+            stack: 0,
+            action: Action::File(op),
+        };
+        Node {
+            name: "node".into(),
+            initial: vec![InitialFile::empty_root()],
+            events: ops.into_iter().map(event).collect(),
+        }
+    }
+
+    fn name(of: &str) -> Name {
+        Arc::from(of.as_bytes())
+    }
+
+    fn create(of: &str, file: FileId) -> FileOp {
+        FileOp::Create {
+            parent: FileId::ROOT,
+            name: name(of),
+            file,
+            kind: FileKind::Regular,
+            mode: 0o644,
+        }
+    }
+
+    /// A file is created, gets a second name, loses the first, and is replaced.
+    fn renamed() -> Node {
+        node(vec![
+            create("a", FILE),
+            FileOp::Link {
+                parent: FileId::ROOT,
+                name: name("b"),
+                file: FILE,
+            },
+            FileOp::Unlink {
+                parent: FileId::ROOT,
+                name: name("a"),
+                file: FILE,
+            },
+            create("c", OTHER),
+            FileOp::Rename {
+                file: OTHER,
+                names: ChangeOfName {
+                    from: (FileId::ROOT, name("c")),
+                    to: (FileId::ROOT, name("b")),
+                },
+                replaced: Some(FILE),
+                exchange: false,
+            },
+        ])
+    }
+
+    #[test]
+    fn a_file_is_called_by_a_name_that_it_has_and_where_it_has_it() {
+        let node = renamed();
+        let operations = Operations::of(&node);
+        let named = |range| {
+            let named = operations.named(&node, FILE, "a", range)?;
+            Some((named.path, named.places))
+        };
+        let is = |path: &str, places: &[usize]| Some((path.to_owned(), places.to_vec()));
+        assert_eq!(named((1, 1)), is("a", &[1]));
+        assert_eq!(named((1, 2)), is("a", &[1, 2]));
+        // It was not called `b` before it was linked.
+        assert_eq!(named((1, 4)), is("b", &[2, 3, 4]));
+        assert_eq!(named((1, 5)), None, "it is gone");
+        let root = operations.named(&node, FileId::ROOT, ".", (3, 5));
+        assert_eq!(root.map(|root| root.path).as_deref(), Some("."));
     }
 }

@@ -287,15 +287,7 @@ impl Finding {
         if self.prevented_by.is_empty() {
             return;
         }
-        let sync = |sync: &Sync| {
-            let node = self.on_node(&sync.node);
-            let times = if sync.times > 1 {
-                format!(" ({} times)", sync.times)
-            } else {
-                String::new()
-            };
-            format!("fsync of {}{node} before {}{times}", sync.path, sync.before)
-        };
+        let sync = |sync: &Sync| sync_words(sync, &self.on_node(&sync.node));
         let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
         lines.add("prevented by", &syncs.join(" and "), detail.lines);
     }
@@ -608,6 +600,26 @@ impl Lost {
     }
 }
 
+/// A call that would have prevented something, on a node.
+fn sync_words(sync: &Sync, node: &str) -> String {
+    let others = if sync.files > sync.times {
+        let others = counted(sync.files - 1, "file");
+        format!(", and of {others} with such a name,")
+    } else {
+        String::new()
+    };
+    let times = if sync.times > 1 {
+        format!(" ({} times)", sync.times)
+    } else {
+        String::new()
+    };
+    let place = match &sync.after {
+        Some(after) => format!("right after {after}"),
+        None => format!("before {}", sync.before),
+    };
+    format!("fsync of {}{node}{others} {place}{times}", sync.path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -660,7 +672,9 @@ mod tests {
             node: "n1".into(),
             path: "msgs/1.blk".into(),
             before: "send of 42 bytes to n2".into(),
+            after: None,
             times: 9,
+            files: 9,
         };
         Finding {
             number: 1,

@@ -1,0 +1,189 @@
+//! Which calls would have forbidden a finding, and where the program should make them.
+//!
+//! A call is named only at a place where it can be made, by the name that its file has there, and
+//! where the rules confirmed that it helps: no state of the finding is left in the run with the call.
+//! "Before" something is the last of such places. The call then helps at each one from what was lost
+//! on: who reads it may make it at any of them.
+
+mod candidates;
+mod confirm;
+
+use std::collections::HashSet;
+
+use pace_rules::nodes::{Loss, Relaxation, Relaxations, Request, Spaces};
+
+use crate::finding::{Finding, Sync};
+use crate::findings::Findings;
+use crate::states::States;
+use crate::tree::Fingerprint;
+
+use candidates::{Candidate, When};
+pub(crate) use confirm::Confirmer;
+
+impl Findings<'_> {
+    /// What would have forbidden a finding on each model: one call if that is enough, else no more
+    /// than it takes; nothing if they do not. What several nodes do alike counts as one. Of losses
+    /// that break something only together none is to be left: who keeps something twice wants it so.
+    /// It is confirmed that no state that is alike is left once the call is made wherever the program
+    /// does the same: what is made at one of several times leaves the others.
+    pub(crate) fn prevention(
+        &self,
+        finding: &Finding,
+        alike: &HashSet<Fingerprint>,
+        requests: &[Request],
+        confirmer: &mut Confirmer<'_>,
+    ) -> Vec<Sync> {
+        let candidates = self.candidates(finding);
+        // No call makes a state possible where it was not.
+        let is_due = |request: &&Request| finding.models.get(request.model.name) != Some(&false);
+        let requests = requests.iter().filter(is_due);
+        let is_together = finding.is_of_several_losses();
+        let requests: Vec<_> = requests
+            .map(|request| with_synced(request, is_together))
+            .collect();
+        let Some(mut left) = confirmer.left_of(alike) else {
+            return Vec::new();
+        };
+        left.keys.extend(self.each_alone(finding));
+        let forbids = |syncs: &[Candidate]| {
+            let everywhere = self.everywhere(syncs);
+            let mut requests = requests.iter();
+            requests.all(|request| confirmer.forbids(&everywhere, request, &left))
+        };
+        let syncs = enough(&candidates, forbids).unwrap_or_default();
+        self.in_words(if is_together {
+            self.with_others(syncs, &candidates)
+        } else {
+            syncs
+        })
+    }
+
+    /// Calls in words. Several places of the program may need the same one.
+    fn in_words(&self, syncs: Vec<Candidate>) -> Vec<Sync> {
+        let mut words: Vec<(Sync, Vec<Candidate>)> = Vec::new();
+        for candidate in syncs {
+            let sync = self.words(&candidate);
+            let is_same = |(known, _): &&mut (Sync, Vec<Candidate>)| {
+                (&known.node, &known.path) == (&sync.node, &sync.path)
+                    && (&known.before, &known.after) == (&sync.before, &sync.after)
+            };
+            if let Some((known, candidates)) = words.iter_mut().find(is_same) {
+                candidates.push(candidate);
+                self.count(known, candidates);
+            } else {
+                words.push((sync, vec![candidate]));
+            }
+        }
+        words.into_iter().map(|(sync, _)| sync).collect()
+    }
+
+    /// Some calls, with those for other losses that are made too where the program does the same.
+    fn with_others(&self, syncs: Vec<Candidate>, others: &[Vec<Candidate>]) -> Vec<Candidate> {
+        let everywhere = self.everywhere(&syncs);
+        let is_in = |all: &[Candidate], other: &Candidate| {
+            let mut all = all.iter();
+            all.any(|sync| (sync.key(), sync.of.when) == (other.key(), other.of.when))
+        };
+        let is_made = |other: &&Candidate| !is_in(&syncs, other) && is_in(&everywhere, other);
+        let more: Vec<_> = others.iter().flatten().filter(is_made).cloned().collect();
+        [syncs, more].concat()
+    }
+
+    /// Where several losses break something only together: what the states hold with one of them.
+    fn each_alone(&self, finding: &Finding) -> Vec<Fingerprint> {
+        let losses = finding.losses();
+        // Any write can be torn while it is made, whatever is synced.
+        let is_due = |spaces: &&Spaces| {
+            losses.len() > 1 && spaces.relaxation(finding.state) != Relaxation::AllTorn
+        };
+        let Some(spaces) = self.spaces().filter(is_due) else {
+            return Vec::new();
+        };
+        let alone = |loss: Loss| {
+            let (member, state) = spaces.with_losses(finding.state, &[loss]);
+            let space = &spaces.members()[member].space;
+            let made = States::new(&self.trace.run, space, self.trace).make(&state);
+            Some(made.ok()?.content)
+        };
+        losses.into_iter().filter_map(alone).collect()
+    }
+
+    fn words(&self, candidate: &Candidate) -> Sync {
+        let Candidate { node, path, of, .. } = candidate;
+        let path = if path == "." {
+            "its directory".to_owned()
+        } else {
+            path.clone()
+        };
+        let run = &self.trace.run;
+        let before = candidate.before();
+        let words = |event| self.event_words(run, *node, event);
+        let mut sync = Sync {
+            node: run.nodes[*node].name.clone(),
+            path,
+            before: if before < run.nodes[*node].events.len() {
+                words(before)
+            } else {
+                "the end of the run".to_owned()
+            },
+            after: (of.when == When::After).then(|| words(of.event)),
+            times: 1,
+            files: 1,
+        };
+        self.count(&mut sync, std::slice::from_ref(candidate));
+        sync
+    }
+
+    /// Counts at how many places calls are made, and of how many files.
+    fn count(&self, sync: &mut Sync, candidates: &[Candidate]) {
+        let everywhere = self.everywhere(candidates);
+        let places = everywhere.iter().map(|call| (call.node, call.before()));
+        let files = everywhere.iter().map(|call| (call.node, call.file));
+        sync.times = places.collect::<HashSet<_>>().len();
+        sync.files = files.collect::<HashSet<_>>().len();
+    }
+}
+
+/// The same with the states that lost all at once, or without.
+fn with_synced(request: &Request, is_wanted: bool) -> Request {
+    let wanted = request.relaxations;
+    let relaxations = Relaxations {
+        synced: wanted.synced && is_wanted,
+        names_only: wanted.names_only && is_wanted,
+        all_torn: wanted.all_torn && is_wanted,
+        ..wanted
+    };
+    Request {
+        relaxations,
+        ..*request
+    }
+}
+
+/// The first of the groups of calls that forbids alone; else no more of them than it takes together,
+/// if all do.
+fn enough(
+    candidates: &[Vec<Candidate>],
+    mut forbids: impl FnMut(&[Candidate]) -> bool,
+) -> Option<Vec<Candidate>> {
+    let alone = candidates.iter().find(|syncs| forbids(syncs));
+    alone.cloned().or_else(|| {
+        let is_enough = candidates.len() > 1 && forbids(&candidates.concat());
+        is_enough.then(|| fewest(candidates, forbids))
+    })
+}
+
+/// As few of these calls as do together, those that are made at one place each.
+fn fewest(
+    candidates: &[Vec<Candidate>],
+    mut forbids: impl FnMut(&[Candidate]) -> bool,
+) -> Vec<Candidate> {
+    let mut left = candidates.to_vec();
+    for place in (0..left.len()).rev() {
+        let mut fewer = left.clone();
+        fewer.remove(place);
+        if forbids(&fewer.concat()) {
+            left = fewer;
+        }
+    }
+    left.concat()
+}

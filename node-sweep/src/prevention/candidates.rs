@@ -1,0 +1,189 @@
+//! Calls that could have made durable what was lost.
+
+use std::collections::HashSet;
+
+use trace::{Action, FileId};
+
+use crate::finding::{Finding, NodeStory};
+use crate::findings::Findings;
+
+/// "Before" something stands for all places since what was lost. If there are more of them that may
+/// differ, the first one is named instead.
+const PLACES_MAX: usize = 8;
+
+/// An fsync that was not called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) node: usize,
+    pub(super) file: FileId,
+    /// What the file is called at the last of the places.
+    pub(super) path: String,
+    /// The events before which it could have been, ascending: right after what was lost, after each
+    /// later change of names, and the last one that will do.
+    pub(super) places: Vec<usize>,
+    pub(super) of: Place,
+}
+
+impl Candidate {
+    /// The last of the events before which it would have been.
+    pub(super) fn before(&self) -> usize {
+        *self.places.last().expect("there is one")
+    }
+
+    /// It is the same call, whatever it is for, if this is the same.
+    pub(super) fn key(&self) -> (usize, usize, FileId) {
+        (self.node, self.before(), self.file)
+    }
+}
+
+/// What a call would have followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) event: usize,
+    /// Which of the files it is that the operation needs synced.
+    pub(super) role: usize,
+    pub(super) when: When,
+}
+
+/// When something could have been synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// Before anybody was told.
+    Told,
+    /// Before what came after it and was kept.
+    Kept,
+    /// Right after it was done.
+    After,
+}
+
+impl Findings<'_> {
+    /// The calls that could have made durable what was lost: before anybody else could know of it,
+    /// or before the first that persisted without it, or else at once. Those of nodes that lost the
+    /// same are together.
+    pub(super) fn candidates(&self, finding: &Finding) -> Vec<Vec<Candidate>> {
+        let mut alike: Vec<((String, When), Vec<Candidate>)> = Vec::new();
+        for (node, story) in finding.nodes.iter().enumerate() {
+            let lost = story.lost.iter().chain(&story.midway);
+            let candidates = lost.flat_map(|lost| self.candidates_for(node, story, lost.event));
+            for candidate in candidates {
+                let likeness = (self.likeness.pattern(&candidate.path), candidate.of.when);
+                match alike.iter_mut().find(|(known, _)| *known == likeness) {
+                    Some((_, candidates)) if candidates.contains(&candidate) => {}
+                    Some((_, candidates)) => candidates.push(candidate),
+                    None => alike.push((likeness, vec![candidate])),
+                }
+            }
+        }
+        // What leaves the most choice is named, if it helps.
+        alike.sort_by_key(|((_, when), _)| *when == When::After);
+        let groups = alike.into_iter();
+        groups.map(|(_, candidates)| candidates).collect()
+    }
+
+    /// Those for one operation of a node that was lost.
+    fn candidates_for(&self, node: usize, story: &NodeStory, lost: usize) -> Vec<Candidate> {
+        let Some(operation) = self.operation(node, lost) else {
+            return Vec::new();
+        };
+        let told = (lost..story.events).find(|place| self.tells(node, *place));
+        let kept = story.kept_from.filter(|place| *place > lost);
+        let before = [
+            told.map(|before| (before, When::Told)),
+            kept.map(|before| (before, When::Kept)),
+            Some((lost + 1, When::After)),
+        ];
+        let before = before.into_iter().flatten();
+        let candidates = before.flat_map(|(before, when)| {
+            let roles = 0..operation.syncs.len();
+            roles.filter_map(move |role| {
+                let event = lost;
+                self.named(node, before, Place { event, role, when })
+            })
+        });
+        candidates.collect()
+    }
+
+    /// A call by a name that its file has where it is made.
+    fn named(&self, node: usize, before: usize, of: Place) -> Option<Candidate> {
+        let (file, path) = self.operation(node, of.event)?.syncs.get(of.role)?;
+        let events = &self.trace.run.nodes[node];
+        let operations = self.operations_of(node);
+        let named = operations.named(events, *file, path, (of.event + 1, before))?;
+        (named.places.len() <= PLACES_MAX).then_some(Candidate {
+            node,
+            file: *file,
+            path: named.path,
+            places: named.places,
+            of,
+        })
+    }
+
+    /// Whether an event tells others something.
+    fn tells(&self, node: usize, event: usize) -> bool {
+        let action = &self.trace.run.nodes[node].events[event].action;
+        matches!(action, Action::Mark { .. } | Action::Send(_))
+    }
+
+    /// The same calls wherever the program does what they follow.
+    pub(super) fn everywhere(&self, syncs: &[Candidate]) -> Vec<Candidate> {
+        let mut known = HashSet::new();
+        let all = syncs.iter().flat_map(|sync| self.alike(sync));
+        all.filter(|sync| known.insert(sync.key())).collect()
+    }
+
+    /// A call, and those like it at the other times that the program did the same: from the same
+    /// place, with the same system call, to a file that is called alike. All calls of an interpreted
+    /// program come from one place.
+    fn alike(&self, sync: &Candidate) -> Vec<Candidate> {
+        let own = sync.of.event;
+        let due = self.due(sync);
+        let events = 0..self.trace.run.nodes[sync.node].events.len();
+        let others = events.filter(|event| *event != own && self.are_alike(sync.node, own, *event));
+        let other = |event: usize| {
+            let before = match sync.of.when {
+                When::After => event + 1,
+                When::Told | When::Kept => *due.get(due.partition_point(|due| *due <= event))?,
+            };
+            self.other(sync, event, before)
+        };
+        let others = others.filter_map(other);
+        std::iter::once(sync.clone()).chain(others).collect()
+    }
+
+    /// A call like another one, for another event.
+    fn other(&self, sync: &Candidate, event: usize, before: usize) -> Option<Candidate> {
+        let operations = self.operations_of(sync.node);
+        let operation = operations.get(event)?;
+        let (file, path) = operation.syncs.get(sync.of.role)?;
+        let places = operations.places(*file, (event + 1, before));
+        let is_one = (1..=PLACES_MAX).contains(&places.len());
+        is_one.then(|| Candidate {
+            node: sync.node,
+            file: *file,
+            path: path.clone(),
+            places,
+            of: Place { event, ..sync.of },
+        })
+    }
+
+    /// Whether the program does the same at two events of a node.
+    fn are_alike(&self, node: usize, one: usize, other: usize) -> bool {
+        let (one, other) = (self.operation(node, one), self.operation(node, other));
+        one.zip(other).is_some_and(|(one, other)| {
+            let pattern = |path: &str| self.likeness.pattern(path);
+            (&one.call, one.stack) == (&other.call, other.stack)
+                && pattern(&one.path) == pattern(&other.path)
+        })
+    }
+
+    /// All that such a call has to come before.
+    fn due(&self, sync: &Candidate) -> Vec<usize> {
+        let events = 0..self.trace.run.nodes[sync.node].events.len();
+        let is_due = |event: &usize| match sync.of.when {
+            When::Told => self.tells(sync.node, *event),
+            When::Kept => self.are_alike(sync.node, sync.before(), *event),
+            When::After => false,
+        };
+        events.filter(is_due).collect()
+    }
+}

@@ -1,0 +1,89 @@
+//! What a finding advises helps: with the calls made as it says the finding is gone.
+
+use end_to_end::{app, findings_and_summary, require_root, said};
+use serde_json::Value;
+
+/// Sweeps a program of the fixture, which takes an advice.
+fn sweep(model: &str, name: &str, advice: &Value) -> Vec<Value> {
+    let check =
+        format!("/usr/bin/python3 -SE tests/fixtures/advised/check.py {{dir}} {{acks}} {name}");
+    let client = "tests/fixtures/advised/program.py";
+    let advice = advice.to_string();
+    let words = ["/usr/bin/python3", client, "{dir}", name, &advice];
+    let output = app(&["--model", model, "--check", &check], &words);
+    let (findings, summary) = findings_and_summary(&output);
+    assert!(summary["checked"].as_u64() > Some(3), "{}", said(&output));
+    assert_eq!(summary["inconclusive"], 0, "{summary:#}");
+    findings
+}
+
+/// Follows the advice of each finding of a program; what that is, in words.
+fn follow(model: &str, name: &str) -> Vec<String> {
+    require_root();
+    let findings = sweep(model, name, &Value::Array(Vec::new()));
+    assert!(!findings.is_empty());
+    let mut advice: Vec<Value> = Vec::new();
+    for finding in &findings {
+        let calls = finding["prevented_by"].as_array().expect("calls");
+        assert!(!calls.is_empty(), "{finding:#}");
+        let others = sweep(model, name, &finding["prevented_by"]);
+        assert!(
+            others
+                .iter()
+                .all(|other| other["broken"] != finding["broken"]
+                    || other["nodes"][0]["lost"][0]["call"]
+                        != finding["nodes"][0]["lost"][0]["call"]),
+            "{:#}\n{others:#?}",
+            finding["prevented_by"]
+        );
+        for call in calls {
+            if !advice.contains(call) {
+                advice.push(call.clone());
+            }
+        }
+    }
+    if findings.len() > 1 {
+        let all = Value::Array(advice.clone());
+        assert_eq!(sweep(model, name, &all), Vec::<Value>::new(), "{all:#}");
+    }
+    let words = advice.iter().map(|call| {
+        let word = |key: &str| call[key].as_str().unwrap_or_default().to_owned();
+        let place = match call.get("after") {
+            Some(_) => format!("right after {}", word("after")),
+            None => format!("before {}", word("before")),
+        };
+        format!("{} {place}, {} times", word("path"), call["times"])
+    });
+    words.collect()
+}
+
+/// The message has its new name only once the other one is gone: a sync that comes later than that
+/// leaves a moment without either.
+#[test]
+fn a_message_that_is_moved_is_synced_before_its_old_name_is_removed() {
+    let advice = follow("btrfs", "link");
+    assert_eq!(advice, ["new/m0 before unlink new/m0, 2 times"]);
+}
+
+#[test]
+fn a_file_that_is_replaced_is_safe_once_its_directory_is_synced() {
+    let advice = follow("linux", "saved");
+    assert!(
+        advice
+            .iter()
+            .all(|call| call.starts_with("its directory before the line `saved ")),
+        "{advice:?}"
+    );
+}
+
+/// A record that is torn while it is written is none that was acknowledged.
+#[test]
+fn a_log_is_synced_before_its_records_are_acknowledged() {
+    let advice = follow("linux", "appended");
+    assert!(
+        advice
+            .iter()
+            .all(|call| call.starts_with("log before the line `appended ")),
+        "{advice:?}"
+    );
+}

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -20,6 +22,8 @@ pub struct Progress {
     name: String,
     /// What is counted, such as `workloads`.
     unit: &'static str,
+    /// Whether the total is a guess until now.
+    is_about: Arc<AtomicBool>,
     terminal: bool,
     printed: Instant,
 }
@@ -31,9 +35,9 @@ impl Progress {
     /// Never: the template is fixed.
     pub fn new(name: &str, unit: &'static str, total: Option<u64>) -> Self {
         let template = if total.is_some() {
-            "{prefix} {wide_bar} {pos}/{len}  {rate}  {left} left  {msg}"
+            "{prefix} {wide_bar} {pos}/{total} {unit}  {rate}  {left} left  {msg}"
         } else {
-            "{prefix} {spinner} {pos}  {rate}  {msg}"
+            "{prefix} {spinner} {pos} {unit}  {rate}  {msg}"
         };
         Self::of_template(template, name, unit, total)
     }
@@ -45,20 +49,8 @@ impl Progress {
 
     fn of_template(template: &str, name: &str, unit: &'static str, total: Option<u64>) -> Self {
         let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-        let style = ProgressStyle::with_template(template)
-            .expect("a fixed template")
-            .progress_chars("##-");
-        // Over the whole run: items take much the same time, and a guess that jumps helps nobody.
-        let style = style
-            .with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
-                let _ = write!(out, "{:.0}/s", rate(state));
-            })
-            .with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
-                let _ = match left(state) {
-                    Some(left) => write!(out, "{}", HumanDuration(left)),
-                    None => write!(out, "?"),
-                };
-            });
+        let is_about = Arc::new(AtomicBool::new(false));
+        let style = style(template, unit, Arc::clone(&is_about));
         bar.set_style(style);
         bar.set_prefix(name.to_owned());
         if !unit.is_empty() {
@@ -74,6 +66,7 @@ impl Progress {
             bar,
             name: name.to_owned(),
             unit,
+            is_about,
             terminal,
             printed: Instant::now(),
         }
@@ -102,6 +95,12 @@ impl Progress {
         self.show(done, findings, inconclusive);
     }
 
+    /// The same, with whether the total is a guess until now.
+    pub fn set_about(&mut self, done: u64, (total, is_about): (u64, bool), counts: (u64, u64)) {
+        self.is_about.store(is_about, Ordering::Relaxed);
+        self.set(done, total, counts.0, counts.1);
+    }
+
     fn show(&mut self, done: u64, findings: u64, inconclusive: u64) {
         let mut message = match findings {
             0 => "no findings".to_owned(),
@@ -114,11 +113,11 @@ impl Progress {
         self.bar.set_message(message.clone());
         self.bar.set_position(done);
         self.print(|this| {
-            let total = this
-                .bar
-                .length()
-                .map(|total| format!("/{total}"))
-                .unwrap_or_default();
+            let is_about = this.is_about.load(Ordering::Relaxed);
+            let total = match this.bar.length() {
+                Some(length) => format!("/{}", total_words(Some(length), is_about)),
+                None => String::new(),
+            };
             format!("{done}{total} {}, {message}", this.unit)
         });
     }
@@ -137,6 +136,39 @@ impl Progress {
     }
 }
 
+/// What a bar looks like.
+fn style(template: &str, unit: &'static str, is_about: Arc<AtomicBool>) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).expect("a fixed template");
+    let style = style.progress_chars("##-");
+    let style = style.with_key(
+        "unit",
+        move |_: &ProgressState, out: &mut dyn fmt::Write| {
+            let _ = write!(out, "{unit}");
+        },
+    );
+    let total = move |state: &ProgressState, out: &mut dyn fmt::Write| {
+        let words = total_words(state.len(), is_about.load(Ordering::Relaxed));
+        let _ = write!(out, "{words}");
+    };
+    let style = style.with_key("total", total);
+    // Over the whole run: items take much the same time, and a guess that jumps helps nobody.
+    let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+        let _ = write!(out, "{:.0}/s", rate(state));
+    });
+    style.with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
+        let _ = match left(state) {
+            Some(left) => write!(out, "{}", HumanDuration(left)),
+            None => write!(out, "?"),
+        };
+    })
+}
+
+/// How many items there are in all.
+fn total_words(length: Option<u64>, is_about: bool) -> String {
+    let about = if is_about { "~" } else { "" };
+    length.map_or_else(|| "?".to_owned(), |length| format!("{about}{length}"))
+}
+
 /// Items a second, so far.
 fn rate(state: &ProgressState) -> f64 {
     state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
@@ -146,4 +178,15 @@ fn rate(state: &ProgressState) -> f64 {
 fn left(state: &ProgressState) -> Option<Duration> {
     let to_do = state.len()?.checked_sub(state.pos())?;
     (state.pos() > 0).then(|| Duration::from_secs_f64(to_do as f64 / rate(state)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_total_that_is_a_guess_is_told_as_one() {
+        assert_eq!(total_words(Some(1433), true), "~1433");
+        assert_eq!(total_words(Some(1406), false), "1406");
+    }
 }

@@ -521,7 +521,7 @@ fn ask(undamaged: &Undamaged, subject: Box<dyn Subject + '_>, interrupt: &Interr
     let tell = |asked: Asked| {
         let mut bar = bar.lock().expect("nobody panics with it");
         bar.note(&format!(
-            "the check is asked of what the run left, {} of {} times until now",
+            "trying the check on what the run left, {} of {} tries done",
             asked.times, asked.of
         ));
     };

@@ -64,7 +64,7 @@ impl<'a> Watcher<'a> {
             looked: None,
             count,
             kinds,
-            bar: campaign::Progress::new(name, "states", Some(count)),
+            bar: campaign::Progress::new(name, "different states", Some(count)),
             begun: Instant::now(),
             asking: None,
         }
@@ -87,14 +87,13 @@ impl<'a> Watcher<'a> {
 
 /// Why the check is asked of what the run left, and how often it was.
 fn asked_words(Asked { times, of }: Asked, is_over: bool) -> String {
-    let time = if is_over {
-        "; the time is up, and this ends as soon as it is enough for the states that were looked at"
+    let next = if is_over {
+        "; the time is up: fewer tries may do"
     } else {
-        ""
+        ", then the sweep goes on"
     };
     format!(
-        "something is broken: before that is believed the check is asked of what the run left without a crash, \
-         {times} of {of} times until now{time}"
+        "a possible finding: measuring how often the check fails without a crash, {times} of {of} tries done{next}"
     )
 }
 
@@ -138,11 +137,10 @@ impl Watch for Watcher<'_> {
         // How many are different is known of those that were made.
         let share = at.different as f64 / at.made.max(1) as f64;
         let expected = (share * self.count as f64).ceil() as u64;
-        self.bar.set(
+        self.bar.set_about(
             at.checked,
-            expected.max(at.checked),
-            self.kinds.len() as u64,
-            at.open,
+            (expected.max(at.checked), at.made < self.count),
+            (self.kinds.len() as u64, at.open),
         );
     }
 }

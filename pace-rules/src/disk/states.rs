@@ -260,8 +260,13 @@ impl States {
 
     /// Refuses `mixed` without what it mixes, and beside `all` what that has already.
     fn refuse(&self, all: bool, text: &str) -> Result<(), InvalidStates> {
-        if self.mixed && !all && (self.reorder == 0 || self.torn_unit_bytes.is_none()) {
-            let why = "it takes reorder:K and torn:U, of which it visits both at once";
+        let missing = match (self.reorder, self.torn_unit_bytes) {
+            (0, None) => Some("it loses writes and tears one: add reorder:1,torn:512"),
+            (0, Some(_)) => Some("it loses writes and tears one: add reorder:1"),
+            (_, None) => Some("it loses writes and tears one: add torn:512"),
+            _ => None,
+        };
+        if let Some(why) = missing.filter(|_| self.mixed && !all) {
             return Err(InvalidStates {
                 word: "mixed".into(),
                 why,
@@ -406,11 +411,15 @@ mod tests {
             ("sample:x", "expected sample:N with N from 1"),
             ("sample:4294967296", "expected sample:N"),
             ("reorder:1,reorder:2", "'reorder:2': it is given twice"),
-            ("reorder:1,mixed", "'mixed': it takes reorder:K and torn:U"),
+            (
+                "reorder:1,mixed",
+                "'mixed': it loses writes and tears one: add torn:512",
+            ),
             (
                 "torn:512,mixed,sample:3",
-                "'mixed': it takes reorder:K and torn:U",
+                "'mixed': it loses writes and tears one: add reorder:1",
             ),
+            ("mixed", "add reorder:1,torn:512"),
             (
                 "all,torn:4096",
                 "'all,torn:4096': all has reorder:all and torn:512 already",

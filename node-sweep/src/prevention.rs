@@ -17,7 +17,7 @@ use crate::findings::Findings;
 use crate::states::States;
 use crate::tree::Fingerprint;
 
-use candidates::{Candidate, When};
+use candidates::{Candidate, Others, When};
 pub(crate) use confirm::Confirmer;
 
 impl Findings<'_> {
@@ -85,7 +85,9 @@ impl Findings<'_> {
             all.any(|sync| (sync.key(), sync.of.when) == (other.key(), other.of.when))
         };
         let is_made = |other: &&Candidate| !is_in(&syncs, other) && is_in(&everywhere, other);
-        let more: Vec<_> = others.iter().flatten().filter(is_made).cloned().collect();
+        let of = syncs.first().map_or(Others::Alike, |sync| sync.of.others);
+        let more = others.iter().flatten().filter(is_made);
+        let more: Vec<_> = more.map(|sync| sync.of_others(of)).collect();
         [syncs, more].concat()
     }
 
@@ -159,14 +161,20 @@ fn with_synced(request: &Request, is_wanted: bool) -> Request {
     }
 }
 
-/// The first of the groups of calls that forbids alone; else no more of them than it takes together,
-/// if all do.
+/// The first of the groups of calls that forbids alone, made where the program does the very same if
+/// that will do; else no more of them than it takes together, if all do.
 fn enough(
     candidates: &[Vec<Candidate>],
     mut forbids: impl FnMut(&[Candidate]) -> bool,
 ) -> Option<Vec<Candidate>> {
-    let alone = candidates.iter().find(|syncs| forbids(syncs));
-    alone.cloned().or_else(|| {
+    let alone = candidates.iter().flat_map(|syncs| {
+        let of_same = syncs.iter().map(|sync| sync.of_others(Others::Same));
+        [of_same.collect(), syncs.clone()]
+    });
+    let mut alone = alone.filter(|syncs: &Vec<_>| forbids(syncs));
+    let first = alone.next();
+    drop(alone);
+    first.or_else(|| {
         let is_enough = candidates.len() > 1 && forbids(&candidates.concat());
         is_enough.then(|| fewest(candidates, forbids))
     })

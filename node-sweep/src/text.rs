@@ -609,7 +609,7 @@ fn sync_words(sync: &Sync, node: &str) -> String {
         String::new()
     };
     let times = if sync.times > 1 {
-        format!(" ({} times)", sync.times)
+        format!(" ({} places)", sync.times)
     } else {
         String::new()
     };
@@ -800,7 +800,7 @@ mod tests {
                 and 66 later operations
   crash         after other's message (42 bytes) arrived, before fdatasync
                 msgs/1.blk
-  prevented by  fsync of msgs/1.blk before send of 42 bytes to n2 (9 times)
+  prevented by  fsync of msgs/1.blk before send of 42 bytes to n2 (9 places)
   models        possible on posix, xfs; with --lost 1 not found on btrfs,
                 ext4-ordered
 ";

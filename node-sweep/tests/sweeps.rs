@@ -554,7 +554,7 @@ fn a_sync_that_comes_before_different_things_is_advised_right_after_what_is_lost
     let next = "append index, 6 bytes at 0";
     let expected = [("its directory", next, Some(after), 2)];
     assert_eq!(advised(finding), expected);
-    let line = "fsync of its directory right after link file to link0 (2 times)";
+    let line = "fsync of its directory right after link file to link0 (2";
     assert!(finding.text().contains(line), "{}", finding.text());
     assert_eq!(swept(&indexed(true), "posix", check, 2).1, []);
 }
@@ -586,6 +586,43 @@ fn a_sync_is_advised_as_often_as_what_it_comes_before_is_done() {
     assert_eq!(advised(finding), expected);
     assert_eq!(finding.prevented_by[0].files, 1);
     assert_eq!(swept(&compacted(true), "posix", check, 2).1, []);
+}
+
+/// Two slots are written without a sync between, over and over: it has to be made after each first
+/// one, and not after the second ones, which are written at the same place of the program.
+#[test]
+fn a_sync_is_advised_for_what_is_the_very_same_if_that_is_enough() {
+    let slots = |is_synced: bool| {
+        let mut recording = Recording::default();
+        recording.create("slots", TMP).append(TMP, 0, &[b'a'; 8192]);
+        recording.fsync(TMP).fsync(FileId::ROOT).mark("ready");
+        for content in [b"b", b"c", b"d"] {
+            for offset in [0, 4096] {
+                let data = recording.trace.add(content);
+                let (file, size_before) = (TMP, 8192);
+                let write = FileOp::Write {
+                    file,
+                    offset,
+                    data,
+                    size_before,
+                };
+                recording.file("pwrite64", write);
+                if is_synced && offset == 0 {
+                    recording.fsync(TMP);
+                }
+            }
+            recording.fsync(TMP).mark("written");
+        }
+        recording.trace()
+    };
+    let check = r#"case $(head -c 1 {dir}/slots)$(tail -c 4096 {dir}/slots | head -c 1) in ab|bc|cd) echo "broken the second slot is newer";; *) echo ok;; esac"#;
+    let (_, findings) = swept(&slots(false), "ext4-writeback", check, 2);
+    let [finding] = &*findings else {
+        panic!("{findings:#?}")
+    };
+    let expected = [("slots", "write slots, 1 byte at 4096", None, 3)];
+    assert_eq!(advised(finding), expected);
+    assert_eq!(swept(&slots(true), "ext4-writeback", check, 2).1, []);
 }
 
 #[test]

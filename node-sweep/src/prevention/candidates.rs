@@ -30,6 +30,12 @@ impl Candidate {
         *self.places.last().expect("there is one")
     }
 
+    /// The same call for others of the operations that are like its own.
+    pub(super) fn of_others(&self, others: Others) -> Self {
+        let of = Place { others, ..self.of };
+        Self { of, ..self.clone() }
+    }
+
     /// It is the same call, whatever it is for, if this is the same.
     pub(super) fn key(&self) -> (usize, usize, FileId) {
         (self.node, self.before(), self.file)
@@ -43,6 +49,16 @@ pub(super) struct Place {
     /// Which of the files it is that the operation needs synced.
     pub(super) role: usize,
     pub(super) when: When,
+    pub(super) others: Others,
+}
+
+/// Which other operations of the program such calls are made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    /// Those with the same words: it does the same over and over.
+    Same,
+    /// Those with another place in the file, or another number in its name, too.
+    Alike,
 }
 
 /// When something could have been synced.
@@ -96,8 +112,13 @@ impl Findings<'_> {
         let candidates = before.flat_map(|(before, when)| {
             let roles = 0..operation.syncs.len();
             roles.filter_map(move |role| {
-                let event = lost;
-                self.named(node, before, Place { event, role, when })
+                let of = Place {
+                    event: lost,
+                    role,
+                    when,
+                    others: Others::Alike,
+                };
+                self.named(node, before, of)
             })
         });
         candidates.collect()
@@ -138,7 +159,7 @@ impl Findings<'_> {
         let own = sync.of.event;
         let due = self.due(sync);
         let events = 0..self.trace.run.nodes[sync.node].events.len();
-        let others = events.filter(|event| *event != own && self.are_alike(sync.node, own, *event));
+        let others = events.filter(|event| *event != own && self.are_alike(sync, own, *event));
         let other = |event: usize| {
             let before = match sync.of.when {
                 When::After => event + 1,
@@ -166,13 +187,16 @@ impl Findings<'_> {
         })
     }
 
-    /// Whether the program does the same at two events of a node.
-    fn are_alike(&self, node: usize, one: usize, other: usize) -> bool {
-        let (one, other) = (self.operation(node, one), self.operation(node, other));
+    /// Whether the program does the same at two events, for whom such a call is made.
+    fn are_alike(&self, sync: &Candidate, one: usize, other: usize) -> bool {
+        let operation = |event| self.operation(sync.node, event);
+        let (one, other) = (operation(one), operation(other));
+        let is_any = sync.of.others == Others::Alike;
         one.zip(other).is_some_and(|(one, other)| {
             let pattern = |path: &str| self.likeness.pattern(path);
             (&one.call, one.stack) == (&other.call, other.stack)
                 && pattern(&one.path) == pattern(&other.path)
+                && (is_any || one.words == other.words)
         })
     }
 
@@ -181,7 +205,7 @@ impl Findings<'_> {
         let events = 0..self.trace.run.nodes[sync.node].events.len();
         let is_due = |event: &usize| match sync.of.when {
             When::Told => self.tells(sync.node, *event),
-            When::Kept => self.are_alike(sync.node, sync.before(), *event),
+            When::Kept => self.are_alike(sync, sync.before(), *event),
             When::After => false,
         };
         events.filter(is_due).collect()

@@ -191,8 +191,6 @@ impl SpaceArgs {
             sample: None,
             seed: 0,
             starts: vec![Start::Together],
-            at_once: true,
-            at_once_in_part: true,
             judge,
             specifications: Vec::new(),
         })

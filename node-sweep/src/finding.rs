@@ -290,6 +290,7 @@ pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
         Relaxation::Synced => "only what was synced",
         Relaxation::NamesOnly => "only names and what was synced",
         Relaxation::AllTorn => "all writes torn",
+        Relaxation::OneKept => "only one write and what was synced",
     }
 }
 
@@ -311,6 +312,7 @@ impl Finding {
             Relaxation::Synced,
             Relaxation::NamesOnly,
             Relaxation::AllTorn,
+            Relaxation::OneKept,
         ];
         self.lost_together.len() > 1 || at_once.map(relaxation_words).contains(&&*self.relaxation)
     }

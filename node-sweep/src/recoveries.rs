@@ -245,6 +245,13 @@ impl Source for AllTrees<'_> {
         self.trees[place].is_at_once(own)
     }
 
+    fn with_all_lost(&self, index: u64) -> Option<u64> {
+        let (place, own) = self.recoveries.place(index);
+        let first = self.recoveries.members[place].first;
+        let all = self.trees[place].with_all_lost(own);
+        all.map(|number| first + number)
+    }
+
     fn losses(&self, index: u64) -> Vec<Loss> {
         let (place, own) = self.recoveries.place(index);
         self.trees[place].losses(own)

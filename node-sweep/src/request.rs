@@ -119,14 +119,6 @@ pub struct Request {
     /// in.
     #[serde(default = "Start::usual", skip_serializing_if = "Start::are_usual")]
     pub starts: Vec<Start>,
-    /// Whether states are among them that lost all at once. Those of sweeps of earlier versions are
-    /// not, which gave the others other numbers.
-    #[serde(default)]
-    pub at_once: bool,
-    /// Whether those are among them that lost all at once but names, or have each write torn. Those of
-    /// sweeps of earlier versions are not.
-    #[serde(default)]
-    pub at_once_in_part: bool,
     /// How they are judged.
     pub judge: Judge,
     /// Rules that each state is held against as well.
@@ -149,12 +141,7 @@ impl Request {
             lost,
             split,
             sector,
-            relaxations: Relaxations {
-                synced: self.at_once,
-                names_only: self.at_once_in_part,
-                all_torn: self.at_once_in_part,
-                ..Relaxations::ALL
-            },
+            relaxations: Relaxations::ALL,
         };
         Ok(models.map(of_model).collect())
     }
@@ -326,8 +313,6 @@ mod tests {
             sample,
             seed: 0,
             starts: Start::usual(),
-            at_once: true,
-            at_once_in_part: true,
             judge: Judge::Cluster,
             specifications: Vec::new(),
         };

@@ -339,8 +339,6 @@ mod tests {
                 sample: None,
                 seed: 0,
                 starts: crate::Start::usual(),
-                at_once: true,
-                at_once_in_part: true,
                 judge,
                 specifications: Vec::new(),
             };

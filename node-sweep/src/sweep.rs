@@ -331,6 +331,11 @@ pub trait Source: Send {
         false
     }
 
+    /// The one that lost all of that, where this one has kept one operation.
+    fn with_all_lost(&self, _index: u64) -> Option<u64> {
+        None
+    }
+
     /// What it lost.
     fn losses(&self, _index: u64) -> Vec<Loss> {
         Vec::new()
@@ -393,6 +398,10 @@ impl Source for Trees<'_> {
 
     fn is_at_once(&self, index: u64) -> bool {
         self.spaces.relaxation(index).is_at_once()
+    }
+
+    fn with_all_lost(&self, index: u64) -> Option<u64> {
+        self.spaces.with_all_lost(index)
     }
 
     fn losses(&self, index: u64) -> Vec<Loss> {

@@ -280,8 +280,6 @@ fn asked(model: &str) -> node_sweep::Request {
         sample: None,
         seed: 0,
         starts: vec![Start::Together],
-        at_once: true,
-        at_once_in_part: true,
         judge: Judge::Program {
             check: CheckCommand::Once("true".into()),
             limit_s: 30,

@@ -280,7 +280,7 @@ pub enum FileOp {
         /// How many. It may reach past the end of the file, up to that of its last page.
         len: u64,
     },
-    /// Space for bytes that the file has already (`fallocate`). What is in them stays as it is.
+    /// Space for bytes (`fallocate`). What is in them, and the size, stay as they are.
     Allocate {
         /// Of which file.
         file: FileId,
@@ -288,6 +288,9 @@ pub enum FileOp {
         offset: u64,
         /// How many.
         len: u64,
+        /// Whether they may be past the end of the file (`FALLOC_FL_KEEP_SIZE`). Else the file has
+        /// them already.
+        keeps_size: bool,
     },
 }
 

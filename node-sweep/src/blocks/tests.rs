@@ -190,8 +190,6 @@ fn the_state_of_a_disk_is_made_again_and_no_other() {
         sample: None,
         seed: 0,
         starts: crate::Start::usual(),
-        at_once: true,
-        at_once_in_part: true,
         judge,
         specifications: Vec::new(),
     };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pace_rules::nodes::{Spaces, State};
+use pace_rules::nodes::{Relaxation, Spaces, State};
 use trace::{Action, Event};
 
 use super::Findings;
@@ -26,6 +26,9 @@ impl Findings<'_> {
         let smallest = loop {
             if let Some(known) = known.get(&at) {
                 break *known;
+            }
+            if way.contains(&at) {
+                break at;
             }
             way.push(at);
             match self.smaller(spaces, at, swept, states) {
@@ -53,7 +56,11 @@ impl Findings<'_> {
         let of_this = order(&state, broken);
         let is_smaller = |other: &Broken| order(&other.state(spaces).1, other) < of_this;
         let blamed = self.blamed(key, &words, swept);
-        if let Some(blamed) = blamed.filter(|blamed| is_smaller(&swept.broken[blamed])) {
+        // What is kept alone is no reason to show a state if it is broken without that too.
+        let is_due = |blamed: &Fingerprint| {
+            state.relaxation == Relaxation::OneKept || is_smaller(&swept.broken[blamed])
+        };
+        if let Some(blamed) = blamed.filter(is_due) {
             return Some(blamed);
         }
         let of_model = self.of_model(member);

@@ -55,7 +55,10 @@ impl<S: Source> Rounds<'_, '_, S> {
             let smaller = match whole {
                 // What is broken as it is, no loss has broken.
                 Some(whole) if sought.words.as_ref().is_some_and(HashSet::is_empty) => vec![whole],
-                _ => self.smaller(index, &mut sought)?,
+                _ => {
+                    let index = self.with_all_lost(index, &mut sought)?;
+                    self.smaller(index, &mut sought)?
+                }
             };
             self.blame_smaller(key, whole, &smaller, &sought);
         }
@@ -106,6 +109,17 @@ impl<S: Source> Rounds<'_, '_, S> {
             let words = sought.words.as_ref();
             words.is_none_or(|words| is_meant(words, broken))
         })
+    }
+
+    /// Where one operation was kept alone, and it is broken without that one too: the state without it.
+    /// Whatever is kept, that is one finding.
+    fn with_all_lost(&mut self, index: u64, sought: &mut Sought) -> Result<u64> {
+        let Some(all) = self.maker.source.with_all_lost(index) else {
+            return Ok(index);
+        };
+        let losses = self.maker.source.losses(all);
+        let is_broken = self.is_broken(all, &losses, sought)?.is_some();
+        Ok(if is_broken { all } else { index })
     }
 
     /// The broken states that show why a state is broken that lost all at once: those with a set of

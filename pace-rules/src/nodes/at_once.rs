@@ -1,9 +1,10 @@
-//! What of all that nothing had made durable is lost at once: all of it, all but the names, or a part
-//! of each write. Who keeps something twice is harmed by none of the losses alone.
+//! What of all that nothing had made durable is lost at once: all of it, all but the names, a part of
+//! each write, or all but one operation. Who keeps something twice is harmed by none of the losses
+//! alone.
 
 use itertools::Itertools;
 
-use super::operations::{Losable, Operations};
+use super::operations::{Losable, Operations, TEARS_MAX};
 use super::section::Part;
 use super::space::Relaxation;
 
@@ -19,7 +20,37 @@ pub(super) enum Form {
     /// A part of each write, in this one of the ways to tear it; in the last one of a write that has
     /// fewer. What cannot be torn is kept.
     Torn(usize),
+    /// All but one operation.
+    ButOne(Kept),
 }
+
+/// What is kept where all else is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Kept {
+    /// Which operation of those that are not durable, counted from the last one.
+    from_last: u32,
+    /// In which of its ways it is torn; not, if nothing is said.
+    tear: Option<usize>,
+}
+
+/// So many of the last operations that are not durable are kept alone, each in its turn: of a run
+/// without syncs the others are as many as it has calls.
+const KEPT_MAX: u32 = 32;
+
+/// Those, each torn in each way and whole.
+const BUT_ONE: [Form; KEPT_MAX as usize * (1 + TEARS_MAX)] = {
+    let mut all = [Form::All; KEPT_MAX as usize * (1 + TEARS_MAX)];
+    let mut place = 0;
+    while place < all.len() {
+        let way = place % (1 + TEARS_MAX);
+        all[place] = Form::ButOne(Kept {
+            from_last: (place / (1 + TEARS_MAX)) as u32,
+            tear: if way == TEARS_MAX { None } else { Some(way) },
+        });
+        place += 1;
+    }
+    all
+};
 
 impl Form {
     /// Those that states of a relaxation have.
@@ -28,8 +59,32 @@ impl Form {
             Relaxation::Synced => &[Self::All],
             Relaxation::NamesOnly => &[Self::ButNames, Self::ButSizes],
             Relaxation::AllTorn => &[Self::Torn(0), Self::Torn(1), Self::Torn(2)],
+            Relaxation::OneKept => &BUT_ONE,
             _ => &[],
         }
+    }
+
+    /// Whether there can be states of it where so many operations are not durable.
+    pub(super) fn is_among(self, operations: u32) -> bool {
+        match self {
+            Self::ButOne(kept) => kept.from_last < operations,
+            _ => true,
+        }
+    }
+
+    /// Whether it is the first of many, and loses as much as any of them.
+    pub(super) fn is_first_of_many(self) -> bool {
+        let first = Kept {
+            from_last: 0,
+            tear: Some(0),
+        };
+        self == Self::ButOne(first)
+    }
+
+    /// Whether only the last of the places where the same is durable have states of it. What is kept
+    /// alone is so there, and more was promised.
+    pub(super) fn is_of_the_last(self) -> bool {
+        matches!(self, Self::ButOne(_))
     }
 
     /// How many operations lose something by it.
@@ -38,6 +93,7 @@ impl Form {
             Self::All => at_risk.all,
             Self::ButNames | Self::ButSizes => at_risk.data,
             Self::Torn(_) => at_risk.torn,
+            Self::ButOne(kept) => at_risk.all - u32::from(kept.tear.is_none() && at_risk.all > 0),
         }
     }
 
@@ -47,6 +103,7 @@ impl Form {
             Self::All | Self::Torn(_) => at_risk.all,
             Self::ButNames => at_risk.named,
             Self::ButSizes => at_risk.bytes,
+            Self::ButOne(one) => at_risk.all.saturating_sub(one.from_last),
         };
         kept > 0 && self.count(at_risk) > 0
     }
@@ -55,7 +112,8 @@ impl Form {
     /// operation of the same node comes after: a disk that has come to the next place holds the same.
     pub(super) fn takes(self, operations: &Operations, operation: usize) -> bool {
         match self {
-            Self::All => true,
+            // It is one further from the last then.
+            Self::All | Self::ButOne(_) => true,
             Self::ButNames | Self::ButSizes => !operations.has_names(operation),
             Self::Torn(_) => operations.has_tears(operation),
         }
@@ -71,11 +129,16 @@ impl Form {
     ) -> Vec<usize> {
         let mut open = operations.all_open(micros, events);
         let operation = |group: &usize| operations.groups[*group].operation();
+        if let Self::ButOne(kept) = self {
+            let lost = kept.torn(operations, &open, events);
+            let kept = kept.operation(operations, &open);
+            open.retain(|group| Some(operation(group)) != kept || lost.contains(group));
+        }
         if let Some(only) = only {
             open.retain(|group| only.contains(&operation(group)));
         }
         match self {
-            Self::All => {}
+            Self::All | Self::ButOne(_) => {}
             Self::ButNames => open.retain(|group| !operations.groups[*group].is_named()),
             Self::ButSizes => open.retain(|group| operations.is_bytes(*group)),
             Self::Torn(_) => {
@@ -87,6 +150,26 @@ impl Form {
             }
         }
         open
+    }
+
+    /// Whether there is what it keeps of the operations before number `place`, if that is one of them:
+    /// something that the disk can have alone, and that can be torn where it is. What is durable after
+    /// so many events is not lost.
+    pub(super) fn is_kept(self, operations: &Operations, place: usize, events: usize) -> bool {
+        let Self::ButOne(kept) = self else {
+            return true;
+        };
+        // In a journal no name is there without those before it.
+        let is_alone = |one: usize| {
+            let mut open = operations.open_groups(one, events);
+            !operations.has_journal() || open.any(|group| !operations.groups[group].is_named())
+        };
+        let is_torn = |one: usize| {
+            let ways = operations.tears(one, events).count();
+            kept.tear.is_none_or(|tear| tear < ways)
+        };
+        let one = operations.losable_from_last(place, events, kept.from_last as usize);
+        one.is_some_and(|one| is_alone(one) && is_torn(one))
     }
 
     /// In which of its ways an operation is torn by a crash after so many events.
@@ -123,5 +206,25 @@ impl Form {
             .into_iter()
             .map(|(one, groups)| (one, groups.count()));
         counted.map(part).collect()
+    }
+}
+
+impl Kept {
+    /// The operation, of those that have these groups.
+    fn operation(self, operations: &Operations, open: &[usize]) -> Option<usize> {
+        let all = open
+            .iter()
+            .map(|group| operations.groups[*group].operation());
+        all.rev().dedup().nth(self.from_last as usize)
+    }
+
+    /// What of it is lost, if it is torn.
+    fn torn(self, operations: &Operations, open: &[usize], events: usize) -> Vec<usize> {
+        let torn = |operation: usize| {
+            let tear = operations.tears(operation, events).nth(self.tear?)?;
+            Some(operations.torn(operation, tear))
+        };
+        let operation = self.operation(operations, open);
+        operation.and_then(torn).unwrap_or_default()
     }
 }

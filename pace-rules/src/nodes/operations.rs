@@ -18,6 +18,7 @@ use followers::Followers;
 pub(super) use group::Group;
 use reader::{Read, Reader};
 pub(super) use risk::Losable;
+pub(super) use tears::TEARS_MAX;
 use tears::Tear;
 use trace::Node;
 
@@ -89,12 +90,13 @@ impl Operations {
             followers,
             words,
             replacing,
+            reserved,
         } = Reader::new(node, micros, &cuts, Self::none(model), sector_bytes).read_all();
         drop(cuts);
         this.followers = Followers::of(&followers);
         drop(followers);
         this.changes = this.changes_of_groups();
-        this.wait(&replacing);
+        this.wait(&replacing, &reserved);
         this.tear(micros);
         this.count(node.events.len());
         (this, words)
@@ -207,6 +209,24 @@ impl Operations {
     pub(super) fn losable(&self, place: usize, events: usize) -> impl Iterator<Item = usize> {
         (self.at_risk(events).first as usize..place)
             .filter(move |number| self.is_losable(*number, events))
+    }
+
+    /// Whether all names are kept in order.
+    pub(super) fn has_journal(&self) -> bool {
+        self.model.log == Log::Journal
+    }
+
+    /// One of those: how many there are after it is given.
+    pub(super) fn losable_from_last(
+        &self,
+        place: usize,
+        events: usize,
+        after: usize,
+    ) -> Option<usize> {
+        let first = self.at_risk(events).first as usize;
+        let all = (first..place).rev();
+        all.filter(|number| self.is_losable(*number, events))
+            .nth(after)
     }
 
     /// Whether a crash after so many events can cost something of an operation.

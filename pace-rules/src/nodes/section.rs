@@ -58,6 +58,7 @@ impl Section {
             (Relaxation::Synced, wanted.synced, 0..whole),
             (Relaxation::NamesOnly, wanted.names_only, 0..whole),
             (Relaxation::AllTorn, wanted.all_torn, 0..whole),
+            (Relaxation::OneKept, wanted.one_kept, 0..whole),
         ];
         Self::each(space, rule, all)
     }

@@ -62,6 +62,8 @@ pub struct Relaxations {
     pub names_only: bool,
     /// Without a part of each write that nothing had made durable.
     pub all_torn: bool,
+    /// Without all that nothing had made durable but one operation, or a part of that.
+    pub one_kept: bool,
 }
 
 impl Relaxations {
@@ -75,6 +77,7 @@ impl Relaxations {
         synced: true,
         names_only: true,
         all_torn: true,
+        one_kept: true,
     };
 }
 
@@ -121,12 +124,17 @@ pub enum Relaxation {
     NamesOnly,
     /// A part of each write is missing that nothing had made durable.
     AllTorn,
+    /// All that nothing had made durable is missing, but one operation or a part of it.
+    OneKept,
 }
 
 impl Relaxation {
     /// Whether something is missing of all that nothing had made durable, or can be.
     pub fn is_at_once(self) -> bool {
-        matches!(self, Self::Synced | Self::NamesOnly | Self::AllTorn)
+        matches!(
+            self,
+            Self::Synced | Self::NamesOnly | Self::AllTorn | Self::OneKept
+        )
     }
 }
 
@@ -466,6 +474,34 @@ impl Space {
         });
         let only: Vec<_> = only.collect();
         self.named(self.make(section, tuple, &only))
+    }
+
+    /// A state in which all is lost with the same being durable as in state number `index`; none if
+    /// that is not one which has kept one operation alone.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn with_all_lost(&self, index: u64) -> Option<u64> {
+        let (section, first) = self.section_of(index);
+        if section.relaxation != Relaxation::OneKept {
+            return None;
+        }
+        let nodes = &self.rules[section.rule].0.nodes;
+        // After which event of each node that loses something the same is durable.
+        let durable = |choices: &[Choice]| {
+            let since = |(node, choice): (&usize, &Choice)| {
+                let moment = choice.kept_by()?;
+                Some(self.nodes[*node].operations.last_change(moment))
+            };
+            nodes.iter().zip(choices).map(since).collect::<Vec<_>>()
+        };
+        let own = durable(&section.choice(self, index - first).1);
+        let mut sections = numbered(&self.sections, Section::len);
+        let (all, first) = sections.find(|(other, _)| {
+            other.rule == section.rule && other.relaxation == Relaxation::Synced
+        })?;
+        let is_same = |number: &u64| durable(&all.choice(self, *number).1) == own;
+        (0..all.len()).rfind(is_same).map(|number| first + number)
     }
 
     /// The operations that the nodes of a tuple lose by choice, each with the node.

@@ -211,6 +211,17 @@ impl Spaces {
         with_losses.collect()
     }
 
+    /// A state in which all is lost with the same being durable as in state number `index`
+    /// ([`Space::with_all_lost`]); in the same order of starts.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn with_all_lost(&self, index: u64) -> Option<u64> {
+        let (kind, own) = self.find(index);
+        let all = self.members[kind.member].space.with_all_lost(own);
+        self.numbers(kind, all.into_iter().collect()).pop()
+    }
+
     /// What is lost in state number `index` ([`Space::losses`]).
     ///
     /// # Panics

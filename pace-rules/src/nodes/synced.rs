@@ -26,18 +26,35 @@ pub(super) fn choices(
     (tuples, tuple): (&Tuples, usize),
     forms: &[Form],
 ) -> Vec<Vec<Choice>> {
+    let base = tuples.base(space.nodes(), space.clocks(), rule, tuple);
+    let at_risk = rule.relaxed.iter().map(|node| {
+        let operations = &space.nodes()[*node].operations;
+        operations.at_risk(base[*node]).all
+    });
+    let most = at_risk.max().unwrap_or_default();
     let of_form = |form: &Form| {
         let nodes = rule.nodes.iter().zip(tuples.places(tuple));
         let all = nodes.map(|(node, place)| Losing::new(*node, space, *place, *form));
-        let tuple = Tuple {
+        Tuple {
             space,
             form: *form,
-            base: tuples.base(space.nodes(), space.clocks(), rule, tuple),
+            base: base.clone(),
             nodes: all.collect(),
-        };
-        tuple.choices(rule)
+        }
     };
-    forms.iter().flat_map(of_form).collect()
+    let mut found = Vec::new();
+    for form in forms.iter().filter(|form| form.is_among(most)) {
+        let tuple = of_form(form);
+        // The first of those that keep one operation loses the most: at most places none has states.
+        if form.is_first_of_many() && tuple.sets(rule).next().is_none() {
+            break;
+        }
+        let sets = tuple
+            .sets(rule)
+            .filter(|(losers, moments)| tuple.is_kept(losers, moments));
+        found.extend(sets.map(|(losers, moments)| tuple.choice(&losers, &moments)));
+    }
+    found
 }
 
 /// A node at its place.
@@ -105,7 +122,9 @@ struct Tuple<'a> {
 }
 
 impl Tuple<'_> {
-    fn choices(&self, rule: &Rule) -> Vec<Vec<Choice>> {
+    /// Which nodes lose something, by their places in the rule, each with the number of events after
+    /// which what is durable is not lost.
+    fn sets(&self, rule: &Rule) -> impl Iterator<Item = (Vec<usize>, Vec<usize>)> {
         let relaxed = self
             .nodes
             .iter()
@@ -115,12 +134,15 @@ impl Tuple<'_> {
         if rule.how == How::Each && relaxed.len() > 1 {
             sets.extend(relaxed.into_iter().map(|place| vec![place]));
         }
-        let of_set = |losers: &Vec<usize>| self.of_set(rule, losers);
-        sets.iter().flat_map(of_set).collect()
+        let of_set = move |losers: Vec<usize>| {
+            let moments = self.of_set(rule, &losers).into_iter();
+            moments.map(move |moments| (losers.clone(), moments))
+        };
+        sets.into_iter().flat_map(of_set)
     }
 
-    /// Those in which these nodes lose something, by their places in the rule.
-    fn of_set(&self, rule: &Rule, losers: &[usize]) -> Vec<Vec<Choice>> {
+    /// Those in which these nodes lose something.
+    fn of_set(&self, rule: &Rule, losers: &[usize]) -> Vec<Vec<usize>> {
         let moments = |place: &usize| {
             let one = &self.nodes[*place];
             let moments: Vec<_> = one.moments(self.base[one.node]).collect();
@@ -131,13 +153,12 @@ impl Tuple<'_> {
             let one = &self.nodes[*place];
             one.lost(self.base[one.node])
         };
-        if losers.iter().map(lost).max() < Some(LOST_MIN) {
-            return Vec::new();
-        }
-        let each = losers.iter().map(moments);
-        let all = each.multi_cartesian_product();
-        let found = all.filter(|moments| self.is_one(rule, losers, moments));
-        found.map(|moments| self.choice(losers, &moments)).collect()
+        let is_much = losers.iter().map(lost).max() >= Some(LOST_MIN);
+        let each: Vec<_> = losers.iter().filter(|_| is_much).map(moments).collect();
+        let all = each.into_iter().multi_cartesian_product();
+        let is_one =
+            |moments: &Vec<usize>| !moments.is_empty() && self.is_one(rule, losers, moments);
+        all.filter(is_one).collect()
     }
 
     fn choice(&self, losers: &[usize], moments: &[usize]) -> Vec<Choice> {
@@ -175,7 +196,9 @@ impl Tuple<'_> {
         }
         self.fits(&base, &moments)
             && !self.is_earlier(&moments)
-            && (moments.iter().any(|one| self.tells(*one))
+            && (moments
+                .iter()
+                .any(|one| self.tells(*one) && !self.form.is_of_the_last())
                 || !moments
                     .iter()
                     .any(|one| self.goes_on(*one, &base, &moments)))
@@ -218,6 +241,15 @@ impl Tuple<'_> {
         !self.tells((*place, *moment))
             && (operations.acknowledges(since..*moment)
                 || (since <= began && !operations.acknowledges(began..*moment)))
+    }
+
+    /// Whether what is kept of all can be there without the rest, on each of these nodes.
+    fn is_kept(&self, losers: &[usize], moments: &[usize]) -> bool {
+        losers.iter().zip(moments).all(|(place, moment)| {
+            let Losing { rules, place, .. } = &self.nodes[*place];
+            self.form
+                .is_kept(&rules.operations, place.operations, *moment)
+        })
     }
 
     /// Whether a node acknowledges something before more is durable.

@@ -240,3 +240,64 @@ fn all_writes_are_torn_at_once() {
         }
     }
 }
+
+/// All is lost but one write, as where the kernel has written back one page.
+#[test]
+fn one_write_is_there_without_all_others() {
+    let mut script = Script::new(1, &THREE);
+    for file in [FOO, BAR, OTHER] {
+        script.write(0, file, 0, 8, 8);
+    }
+    script.mark(0);
+    let new = |tree: &Tree, script: &Script| {
+        let names = ["foo", "bar", "other"].into_iter();
+        let new: Vec<_> = names
+            .filter(|name| !is_old(&script.run, tree, name))
+            .collect();
+        new
+    };
+    let shown = |script: &Script, model: &str| -> BTreeSet<Vec<&str>> {
+        let told = told(script, model, 1, 1);
+        told.iter().map(|tree| new(tree, script)).collect()
+    };
+    for model in MODELS {
+        let shown = shown(&script, model.name);
+        for one in ["foo", "bar", "other"] {
+            assert!(shown.contains(&vec![one]), "{} {one}", model.name);
+        }
+    }
+    // What is synced is there with each.
+    let mut script = Script::new(1, &THREE);
+    script.write(0, FOO, 0, 8, 8).write(0, BAR, 0, 8, 8);
+    script.sync(0, FOO).write(0, OTHER, 0, 8, 8).mark(0);
+    for model in MODELS {
+        let shown = shown(&script, model.name);
+        assert!(
+            shown.iter().all(|new| new.contains(&"foo")),
+            "{}",
+            model.name
+        );
+    }
+}
+
+/// Of a write that is there alone, the disk may have a part.
+#[test]
+fn a_part_of_one_write_is_there_without_all_others() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8), (BAR, "bar", 1024)]);
+    script
+        .write(0, FOO, 0, 8, 8)
+        .write(0, BAR, 0, 1024, 1024)
+        .mark(0);
+    let is_new = |tree: &Tree, at: usize| matches!(content(tree, "bar")[at], Byte::Written(byte) if byte >= 1032);
+    for second in [false, true] {
+        let is_half = |tree: &Tree| {
+            is_old(&script.run, tree, "foo")
+                && is_new(tree, 0) != second
+                && is_new(tree, 600) == second
+        };
+        for model in MODELS {
+            let shows = told(&script, model.name, 1, 1).iter().any(is_half);
+            assert_eq!(shows, model.name != "btrfs", "{}", model.name);
+        }
+    }
+}

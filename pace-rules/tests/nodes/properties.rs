@@ -253,7 +253,7 @@ proptest! {
     fn on_one_node_all_that_posix_allows_is_visited(steps in prop::collection::vec(step(1), 1..7)) {
         let script = script(1, &steps);
         let run = &script.run;
-        let relaxations = Relaxations { prefix: true, lost: true, cut: false, torn: false, stopped: false, synced: false, names_only: false, all_torn: false };
+        let relaxations = Relaxations { prefix: true, lost: true, cut: false, torn: false, stopped: false, synced: false, names_only: false, all_torn: false, one_kept: false };
         let request = Request { relaxations, ..request(model("posix"), Explore::BruteForce, 99) };
         let space = Space::new(run, &request).expect("there are states");
         let mut visited: BTreeMap<Tree, usize> = BTreeMap::new();

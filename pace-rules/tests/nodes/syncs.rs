@@ -397,3 +397,43 @@ fn growth_that_is_taken_back_is_no_reason_for_fdatasync_to_commit_on_ext4() {
     assert_eq!(lacks_bar(&written(4096, 8192, 4000)), ["btrfs"]);
     assert_eq!(lacks_bar(&written(100, 100, 100)), ["btrfs"]);
 }
+
+/// xfs_dir_fsync forces the log, which sends nothing to the disk if it is clean.
+#[test]
+fn the_sync_of_a_directory_that_is_durable_leaves_the_cache_of_the_disk_on_xfs() {
+    for (synced, models) in [(FileId::ROOT, &["xfs"][..]), (FOO, &[])] {
+        let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+        script.write(0, FOO, 0, 8, 8).file(0, FileOp::SyncAll);
+        script.sync(0, synced).mark(0);
+        let is_old = |tree: &Tree| content(tree, "foo")[0] == Byte::Written(0);
+        assert_eq!(who(&script, 1, is_old), models);
+    }
+}
+
+/// Where a file has its space before its bytes, a rename finds no delayed blocks to be written.
+#[test]
+fn a_rename_over_a_file_does_not_wait_for_what_was_reserved_on_ext4() {
+    for is_reserved in [false, true] {
+        let mut script = Script::new(1, &[(FOO, "foo", 4096), (BAR, "bar", 8)]);
+        if is_reserved {
+            script.file(
+                0,
+                FileOp::Allocate {
+                    file: FOO,
+                    offset: 4096,
+                    len: 4096,
+                    keeps_size: true,
+                },
+            );
+        }
+        script
+            .write(0, FOO, 4096, 4096, 4096)
+            .rename(0, FOO, "foo", "bar", Some(BAR))
+            .mark(0);
+        let is_short = |tree: &Tree| !has(tree, "foo") && size(tree, "bar") == Some(4096);
+        let shown = who(&script, 1, is_short);
+        let is_shown = |model: &str| shown.contains(&model);
+        assert_eq!(is_shown("ext4-ordered"), is_reserved, "{shown:?}");
+        assert_eq!(is_shown("ext4-writeback"), is_reserved, "{shown:?}");
+    }
+}

@@ -281,17 +281,23 @@ impl Recording {
             };
             self.operation(origin, op);
         }
-        if mode & libc::FALLOC_FL_KEEP_SIZE != 0 {
+        let keeps_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        if keeps_size && (is_hole || is_zeros) {
             return;
         }
-        let op = if offset + len > size {
+        let op = if !keeps_size && offset + len > size {
             FileOp::Resize {
                 file,
                 from: size,
                 to: offset + len,
             }
         } else {
-            FileOp::Allocate { file, offset, len }
+            FileOp::Allocate {
+                file,
+                offset,
+                len,
+                keeps_size,
+            }
         };
         self.operation(origin, op);
     }

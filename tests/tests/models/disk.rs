@@ -497,9 +497,15 @@ impl Machine {
         let last_page = size.next_multiple_of(4096).saturating_sub(offset);
         let zeroed = len.min(last_page);
         let zeros = match how {
-            Allocation::Reserved => None,
-            Allocation::Grown => {
-                (offset + len <= size).then_some(FileOp::Allocate { file, offset, len })
+            Allocation::Reserved | Allocation::Grown => {
+                let keeps_size = how == Allocation::Reserved;
+                let is_within = keeps_size || offset + len <= size;
+                is_within.then_some(FileOp::Allocate {
+                    file,
+                    offset,
+                    len,
+                    keeps_size,
+                })
             }
             Allocation::Zeros => Some(FileOp::ZeroBlocks {
                 file,
@@ -516,7 +522,7 @@ impl Machine {
         self.call(
             || Ok(fallocate(&open, flags, start, count)?),
             |this| {
-                let zeros = zeros.filter(|_| offset < size);
+                let zeros = zeros.filter(|_| offset < size || how == Allocation::Reserved);
                 let is_larger = how == Allocation::Grown && offset + len > size;
                 let grown = is_larger.then(|| {
                     this.sizes.insert(file, offset + len);

@@ -60,6 +60,7 @@ impl Allowed {
                 synced: false,
                 names_only: false,
                 all_torn: false,
+                one_kept: false,
             },
         };
         let space = Space::new(&run, &request).expect("it has files");

@@ -239,7 +239,16 @@ impl<'a> Cutter<'a> {
             } => self.write(*file, *offset, *data, *size_before),
             FileOp::Resize { file, from, to } => self.resize(*file, *from, *to),
             FileOp::Zero { file, offset, len } => self.zero(*file, *offset, *len, false),
-            FileOp::Allocate { file, offset, len } => self.allocate(*file, *offset, *len),
+            FileOp::Allocate {
+                file,
+                offset,
+                len,
+                keeps_size,
+            } => {
+                if !keeps_size {
+                    self.allocate(*file, *offset, *len);
+                }
+            }
             FileOp::ZeroBlocks { file, offset, len } => self.zero(*file, *offset, *len, true),
             FileOp::SetMode { file, mode } => self.group([Effect::SetMode {
                 file: *file,

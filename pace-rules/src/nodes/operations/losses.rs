@@ -234,16 +234,19 @@ impl Operations {
 
     /// Says of each group which names wait for it: the rename that gives its file the name of
     /// another one waits for what the file has grown by. `replacing` are the operations that do
-    /// so, ascending, with the files.
-    pub(super) fn wait(&mut self, replacing: &[(usize, FileId)]) {
+    /// so, ascending, with the files. It does not wait for `reserved`, sizes for which no space has to
+    /// be found: ext4_alloc_da_blocks looks for delayed blocks only.
+    pub(super) fn wait(&mut self, replacing: &[(usize, FileId)], reserved: &HashSet<usize>) {
         if !self.model.replace_by_rename {
             return;
         }
         let mut replacing = replacing.iter().rev().peekable();
         let mut replaces: HashMap<FileId, usize> = HashMap::new();
         for (number, operation) in self.all.iter().enumerate().rev() {
-            let own = &mut self.groups[operation.groups()];
-            for group in own.iter_mut().filter(|group| group.is_size) {
+            let numbers = operation.groups();
+            let own = self.groups[numbers.clone()].iter_mut().zip(numbers);
+            let sizes = own.filter(|(group, number)| group.is_size && !reserved.contains(number));
+            for (group, _) in sizes {
                 let replaced = replaces.get(&group.file).filter(|_| !group.is_named);
                 if let Some(replaced) = replaced {
                     group.rare_mut().awaited_by = Narrow::new(*replaced);

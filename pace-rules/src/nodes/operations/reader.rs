@@ -39,6 +39,8 @@ pub(super) struct Reader<'a> {
     unflushed: Vec<usize>,
     /// The operations that rename a file over another one, with the file.
     replacing: Vec<(usize, FileId)>,
+    /// The groups that are sizes for which no space has to be found.
+    reserved: HashSet<usize>,
     /// Operations that have changed nothing that fdatasync waits for.
     idle: HashSet<usize>,
     /// How many groups there are before each event.
@@ -78,6 +80,8 @@ pub(super) struct Read {
     pub(super) words: Vec<Words>,
     /// The operations that rename a file over another one, with the file.
     pub(super) replacing: Vec<(usize, FileId)>,
+    /// The groups that are sizes for which no space has to be found.
+    pub(super) reserved: HashSet<usize>,
 }
 
 impl<'a> Reader<'a> {
@@ -104,6 +108,7 @@ impl<'a> Reader<'a> {
             open: Vec::new(),
             unflushed: Vec::new(),
             replacing: Vec::new(),
+            reserved: HashSet::new(),
             idle: HashSet::new(),
             groups_before: Vec::new(),
             touching: HashMap::new(),
@@ -132,6 +137,7 @@ impl<'a> Reader<'a> {
             followers: self.followers,
             words: self.words,
             replacing: self.replacing,
+            reserved: self.reserved,
         }
     }
 
@@ -247,6 +253,9 @@ impl Reader<'_> {
         let (this, cut) = (self.this.groups.len(), &cuts[part]);
         let waiting = self.waiting(cuts, part);
         let group = self.new_group(number, op, cut);
+        if group.is_size && self.is_reserved(group.file, cut) {
+            self.reserved.insert(this);
+        }
         self.this.groups.push(group);
         self.followers.add();
         self.page_mates.add();
@@ -264,6 +273,18 @@ impl Reader<'_> {
         if let Some(Waiting { group: other, .. }) = waiting.filter(|waiting| waiting.is_paired) {
             self.this.groups[this].rare_mut().pair = Narrow::new(other);
             self.this.groups[other].rare_mut().pair = Narrow::new(this);
+        }
+    }
+
+    /// Whether a size is within a page that got its space before.
+    fn is_reserved(&self, file: FileId, cut: &Cut) -> bool {
+        let known = self.files.get(&file);
+        match self.micros.all[cut.micros.range().start].effect {
+            Effect::Grow { size, .. } => known.is_some_and(|known| {
+                let last = size.saturating_sub(1) / PAGE_BYTES;
+                known.reserved.contains(&last)
+            }),
+            _ => false,
         }
     }
 
@@ -389,9 +410,17 @@ impl Reader<'_> {
                 replaced,
                 exchange,
             } => self.rename(*file, names, *replaced, *exchange),
+            FileOp::Allocate {
+                file, offset, len, ..
+            } => {
+                let known = self.files.entry(*file).or_default();
+                let pages = offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES);
+                known.reserved.extend(pages);
+            }
             FileOp::Resize { file, to, .. } => {
                 let known = self.files.entry(*file).or_default();
                 known.pages.split_off(&to.div_ceil(PAGE_BYTES));
+                known.reserved.split_off(&to.div_ceil(PAGE_BYTES));
             }
             _ => {}
         }

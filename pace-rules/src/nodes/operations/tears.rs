@@ -7,6 +7,9 @@ use crate::nodes::Effect;
 use crate::nodes::micro::Micros;
 use crate::nodes::narrow::{Narrow, Span};
 
+/// A write is torn in so many ways at most.
+pub(in crate::nodes) const TEARS_MAX: usize = 5;
+
 /// A part of the bytes of a write that a crash can cost while it leaves the rest.
 #[derive(Debug, Clone)]
 pub(super) struct Tear {
@@ -49,14 +52,20 @@ impl Operations {
     }
 
     /// Finds the ways to tear each operation: without its last piece, the first one, or all between
-    /// them. A few are enough: a record that is torn lacks its head, its end, or its middle.
+    /// them, and of many pieces also without the last two or the first two. A few are enough: a record
+    /// that is torn lacks its head, its end, or its middle.
     pub(super) fn tear(&mut self, micros: &Micros) {
         for operation in 0..self.all.len() {
             let pieces = self.pieces(operation, micros);
             let first = self.tears.len();
             if let [head, middle @ .., end] = &*pieces {
                 let (head, end) = (std::slice::from_ref(head), std::slice::from_ref(end));
-                let parts = [end, head, middle].into_iter();
+                let (first_two, last_two) = match &*pieces {
+                    [_, _, .., _, _] => (&pieces[..2], &pieces[pieces.len() - 2..]),
+                    _ => (&pieces[..0], &pieces[..0]),
+                };
+                let parts: [_; TEARS_MAX] = [end, head, middle, last_two, first_two];
+                let parts = parts.into_iter();
                 let tears: Vec<_> = parts
                     .filter_map(|part| self.tear_of(operation, part))
                     .collect();

@@ -66,6 +66,14 @@ impl Choice {
         }
     }
 
+    /// After how many events what is durable is kept while all else is lost; none if it is not.
+    pub(in crate::nodes) fn kept_by(&self) -> Option<usize> {
+        match self {
+            Self::AtOnce { synced, .. } => Some(*synced),
+            _ => None,
+        }
+    }
+
     /// What is meant, and not what is lost with it, at a place of a node in a crash after `events`
     /// events.
     pub(super) fn parts(&self, rules: &NodeRules, place: &Place, events: usize) -> Vec<Part> {

@@ -15,7 +15,7 @@ use crate::nodes::{Content, Effect};
 pub(super) type Write = (u64, Data);
 
 /// All that was written.
-fn whole((offset, data): Write) -> Range<u64> {
+pub(super) fn whole((offset, data): Write) -> Range<u64> {
     offset..offset + data.len
 }
 
@@ -35,6 +35,7 @@ impl Cutter<'_> {
             self.write_alone(file, (offset, data), old, new);
         } else {
             self.zero_stale(file, offset..end, size_before);
+            self.write_to_zeroed(file, (offset, data));
             for range in self.pieces(file, old) {
                 self.write_over(file, (offset, data), range, size_before);
             }
@@ -68,7 +69,6 @@ impl Cutter<'_> {
 
     /// A piece of a write, in place of bytes that there were.
     fn write_over(&mut self, file: FileId, write: Write, range: Range<u64>, size_before: u64) {
-        self.write_to_zeroed(file, write, &range);
         let own = self.own();
         let order = self.order(file, range.start);
         // With these bytes the page can be what makes the file as large as it is.
@@ -304,6 +304,8 @@ impl Cutter<'_> {
     fn cuts(&self, piece: &Range<u64>, whole: &Range<u64>) -> Vec<u64> {
         let sector = self.sector_bytes;
         let pages_of = pages(whole);
+        let first_and_last = [whole.start / sector + 1, (whole.end - 1) / sector];
+        let first_and_last = first_and_last.map(|number| number * sector);
         match self.split {
             Split::Aligned(bytes) => {
                 let step = bytes.max(1).next_multiple_of(sector);
@@ -317,14 +319,16 @@ impl Cutter<'_> {
                 let step = (piece.end - piece.start).div_ceil(count);
                 let ends = (1..count).map(|number| piece.start + number * step);
                 // The nearest one: what lies across one border of sectors is cut there.
-                ends.map(|end| (end + sector / 2) / sector * sector)
-                    .collect()
+                let thirds = ends.map(|end| (end + sector / 2) / sector * sector);
+                thirds.chain(first_and_last).collect()
             }
             Split::Count(_) => {
-                let (first, last) = (whole.start / sector + 1, (whole.end - 1) / sector);
                 let next_page = (whole.start / PAGE_BYTES + 1) * PAGE_BYTES;
                 let last_page = (whole.end - 1) / PAGE_BYTES * PAGE_BYTES;
-                vec![first * sector, next_page, last_page, last * sector]
+                [next_page, last_page]
+                    .into_iter()
+                    .chain(first_and_last)
+                    .collect()
             }
         }
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use trace::FileId;
 
 use super::Cutter;
-use super::bytes::{Write, written};
+use super::bytes::{Write, whole, written};
 use super::known::pages;
 use crate::nodes::micro::{Neighbour, Order, PAGE_BYTES};
 use crate::nodes::model::{DataOrder, Growth, Log};
@@ -135,21 +135,26 @@ impl Cutter<'_> {
 
     /// What a write does to blocks that have kept their old bytes under zeros which the disk may not
     /// know of. If it does, the zeros hide it: there the bytes wait for more.
-    pub(super) fn write_to_zeroed(&mut self, file: FileId, write: Write, range: &Range<u64>) {
-        for page in pages(range) {
+    pub(super) fn write_to_zeroed(&mut self, file: FileId, write: Write) {
+        let range = whole(write);
+        for page in pages(&range) {
             let known = self.file(file);
             let (start, end) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
             let seen = start..end.min(known.least);
-            let own = range.start.max(start)..range.end.min(end);
+            let own = range.start.max(start).min(seen.end)..range.end.min(seen.end);
             let Some(zeroed) = known.zeroed.get_mut(&page) else {
                 continue;
             };
-            if zeroed.writes.len() == WRITES_MAX || own.end > seen.end {
+            if zeroed.writes.len() == WRITES_MAX || seen.is_empty() {
                 known.zeroed.remove(&page);
                 continue;
             }
             let is_first = zeroed.writes.is_empty();
-            zeroed.writes.push((own.start, written(write, &own)));
+            if !own.is_empty() {
+                zeroed.writes.push((own.start, written(write, &own)));
+            } else if !is_first {
+                continue;
+            }
             let zeroed = zeroed.clone();
             let hidden = if is_first { seen.clone() } else { own };
             self.group_in(

@@ -15,6 +15,8 @@ pub(super) struct Known {
     /// The names that it has.
     pub(super) names: BTreeSet<(FileId, Name)>,
     pub(super) is_directory: bool,
+    /// The pages that got their space before their bytes.
+    pub(super) reserved: BTreeSet<u64>,
     pub(super) pages: BTreeMap<u64, Page>,
 }
 

@@ -3,6 +3,7 @@
 use trace::{Event, FileId, FileOp, SyncScope};
 
 use super::Reader;
+use super::files::Known;
 use crate::nodes::Effect;
 use crate::nodes::micro::{Micro, PAGE_BYTES};
 use crate::nodes::model::{DataSync, Exchange, Growth, Log};
@@ -61,7 +62,11 @@ impl Reader<'_> {
         }
         self.idle.extend(&taken_back.operations);
         let names = self.committed(number, event, (file, scope));
-        let unflushed = std::mem::take(&mut self.unflushed);
+        let unflushed = if self.is_flush(file, names) {
+            std::mem::take(&mut self.unflushed)
+        } else {
+            Vec::new()
+        };
         self.cover(number, event, |this, group| {
             let of_group = &this.this.groups[group];
             // To lose what has changed nothing would be to lose a part of it.
@@ -70,6 +75,15 @@ impl Reader<'_> {
                 || this.is_data_of(group, file, scope)
                 || unflushed.binary_search(&group).is_ok()
         });
+    }
+
+    /// Whether a sync of a file or directory empties the disk's cache: that of a directory of which
+    /// the log has all already sends nothing (xfs_dir_fsync). `names` is what it commits up to.
+    fn is_flush(&self, file: FileId, names: usize) -> bool {
+        let is_directory = |known: &Known| known.is_directory;
+        let mut open = self.open.iter();
+        !self.files.get(&file).is_some_and(is_directory)
+            || open.any(|group| *group < names && self.this.groups[*group].is_named)
     }
 
     /// The first of the groups of names that a sync of a file does not find committed, if all before

@@ -153,6 +153,7 @@ fn with_synced(request: &Request, is_wanted: bool) -> Request {
         synced: wanted.synced && is_wanted,
         names_only: wanted.names_only && is_wanted,
         all_torn: wanted.all_torn && is_wanted,
+        one_kept: wanted.one_kept && is_wanted,
         ..wanted
     };
     Request {

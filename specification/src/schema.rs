@@ -398,7 +398,7 @@ pub const FACTS: &[Known] = &[
         TIME,
         "what a node did to a file and what had returned before the crash, in the order of `event`, \
          which numbers what all nodes did: `op` is `creat`, `mkdir`, `symlink`, `link`, `unlink`, \
-         `rename`, `exchange`, `write`, `truncate`, `zero`, `chmod`, `setxattr`, `fsync`, \
+         `rename`, `exchange`, `write`, `truncate`, `allocate`, `zero`, `chmod`, `setxattr`, `fsync`, \
          `fdatasync`, `fsync-range` or `sync`; `path` is what the file was called, from the node's \
          directory on (which is `.`); `to` the name that it got, or the target of a symbolic link; \
          `file` is the same number whatever its name; of `truncate`, `offset` is the new size",

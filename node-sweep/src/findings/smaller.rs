@@ -27,8 +27,14 @@ impl Findings<'_> {
             if let Some(known) = known.get(&at) {
                 break *known;
             }
-            if way.contains(&at) {
-                break at;
+            // Ways that go round lead to the same one, wherever they begin.
+            if let Some(first) = way.iter().position(|on_way| *on_way == at) {
+                let rank = |key: &Fingerprint| {
+                    let broken = &swept.broken[key];
+                    (order(&broken.state(spaces).1, broken), *key)
+                };
+                let round = way[first..].iter().copied();
+                break round.min_by_key(rank).expect("it has this one");
             }
             way.push(at);
             match self.smaller(spaces, at, swept, states) {

@@ -27,32 +27,30 @@ pub(super) fn choices(
     forms: &[Form],
 ) -> Vec<Vec<Choice>> {
     let base = tuples.base(space.nodes(), space.clocks(), rule, tuple);
-    let at_risk = rule.relaxed.iter().map(|node| {
-        let operations = &space.nodes()[*node].operations;
-        operations.at_risk(base[*node]).all
-    });
-    let most = at_risk.max().unwrap_or_default();
-    let of_form = |form: &Form| {
+    let at_risk = |node: &usize| space.nodes()[*node].operations.at_risk(base[*node]).all;
+    let most = rule.relaxed.iter().map(at_risk).max();
+    let mut found = Vec::new();
+    for form in forms
+        .iter()
+        .filter(|form| most.is_some_and(|most| form.is_among(most)))
+    {
         let nodes = rule.nodes.iter().zip(tuples.places(tuple));
-        let all = nodes.map(|(node, place)| Losing::new(*node, space, *place, *form));
-        Tuple {
+        let nodes = nodes.map(|(node, place)| Losing::new(*node, space, *place, *form));
+        let tuple = Tuple {
             space,
             form: *form,
             base: base.clone(),
-            nodes: all.collect(),
-        }
-    };
-    let mut found = Vec::new();
-    for form in forms.iter().filter(|form| form.is_among(most)) {
-        let tuple = of_form(form);
+            nodes: nodes.collect(),
+        };
+        let sets: Vec<_> = tuple.sets(rule).collect();
         // The first of those that keep one operation loses the most: at most places none has states.
-        if form.is_first_of_many() && tuple.sets(rule).next().is_none() {
+        if form.is_first_of_many() && sets.is_empty() {
             break;
         }
-        let sets = tuple
-            .sets(rule)
+        let kept = sets
+            .iter()
             .filter(|(losers, moments)| tuple.is_kept(losers, moments));
-        found.extend(sets.map(|(losers, moments)| tuple.choice(&losers, &moments)));
+        found.extend(kept.map(|(losers, moments)| tuple.choice(losers, moments)));
     }
     found
 }

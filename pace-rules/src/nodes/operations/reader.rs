@@ -253,9 +253,7 @@ impl Reader<'_> {
         let (this, cut) = (self.this.groups.len(), &cuts[part]);
         let waiting = self.waiting(cuts, part);
         let group = self.new_group(number, op, cut);
-        if group.is_size && self.is_reserved(group.file, cut) {
-            self.reserved.insert(this);
-        }
+        self.note_reserved(this, &group);
         self.this.groups.push(group);
         self.followers.add();
         self.page_mates.add();
@@ -271,20 +269,25 @@ impl Reader<'_> {
             self.followers.push(this, waiting.group);
         }
         if let Some(Waiting { group: other, .. }) = waiting.filter(|waiting| waiting.is_paired) {
-            self.this.groups[this].rare_mut().pair = Narrow::new(other);
-            self.this.groups[other].rare_mut().pair = Narrow::new(this);
+            self.pair(this, other);
         }
     }
 
-    /// Whether a size is within a page that got its space before.
-    fn is_reserved(&self, file: FileId, cut: &Cut) -> bool {
-        let known = self.files.get(&file);
-        match self.micros.all[cut.micros.range().start].effect {
-            Effect::Grow { size, .. } => known.is_some_and(|known| {
-                let last = size.saturating_sub(1) / PAGE_BYTES;
-                known.reserved.contains(&last)
-            }),
-            _ => false,
+    /// Two groups are lost together or not at all.
+    fn pair(&mut self, one: usize, other: usize) {
+        self.this.groups[one].rare_mut().pair = Narrow::new(other);
+        self.this.groups[other].rare_mut().pair = Narrow::new(one);
+    }
+
+    /// Notes of a new group if it is a size within a page that got its space before.
+    fn note_reserved(&mut self, number: usize, group: &Group) {
+        let Effect::Grow { size, .. } = self.micros.all[group.micros().start].effect else {
+            return;
+        };
+        let last = size.saturating_sub(1) / PAGE_BYTES;
+        let known = self.files.get(&group.file);
+        if group.is_size && known.is_some_and(|known| known.reserved.contains(&last)) {
+            self.reserved.insert(number);
         }
     }
 

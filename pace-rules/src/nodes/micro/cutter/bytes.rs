@@ -303,9 +303,8 @@ impl Cutter<'_> {
     /// Where the split cuts a piece of a write of `whole`, and perhaps outside of it, between sectors.
     fn cuts(&self, piece: &Range<u64>, whole: &Range<u64>) -> Vec<u64> {
         let sector = self.sector_bytes;
-        let pages_of = pages(whole);
-        let first_and_last = [whole.start / sector + 1, (whole.end - 1) / sector];
-        let first_and_last = first_and_last.map(|number| number * sector);
+        let ends_of =
+            |unit: u64| [whole.start / unit + 1, (whole.end - 1) / unit].map(|end| end * unit);
         match self.split {
             Split::Aligned(bytes) => {
                 let step = bytes.max(1).next_multiple_of(sector);
@@ -315,21 +314,14 @@ impl Cutter<'_> {
                 inside.filter(|_| is_finer).collect()
             }
             Split::Count(0 | 1) => Vec::new(),
-            Split::Count(count) if pages_of.end - pages_of.start == 1 => {
+            Split::Count(count) if pages(whole).count() == 1 => {
                 let step = (piece.end - piece.start).div_ceil(count);
                 let ends = (1..count).map(|number| piece.start + number * step);
                 // The nearest one: what lies across one border of sectors is cut there.
                 let thirds = ends.map(|end| (end + sector / 2) / sector * sector);
-                thirds.chain(first_and_last).collect()
+                thirds.chain(ends_of(sector)).collect()
             }
-            Split::Count(_) => {
-                let next_page = (whole.start / PAGE_BYTES + 1) * PAGE_BYTES;
-                let last_page = (whole.end - 1) / PAGE_BYTES * PAGE_BYTES;
-                [next_page, last_page]
-                    .into_iter()
-                    .chain(first_and_last)
-                    .collect()
-            }
+            Split::Count(_) => [ends_of(PAGE_BYTES), ends_of(sector)].concat(),
         }
     }
 

@@ -131,8 +131,7 @@ impl Known<'_> {
             only_known: true,
             deadline: None,
             undamaged: None,
-            // What was not visited is not known.
-            is_sample: true,
+            is_sample: self.request.sample_of_disks().is_some(),
         };
         let swept = sweep_source(
             source,

@@ -459,7 +459,8 @@ pub fn sweep_source(
         rounds.heard.swept.interrupted = interrupt.requested();
         rounds.heard.swept.is_over = stop.is_over();
         stop.give_time(EXPLAINED_FOR);
-        if plan.is_sample || rounds.heard.swept.is_over {
+        // What was not visited is not known.
+        if plan.is_sample || plan.only_known || rounds.heard.swept.is_over {
             rounds.visit_those_with_less_missing()?;
         }
         rounds.blame()?;

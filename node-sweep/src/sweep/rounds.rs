@@ -152,7 +152,7 @@ impl<'a, 'scope, S: Source> Rounds<'a, 'scope, S> {
             broken.models = same.models;
             broken.with_losses = maker.with_losses.get(key).cloned();
         }
-        let is_part = stop.plan.is_sample || stop.plan.shard.is_some();
+        let is_part = stop.plan.is_sample || stop.plan.only_known || stop.plan.shard.is_some();
         swept.is_whole = !is_part && !swept.interrupted && !swept.is_over;
         swept.checked = checked;
         swept.coverage = maker.crashes.coverage(&maker.source.runs(), &judged);

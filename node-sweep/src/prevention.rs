@@ -94,9 +94,11 @@ impl Findings<'_> {
     /// Where several losses break something only together: what the states hold with one of them.
     fn each_alone(&self, finding: &Finding) -> Vec<Fingerprint> {
         let losses = finding.losses();
-        // Any write can be torn while it is made, whatever is synced.
+        // Any write can be torn while it is made, whatever is synced. And what was kept alone does harm
+        // only where all of that is lost.
         let is_due = |spaces: &&Spaces| {
-            losses.len() > 1 && spaces.relaxation(finding.state) != Relaxation::AllTorn
+            let relaxation = spaces.relaxation(finding.state);
+            losses.len() > 1 && !matches!(relaxation, Relaxation::AllTorn | Relaxation::OneKept)
         };
         let Some(spaces) = self.spaces().filter(is_due) else {
             return Vec::new();

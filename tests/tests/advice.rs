@@ -57,6 +57,11 @@ fn follow(model: &str, name: &str) -> Vec<String> {
     words.collect()
 }
 
+fn assert_all_begin(advice: &[String], words: &str) {
+    let mut calls = advice.iter();
+    assert!(calls.all(|call| call.starts_with(words)), "{advice:?}");
+}
+
 /// The message has its new name only once the other one is gone: a sync that comes later than that
 /// leaves a moment without either.
 #[test]
@@ -67,23 +72,24 @@ fn a_message_that_is_moved_is_synced_before_its_old_name_is_removed() {
 
 #[test]
 fn a_file_that_is_replaced_is_safe_once_its_directory_is_synced() {
-    let advice = follow("linux", "saved");
-    assert!(
-        advice
-            .iter()
-            .all(|call| call.starts_with("its directory before the line `saved ")),
-        "{advice:?}"
+    assert_all_begin(
+        &follow("linux", "saved"),
+        "its directory before the line `saved ",
     );
 }
 
 /// A record that is torn while it is written is none that was acknowledged.
 #[test]
 fn a_log_is_synced_before_its_records_are_acknowledged() {
-    let advice = follow("linux", "appended");
-    assert!(
-        advice
-            .iter()
-            .all(|call| call.starts_with("log before the line `appended ")),
-        "{advice:?}"
+    assert_all_begin(
+        &follow("linux", "appended"),
+        "log before the line `appended ",
     );
+}
+
+/// The page does harm where all else is lost. That it is torn while it is written no call forbids.
+#[test]
+fn what_protects_a_page_is_synced_before_that_is_written() {
+    let advice = follow("ext4-ordered", "undone");
+    assert_eq!(advice, ["undo before write page, 1024 bytes at 0, 1 times"]);
 }

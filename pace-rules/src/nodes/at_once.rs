@@ -130,9 +130,8 @@ impl Form {
         let mut open = operations.all_open(micros, events);
         let operation = |group: &usize| operations.groups[*group].operation();
         if let Self::ButOne(kept) = self {
-            let lost = kept.torn(operations, &open, events);
-            let kept = kept.operation(operations, &open);
-            open.retain(|group| Some(operation(group)) != kept || lost.contains(group));
+            let stays = kept.groups(operations, (micros, events));
+            open.retain(|group| !stays.contains(group));
         }
         if let Some(only) = only {
             open.retain(|group| only.contains(&operation(group)));
@@ -143,7 +142,8 @@ impl Form {
             Self::ButSizes => open.retain(|group| operations.is_bytes(*group)),
             Self::Torn(_) => {
                 let torn = open.iter().map(operation).dedup();
-                let tears = torn.filter_map(|one| Some((one, self.tear(operations, one, events)?)));
+                let tears = torn
+                    .filter_map(|one| Some((one, self.tear(operations, one, (micros, events))?)));
                 return tears
                     .flat_map(|(one, tear)| operations.torn(one, tear))
                     .collect();
@@ -152,34 +152,44 @@ impl Form {
         open
     }
 
-    /// Whether there is what it keeps of the operations before number `place`, if that is one of them:
-    /// something that the disk can have alone, and that can be torn where it is. What is durable after
-    /// so many events is not lost.
-    pub(super) fn is_kept(self, operations: &Operations, place: usize, events: usize) -> bool {
+    /// Whether there is what it keeps of the first so many micros, if that is one operation: something
+    /// that the disk can have alone, and that can be torn where it is. What is durable after so many
+    /// events is not lost.
+    pub(super) fn is_kept(self, operations: &Operations, (micros, events): (usize, usize)) -> bool {
         let Self::ButOne(kept) = self else {
             return true;
         };
+        let Some(one) = kept.operation(operations, (micros, events)) else {
+            return false;
+        };
         // In a journal no name is there without those before it.
-        let is_alone = |one: usize| {
-            let mut open = operations.open_groups(one, events);
-            !operations.has_journal() || open.any(|group| !operations.groups[group].is_named())
-        };
-        let is_torn = |one: usize| {
-            let ways = operations.tears(one, events).count();
-            kept.tear.is_none_or(|tear| tear < ways)
-        };
-        let one = operations.losable_from_last(place, events, kept.from_last as usize);
-        one.is_some_and(|one| is_alone(one) && is_torn(one))
+        let mut open = operations.open_groups(one, events);
+        let is_alone =
+            !operations.has_journal() || open.any(|group| !operations.groups[group].is_named());
+        is_alone && (kept.tear.is_none() || kept.way(operations, one, events).is_some())
     }
 
-    /// In which of its ways an operation is torn by a crash after so many events.
-    fn tear(self, operations: &Operations, operation: usize, events: usize) -> Option<usize> {
-        let Self::Torn(way) = self else {
-            return None;
-        };
-        let mut tears = operations.tears(operation, events).collect_vec();
-        tears.truncate(way + 1);
-        tears.pop()
+    /// In which of its ways an operation of which something is lost is torn by a crash after so many
+    /// events.
+    fn tear(
+        self,
+        operations: &Operations,
+        operation: usize,
+        (micros, events): (usize, usize),
+    ) -> Option<usize> {
+        match self {
+            Self::Torn(way) => {
+                let mut tears = operations.tears(operation, events).collect_vec();
+                tears.truncate(way + 1);
+                tears.pop()
+            }
+            Self::ButOne(kept) => {
+                let own = kept.operation(operations, (micros, events));
+                let own = own.filter(|own| *own == operation);
+                own.and_then(|own| kept.way(operations, own, events))
+            }
+            _ => None,
+        }
     }
 
     /// The same groups, as what is lost by choice of each operation.
@@ -194,7 +204,7 @@ impl Form {
             .into_iter()
             .chunk_by(|group| operations.groups[*group].operation());
         let part = |(operation, lost): (usize, usize)| {
-            if let Some(tear) = self.tear(operations, operation, events) {
+            if let Some(tear) = self.tear(operations, operation, (micros, events)) {
                 Part::Tear(operation, tear)
             } else if operations.open_groups(operation, events).count() == lost {
                 Part::Operation(operation)
@@ -210,21 +220,27 @@ impl Form {
 }
 
 impl Kept {
-    /// The operation, of those that have these groups.
-    fn operation(self, operations: &Operations, open: &[usize]) -> Option<usize> {
-        let all = open
-            .iter()
-            .map(|group| operations.groups[*group].operation());
-        all.rev().dedup().nth(self.from_last as usize)
+    /// The operation, of those of the first so many micros.
+    fn operation(self, operations: &Operations, (micros, events): (usize, usize)) -> Option<usize> {
+        let last = operations.groups_until(micros).checked_sub(1)?;
+        let place = operations.groups[last].operation() + 1;
+        operations.losable_from_last(place, events, self.from_last as usize)
     }
 
-    /// What of it is lost, if it is torn.
-    fn torn(self, operations: &Operations, open: &[usize], events: usize) -> Vec<usize> {
-        let torn = |operation: usize| {
-            let tear = operations.tears(operation, events).nth(self.tear?)?;
-            Some(operations.torn(operation, tear))
+    /// In which of its ways it is torn, if it is.
+    fn way(self, operations: &Operations, operation: usize, events: usize) -> Option<usize> {
+        operations.tears(operation, events).nth(self.tear?)
+    }
+
+    /// The groups that are kept.
+    fn groups(self, operations: &Operations, at: (usize, usize)) -> Vec<usize> {
+        let Some(own) = self.operation(operations, at) else {
+            return Vec::new();
         };
-        let operation = self.operation(operations, open);
-        operation.and_then(torn).unwrap_or_default()
+        let way = self.way(operations, own, at.1);
+        let lost = way.map_or(Vec::new(), |way| operations.torn(own, way));
+        let mut groups: Vec<usize> = operations.all[own].groups().collect();
+        groups.retain(|group| !lost.contains(group));
+        groups
     }
 }

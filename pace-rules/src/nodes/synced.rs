@@ -246,7 +246,7 @@ impl Tuple<'_> {
         losers.iter().zip(moments).all(|(place, moment)| {
             let Losing { rules, place, .. } = &self.nodes[*place];
             self.form
-                .is_kept(&rules.operations, place.operations, *moment)
+                .is_kept(&rules.operations, (place.micros, *moment))
         })
     }
 

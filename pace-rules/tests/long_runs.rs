@@ -11,7 +11,7 @@ use trace::{
 };
 
 /// What the rules may take for each call and model, in bytes.
-const BYTES_A_CALL_MAX: u64 = 450;
+const BYTES_A_CALL_MAX: u64 = 440;
 
 const CALLS: u64 = 100_000;
 

@@ -16,6 +16,8 @@ pub struct Model {
     pub data: DataOrder,
     /// What may be seen of bytes past the old end of a file before they are those written.
     pub growth: Growth,
+    /// What `fallocate` does to a file before the log is written.
+    pub allocation: Allocation,
     /// Whether operations on names and sizes are atomic. Else a rename is three steps, and a file
     /// is cut off piece by piece.
     pub atomic_names: bool,
@@ -92,6 +94,20 @@ pub enum Growth {
     WithData,
 }
 
+/// What `fallocate` does to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocation {
+    /// The size on the disk becomes what is allocated of the size in memory. A zeroed range keeps its
+    /// blocks: until the log says that they are zeros, what is written there takes the place of the
+    /// bytes of before. A hole past the end has the last page whole.
+    InPlace,
+    /// None of that: space is taken and given back with the names.
+    Anew,
+}
+
+const EXT4_ALLOCATION: &str = "fs/ext4/extents.c, ext4_do_fallocate, ext4_zero_range; fs/ext4/inode.c, ext4_punch_hole, \
+                               ext4_update_disksize_before_punch: the size on disk is set at once, and a zeroed range \
+                               keeps its blocks as unwritten extents";
 const EXT4_SYNC: &str = "fs/ext4/fsync.c, ext4_sync_file: the journal is committed up to the transaction that changed \
                          the inode, for fdatasync up to the one that changed its size or blocks";
 const EXT4_JOURNAL: &str = "Documentation/filesystems/ext4/journal.rst: one journal, replayed up to the last commit \
@@ -124,6 +140,7 @@ pub const MODELS: &[Model] = &[
         log: Log::None,
         data: DataOrder::Free,
         growth: Growth::ZerosAndGarbage,
+        allocation: Allocation::Anew,
         atomic_names: false,
         replace_by_rename: false,
         data_sync: DataSync::Names,
@@ -142,6 +159,7 @@ pub const MODELS: &[Model] = &[
             EXT4_UNWRITTEN,
             EXT4_IN_PLACE,
             EXT4_RENAME,
+            EXT4_ALLOCATION,
             EXT4_SYNC_FS,
             "fs/ext4/inode.c, __ext4_block_zero_page_range: with data=ordered the end of a file that shrinks is ordered \
              data",
@@ -149,6 +167,7 @@ pub const MODELS: &[Model] = &[
         log: Log::Journal,
         data: DataOrder::Ordered,
         growth: Growth::Zeros,
+        allocation: Allocation::InPlace,
         atomic_names: true,
         replace_by_rename: true,
         data_sync: DataSync::Sizes,
@@ -167,6 +186,7 @@ pub const MODELS: &[Model] = &[
             EXT4_UNWRITTEN,
             EXT4_IN_PLACE,
             EXT4_RENAME,
+            EXT4_ALLOCATION,
             EXT4_SYNC_FS,
             "Documentation/admin-guide/ext4.rst, data=writeback: \"Data ordering is not preserved, data may be written \
              into the main file system after its metadata has been committed to the journal\"",
@@ -174,6 +194,7 @@ pub const MODELS: &[Model] = &[
         log: Log::Journal,
         data: DataOrder::Allocating,
         growth: Growth::Zeros,
+        allocation: Allocation::InPlace,
         atomic_names: true,
         replace_by_rename: true,
         data_sync: DataSync::Sizes,
@@ -196,6 +217,7 @@ pub const MODELS: &[Model] = &[
         log: Log::Journal,
         data: DataOrder::Allocating,
         growth: Growth::WithData,
+        allocation: Allocation::Anew,
         atomic_names: true,
         replace_by_rename: false,
         data_sync: DataSync::Names,
@@ -223,6 +245,7 @@ pub const MODELS: &[Model] = &[
         log: Log::LogTree,
         data: DataOrder::All,
         growth: Growth::Zeros,
+        allocation: Allocation::Anew,
         atomic_names: true,
         replace_by_rename: false,
         data_sync: DataSync::Names,

@@ -8,6 +8,8 @@ mod ways;
 use std::collections::HashSet;
 use std::ops::Range;
 
+use itertools::Itertools;
+
 use super::at_once::Form;
 use super::places::Place;
 use super::rules::{How, Rule};
@@ -82,7 +84,11 @@ impl Section {
                 continue;
             }
             section.alone = section.unpaired(space, range.clone());
-            section.states = Sums::of(range.map(|tuple| section.count(space, tuple)));
+            // Most have states at few places, and often none at the first.
+            let mut counts = range.map(|tuple| section.count(space, tuple)).peekable();
+            let empty = counts.peeking_take_while(|count| *count == 0).count();
+            section.states = Sums::of(counts);
+            section.first += empty;
             if section.len() > 0 {
                 sections.push(section);
             }

@@ -9,7 +9,7 @@ use super::Cutter;
 use super::bytes::{Write, whole, written};
 use super::known::pages;
 use crate::nodes::micro::{Neighbour, Order, PAGE_BYTES};
-use crate::nodes::model::{DataOrder, Growth, Log};
+use crate::nodes::model::{Allocation, DataOrder, Log};
 use crate::nodes::{Content, Effect};
 
 /// So many writes to a page that was zeroed are looked for in the block that it has kept.
@@ -40,8 +40,7 @@ impl Cutter<'_> {
             self.forget_pages(file, &whole_pages(offset, offset + len));
             return self.zeros_with_names(file, offset..end);
         }
-        // ext4 takes a hole that reaches past the end for one up to the end of the last page.
-        let is_past = self.sets_size_at_once() && !keeps_blocks && offset + len > size;
+        let is_past = self.allocates_in_place() && !keeps_blocks && offset + len > size;
         let hole_end = if is_past {
             (offset + len).next_multiple_of(PAGE_BYTES)
         } else {
@@ -59,9 +58,9 @@ impl Cutter<'_> {
         self.zeros_in_page(file, inner.end..end);
     }
 
-    /// The pages of a range keep their blocks while the next micro makes them zeros: on ext4.
+    /// The pages of a range keep their blocks while the next micro makes them zeros.
     fn keep_blocks(&mut self, file: FileId, range: &Range<u64>) {
-        if !self.sets_size_at_once() {
+        if !self.allocates_in_place() {
             return;
         }
         let zeros = self.micros.len();
@@ -78,17 +77,15 @@ impl Cutter<'_> {
         self.file(file).zeroed.extend(zeroed);
     }
 
-    /// Whether `fallocate` in what a file has in memory already sets the size on the disk: ext4, in
-    /// ext4_update_inode_size and ext4_update_disksize_before_punch.
-    fn sets_size_at_once(&self) -> bool {
-        self.model.log == Log::Journal && self.model.growth == Growth::Zeros
+    fn allocates_in_place(&self) -> bool {
+        self.model.allocation == Allocation::InPlace
     }
 
     /// A range gets its space.
     pub(super) fn allocate(&mut self, file: FileId, offset: u64, len: u64) {
         let known = self.file(file);
         let size = (offset + len).min(known.size);
-        if size > known.least && self.sets_size_at_once() {
+        if size > known.least && self.allocates_in_place() {
             self.group([Effect::Grow { file, size }]);
         }
     }

@@ -59,8 +59,8 @@ impl Mapping {
 /// The files that are mapped, open to be read.
 pub(super) type Mapped = HashMap<FileId, File>;
 
-/// What the disk has of a file in one piece.
-const PAGE_BYTES: u64 = 4096;
+/// What the disk has of a file in one piece, and the unit of writeback.
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// How much is compared at once, in pages.
 const PIECE_BYTES: usize = 64 << 10;

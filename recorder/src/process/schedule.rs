@@ -16,15 +16,13 @@ use std::str::FromStr;
 use nix::unistd::syncfs;
 use trace_store::QUIET;
 
+use super::mappings::PAGE_BYTES;
 use super::{Error, Result};
 use crate::raw;
 
 const NEIGHBOUR: &str = "neighbour";
 
 const WRITEBACK: &str = "writeback";
-
-/// The unit of writeback.
-const PAGE_BYTES: u64 = 4096;
 
 /// After so many changes only every second one has its stop, after the next so many every fourth
 /// has, and so on: a run of 100,000 changes has some hundreds, and not more states than can be

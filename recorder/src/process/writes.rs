@@ -10,6 +10,7 @@ use trace::{Data, FileId, FileKind, FileOp, SyncScope};
 use super::changes::Change;
 use super::files::{FileCall, to_exit};
 use super::gate::Changes;
+use super::mappings::PAGE_BYTES;
 use super::recording::{Entered, Next, Recording};
 use super::snapshot;
 use tracer::Origin;
@@ -25,9 +26,6 @@ const RWF_NOAPPEND: u64 = 32;
 
 /// Of linux/falloc.h.
 const FALLOC_FL_WRITE_ZEROES: i32 = 0x80;
-
-/// What a file system zeroes whole.
-const PAGE_BYTES: u64 = 4096;
 
 impl Recording {
     pub(super) fn enter_write(&mut self, origin: &Origin, entry: &Entry) -> Next {
@@ -282,10 +280,11 @@ impl Recording {
             self.operation(origin, op);
         }
         let keeps_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
-        if keeps_size && (is_hole || is_zeros) {
+        let is_larger = !keeps_size && offset + len > size;
+        if !is_larger && (is_hole || is_zeros) {
             return;
         }
-        let op = if !keeps_size && offset + len > size {
+        let op = if is_larger {
             FileOp::Resize {
                 file,
                 from: size,

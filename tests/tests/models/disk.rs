@@ -24,7 +24,7 @@ use trace::{
 
 use super::calls::{push, store, sync_mapped};
 use super::program::{Allocation, How, Op, Program};
-use super::tree::{DATA_PER_CALL, Found, Grid};
+use super::tree::{DATA_PER_CALL, Found, Grid, PAGE};
 
 /// Where btrfs has its first superblock, in pages.
 const BTRFS_SUPERBLOCK_PAGE: u32 = 16;
@@ -494,45 +494,39 @@ impl Machine {
             Allocation::Zeros => keep_size | FallocateFlags::FALLOC_FL_ZERO_RANGE,
             Allocation::Hole => keep_size | FallocateFlags::FALLOC_FL_PUNCH_HOLE,
         };
-        let last_page = size.next_multiple_of(4096).saturating_sub(offset);
-        let zeroed = len.min(last_page);
-        let zeros = match how {
-            Allocation::Reserved | Allocation::Grown => {
-                let keeps_size = how == Allocation::Reserved;
-                let is_within = keeps_size || offset + len <= size;
-                is_within.then_some(FileOp::Allocate {
-                    file,
-                    offset,
-                    len,
-                    keeps_size,
-                })
-            }
+        let in_pages = len.min(size.next_multiple_of(PAGE).saturating_sub(offset));
+        let op = match how {
+            Allocation::Grown if offset + len > size => Some(FileOp::Resize {
+                file,
+                from: size,
+                to: offset + len,
+            }),
+            Allocation::Grown | Allocation::Reserved => Some(FileOp::Allocate {
+                file,
+                offset,
+                len,
+                keeps_size: how == Allocation::Reserved,
+            }),
+            _ if offset >= size => None,
             Allocation::Zeros => Some(FileOp::ZeroBlocks {
                 file,
                 offset,
-                len: zeroed,
+                len: in_pages,
             }),
             Allocation::Hole => Some(FileOp::Zero {
                 file,
                 offset,
-                len: zeroed,
+                len: in_pages,
             }),
         };
         let (start, count) = (offset as i64, len as i64);
         self.call(
             || Ok(fallocate(&open, flags, start, count)?),
             |this| {
-                let zeros = zeros.filter(|_| offset < size || how == Allocation::Reserved);
-                let is_larger = how == Allocation::Grown && offset + len > size;
-                let grown = is_larger.then(|| {
-                    this.sizes.insert(file, offset + len);
-                    FileOp::Resize {
-                        file,
-                        from: size,
-                        to: offset + len,
-                    }
-                });
-                zeros.into_iter().chain(grown).collect()
+                if let Some(FileOp::Resize { to, .. }) = op {
+                    this.sizes.insert(file, to);
+                }
+                op.into_iter().collect()
             },
         )
     }

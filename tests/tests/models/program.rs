@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use end_to_end::Random;
 
-/// A page of a file.
-const PAGE: u64 = 4096;
+use super::tree::PAGE;
 
 /// What a program does. Paths are below its directory, which is `.`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use trace::{FileId, FileKind, InitialFile, Name};
 pub const DATA_PER_CALL: u64 = 1 << 20;
 
 /// A page of a file.
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 
 /// The ranges of which each has one byte only.
 #[derive(Debug, Clone)]

@@ -92,6 +92,11 @@ impl Reader<'_> {
         for group in of_it {
             self.this.groups[group].log_with(number);
         }
+        self.log_attributes(number, |this, file| {
+            this.has_new_names(file, |op| {
+                named_in(op).is_some_and(|parent| logged_whole.contains(&parent))
+            })
+        });
     }
 
     /// Whether nothing has the name of a file: it is not logged then.
@@ -280,7 +285,7 @@ impl Reader<'_> {
         }
         renamed.retain(|file| self.is_new_logged(*file));
         for file in renamed {
-            self.log_attributes(number, file);
+            self.log_attributes(number, |_, other| other == file);
             let is_directory = self.files.get(&file).is_some_and(|file| file.is_directory);
             let is_new = self.has_new_names(file, |op| matches!(op, FileOp::Create { .. }));
             if is_directory || is_new {
@@ -296,13 +301,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Logs the mode and the attributes of a file that gets a new name: with that the inode is logged
-    /// as it is (btrfs_log_new_name, LOG_INODE_EXISTS).
-    fn log_attributes(&mut self, number: usize, file: FileId) {
+    /// Logs the modes and the attributes of files of which a new name is logged: with that the inode
+    /// is logged as it is, but for its size and its bytes (LOG_INODE_EXISTS).
+    fn log_attributes(&mut self, number: usize, is_meant: impl Fn(&Self, FileId) -> bool) {
         let is_attribute = |group: &usize| {
             let op = self.op(self.this.groups[*group].operation());
-            let is_meant = matches!(op, FileOp::SetMode { .. } | FileOp::SetXattr { .. });
-            is_meant && op.subject() == file
+            let is_attribute = matches!(op, FileOp::SetMode { .. } | FileOp::SetXattr { .. });
+            is_attribute && is_meant(self, op.subject())
         };
         let attributes: Vec<_> = self.open.iter().copied().filter(is_attribute).collect();
         for group in attributes {
@@ -390,5 +395,14 @@ impl Reader<'_> {
             return false;
         };
         known.parent == Some(names.from.0) && known.name.as_ref() == Some(&names.from.1)
+    }
+}
+
+/// The directory in which an operation gives a file a name.
+fn named_in(op: &FileOp) -> Option<FileId> {
+    match op {
+        FileOp::Create { parent, .. } | FileOp::Link { parent, .. } => Some(*parent),
+        FileOp::Rename { names, .. } => Some(names.to.0),
+        _ => None,
     }
 }

@@ -110,6 +110,9 @@ fn try_program(
             );
             denial.get_or_insert(Denial { words });
         }
+        if env::var_os(ONE_PROGRAM).is_some() {
+            println!("{}:\n{}", crashes[0].state, found.told(&grid));
+        }
         trees.insert(found);
     }
     tally.trees += trees.len();

@@ -361,7 +361,8 @@ fn a_file_without_its_last_name_has_those_of_before_on_btrfs() {
     }
 }
 
-/// The name goes from the log tree at once, and the file that has it now is not in there.
+/// The name goes from the log tree at once, and the file that has it now is not in there. Where the
+/// name was on the disk before, it stays.
 #[test]
 fn a_name_that_was_synced_and_replaced_can_be_nobodys_on_btrfs() {
     let bar = (DIRECTORY, name("bar"));
@@ -376,13 +377,19 @@ fn a_name_that_was_synced_and_replaced_can_be_nobodys_on_btrfs() {
         exchange: false,
     };
     // What was synced: with its old directory the log tree has the new name too.
-    for (synced, models) in [
-        (vec![FOO], &["btrfs"][..]),
-        (vec![FileId::ROOT], &["btrfs"]),
-        (vec![FileId::ROOT, DIRECTORY], &[]),
-        (vec![], &[]),
+    for (is_new, synced, models) in [
+        (true, vec![FOO], &["btrfs"][..]),
+        (true, vec![FileId::ROOT], &["btrfs"]),
+        (true, vec![FileId::ROOT, DIRECTORY], &[]),
+        (false, vec![FOO], &[]),
+        (false, vec![FileId::ROOT], &[]),
+        (false, vec![], &[]),
     ] {
-        let mut script = with_directory(&[(FOO, "foo", 8)]);
+        let files = [(FOO, "foo", 8)];
+        let mut script = with_directory(if is_new { &[] } else { &files });
+        if is_new {
+            script.create(0, FOO, "foo");
+        }
         for synced in &synced {
             script.sync(0, *synced);
         }
@@ -390,30 +397,70 @@ fn a_name_that_was_synced_and_replaced_can_be_nobodys_on_btrfs() {
             .file(0, new_in(DIRECTORY, "bar", BAR, FileKind::Regular))
             .file(0, from_directory.clone())
             .mark(0);
-        assert_eq!(who(&script, 1, neither), models, "{synced:?}");
+        assert_eq!(who(&script, 1, neither), models, "{is_new} {synced:?}");
     }
 }
 
-/// btrfs_del_inode_ref_in_log, btrfs_del_dir_entries_in_log.
+/// btrfs_del_inode_ref_in_log, btrfs_del_dir_entries_in_log: what the log has of names is gone from
+/// it at once. The log of a directory has only new names, and that of a file has none of a directory
+/// in which the last one was removed: what is on the disk stays then. So recorded disks show it.
 #[test]
 fn a_name_that_was_synced_can_go_before_what_was_done_before_on_btrfs() {
-    let alone = |tree: &Tree| !has(tree, "foo") && !has(tree, "bar");
-    for (synced, models) in [
-        (Some(FOO), &["btrfs"][..]),
-        (Some(FileId::ROOT), &["btrfs"]),
-        (None, &[]),
+    let alone = |tree: &Tree| !has(tree, "foo") && !has(tree, "bar") && has(tree, "other");
+    for (is_new, has_another, synced, models) in [
+        (true, false, FOO, &["btrfs"][..]),
+        (true, false, FileId::ROOT, &["btrfs"]),
+        (false, false, FOO, &[]),
+        (false, false, FileId::ROOT, &[]),
+        (false, true, FOO, &["btrfs"]),
     ] {
         let mut script = Script::new(1, &[]);
-        script.create(0, FOO, "foo").file(0, FileOp::SyncAll);
-        if let Some(synced) = synced {
-            script.sync(0, synced);
-        }
-        let unlink = FileOp::Unlink {
+        let link = FileOp::Link {
             parent: FileId::ROOT,
-            name: name("foo"),
+            name: name("another"),
             file: FOO,
         };
-        script.create(0, BAR, "bar").file(0, unlink).mark(0);
-        assert_eq!(who(&script, 1, alone), models, "{synced:?}");
+        script.create(0, OTHER, "other").create(0, FOO, "foo");
+        if has_another {
+            script.file(0, link);
+        }
+        if !is_new {
+            script.file(0, FileOp::SyncAll);
+        }
+        script
+            .write(0, FOO, 0, 8, 0)
+            .sync(0, OTHER)
+            .sync(0, synced)
+            .create(0, BAR, "bar")
+            .unlink(0, FOO, "foo")
+            .mark(0);
+        let words = format!("{is_new} {has_another} {synced:?}");
+        assert_eq!(who(&script, 1, alone), models, "{words}");
+    }
+}
+
+/// The log has a new file of a directory that was synced, and follows when that gets another name:
+/// not so a file that was there before.
+#[test]
+fn a_link_to_a_file_that_was_logged_with_its_directory_can_be_kept_alone_on_btrfs() {
+    let alone = |tree: &Tree| has(tree, "link") && !has(tree, "bar");
+    for (is_new, models) in [(true, &["btrfs"][..]), (false, &[])] {
+        let files = [(FOO, "foo", 8)];
+        let mut script = Script::new(1, if is_new { &[] } else { &files });
+        if is_new {
+            script.create(0, FOO, "foo");
+        }
+        let link = FileOp::Link {
+            parent: FileId::ROOT,
+            name: name("link"),
+            file: FOO,
+        };
+        script
+            .create(0, OTHER, "other")
+            .sync(0, FileId::ROOT)
+            .create(0, BAR, "bar")
+            .file(0, link)
+            .mark(0);
+        assert_eq!(who(&script, 1, alone), models, "{is_new}");
     }
 }

@@ -306,6 +306,40 @@ fn the_sync_of_a_page_that_may_have_its_place_does_not_keep_the_size() {
     }
 }
 
+/// A page goes to the disk with the folio that it is in, and the size on the disk becomes its end if
+/// the file is larger in memory. Where nothing was cut off, a folio has bytes up to its end.
+#[test]
+fn the_size_may_be_that_of_a_folio_where_a_file_was_cut_off_on_ext4() {
+    let is_at = |end: u64| move |tree: &Tree| size(tree, "foo") == usize::try_from(end).ok();
+    for (is_cut, models) in [(true, &EXT4[..]), (false, &NOBODY)] {
+        let mut script = Script::new(1, &[(FOO, "foo", 100)]);
+        let resize = |from, to| FileOp::Resize {
+            file: FOO,
+            from,
+            to,
+        };
+        let scope = SyncScope::FileRange {
+            offset: 3841,
+            len: 8192,
+        };
+        if is_cut {
+            script
+                .write(0, FOO, 4214, 12288, 100)
+                .file(0, resize(16502, 12288));
+        } else {
+            script.write(0, FOO, 4214, 8074, 100);
+        }
+        script
+            .write(0, FOO, 20598, 100, 12288)
+            .write(0, FOO, 3841, 8192, 20698)
+            .file(0, FileOp::Sync { file: FOO, scope })
+            .mark(0);
+        assert_eq!(who_at_all(&script, is_at(16384)), models, "{is_cut}");
+        assert_eq!(who_at_all(&script, is_at(12288)).len(), 4, "{is_cut}");
+        assert_eq!(who_at_all(&script, is_at(8192)), NOBODY, "{is_cut}");
+    }
+}
+
 #[test]
 fn an_attribute_is_no_reason_for_fdatasync_to_commit() {
     let mut script = Script::new(1, &[(FOO, "foo", 8)]);

@@ -53,6 +53,9 @@ pub(super) struct Reader<'a> {
     naming: HashMap<FileId, Vec<Narrow>>,
     /// What was synced since all was.
     logged: HashSet<FileId>,
+    /// Directories that were logged with the names in them since all was synced, and the last event
+    /// that did that.
+    logged_with_names: HashMap<FileId, usize>,
     /// Names that were removed from a directory which a log tree had already: the sync of a file
     /// that had one of them does not log that.
     left_out: HashSet<usize>,
@@ -115,6 +118,7 @@ impl<'a> Reader<'a> {
             subjects: HashMap::new(),
             naming: HashMap::new(),
             logged: HashSet::new(),
+            logged_with_names: HashMap::new(),
             left_out: HashSet::new(),
             synced: HashMap::new(),
             first_since: 0,

@@ -81,6 +81,7 @@ impl Cutter<'_> {
             is_size_with_bytes = self.model.growth == Growth::WithData;
             let requires = is_size_with_bytes.then_some(Neighbour::Next);
             self.group_in(own, requires, [Effect::Grow { file, size }]);
+            self.grow_to_folio(file, page_end, size_before);
         }
         if grows_too {
             // The size on the disk becomes that in memory, whatever is written of the rest.
@@ -104,6 +105,7 @@ impl Cutter<'_> {
         if size > size_before {
             let grow = Effect::Grow { file, size };
             self.group_in(self.own(), None, [grow]);
+            self.grow_to_folio(file, size, offset);
         }
     }
 

@@ -23,6 +23,9 @@ pub(super) struct Known {
     pub(super) is_odd: bool,
     /// The pages that were written to since then.
     pub(super) dirty: BTreeSet<u64>,
+    /// The largest size that it was cut off from. Up to there its pages may be in memory as parts of
+    /// folios, larger ones, although the file has nothing there.
+    pub(super) cut_from: u64,
     /// What it grew to with bytes that are kept with the size.
     pub(super) grown_whole: u64,
     /// The page that has more on the disk than the file has: what was cut off.

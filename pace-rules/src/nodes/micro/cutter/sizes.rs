@@ -56,7 +56,31 @@ impl Cutter<'_> {
         self.group_in(Order::Named, requires, [Effect::Grow { file, size: to }]);
     }
 
+    /// Where a page goes to the disk with its folio, the size there may become the end of that, if the
+    /// file is larger. A folio is not larger than what was written, and so ends within the file but
+    /// where that was cut off. `page_end` is the end of a page that is written now.
+    pub(super) fn grow_to_folio(&mut self, file: FileId, page_end: u64, size_before: u64) {
+        if self.model.growth != Growth::Zeros || self.model.log != Log::Journal {
+            return;
+        }
+        let cut_from = self.file(file).cut_from.next_multiple_of(PAGE_BYTES);
+        let mut folio_bytes = 2 * PAGE_BYTES;
+        let mut last = page_end;
+        loop {
+            let size = page_end.next_multiple_of(folio_bytes);
+            if size >= size_before || size > cut_from {
+                return;
+            }
+            if size > last {
+                self.group_in(self.own(), None, [Effect::Grow { file, size }]);
+            }
+            (last, folio_bytes) = (size, 2 * folio_bytes);
+        }
+    }
+
     fn shrink(&mut self, file: FileId, from: u64, to: u64) {
+        let known = self.file(file);
+        known.cut_from = known.cut_from.max(from);
         let mut requires = None;
         let rest = to..to.next_multiple_of(PAGE_BYTES).min(from);
         let has_page = self.file(file).pages.contains_key(&(to / PAGE_BYTES));

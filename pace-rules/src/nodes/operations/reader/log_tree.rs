@@ -11,7 +11,7 @@ use crate::nodes::micro::Micro;
 use crate::nodes::model::Log;
 use crate::nodes::narrow::Narrow;
 use crate::nodes::operations::Group;
-use trace::{Event, FileId, FileOp, SyncScope};
+use trace::{Event, FileId, FileOp, Name, SyncScope};
 
 impl Reader<'_> {
     /// The sync of a file.
@@ -47,7 +47,13 @@ impl Reader<'_> {
             self.has_new_names(*directory, |op| matches!(op, FileOp::Create { .. }))
         });
         self.logged.extend(above);
-        self.logged.extend(logged_whole);
+        self.note_logged_whole(number, logged_whole);
+    }
+
+    fn note_logged_whole(&mut self, number: usize, directories: BTreeSet<FileId>) {
+        let with_names = directories.iter().map(|directory| (*directory, number));
+        self.logged_with_names.extend(with_names);
+        self.logged.extend(directories);
     }
 
     /// The directories above a file, the nearest first.
@@ -283,7 +289,9 @@ impl Reader<'_> {
         if self.this.model.log != Log::LogTree {
             return;
         }
-        renamed.retain(|file| self.is_new_logged(*file));
+        // Of a link only the file counts, of a rename the directory that it comes from too.
+        let is_link = matches!(op, FileOp::Link { .. });
+        renamed.retain(|file| self.is_in_log(*file) || (!is_link && self.is_parent_logged(*file)));
         for file in renamed {
             self.log_attributes(number, |_, other| other == file);
             let is_directory = self.files.get(&file).is_some_and(|file| file.is_directory);
@@ -297,7 +305,7 @@ impl Reader<'_> {
                     self.this.groups[group].log_with(number);
                 }
             }
-            self.logged.extend(logged_whole);
+            self.note_logged_whole(number, logged_whole);
         }
     }
 
@@ -315,25 +323,61 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a log tree has a file, or the directory that it is in.
-    fn is_new_logged(&self, file: FileId) -> bool {
+    /// Whether a log tree has a file: it was synced, or a directory was logged in which it had got a
+    /// new name.
+    fn is_in_log(&self, file: FileId) -> bool {
+        let is_logged_with = |operation: usize| {
+            let parent = named_in(self.op(operation));
+            let logged = parent.and_then(|parent| self.logged_with_names.get(&parent));
+            logged.is_some_and(|logged| self.this.all[operation].event() < *logged)
+        };
+        self.logged.contains(&file) || self.since(self.naming.get(&file)).any(is_logged_with)
+    }
+
+    /// Whether a log tree has the directory that a file is in.
+    fn is_parent_logged(&self, file: FileId) -> bool {
         let parent = self.files.get(&file).and_then(|file| file.parent);
-        let mut either = [Some(file), parent].into_iter().flatten();
-        either.any(|file| self.logged.contains(&file))
+        parent.is_some_and(|parent| self.logged.contains(&parent))
+    }
+
+    /// Whether a log tree loses a name that is removed, and so keeps the removal. A directory in the
+    /// log has only the names that are new since all was synced, and a file in it has its names of a
+    /// directory in one item, which stands for all of them: where none is left there is no item, and
+    /// the names that are on the disk stay (btrfs_del_inode_ref_in_log, btrfs_del_dir_entries_in_log;
+    /// unlink_old_inode_refs).
+    fn loses_in_log(&self, file: FileId, parent: FileId, name: &Name) -> bool {
+        let is_new = self.has_new_names(file, |op| match op {
+            FileOp::Create {
+                parent: of,
+                name: new,
+                ..
+            }
+            | FileOp::Link {
+                parent: of,
+                name: new,
+                ..
+            } => (*of, new) == (parent, name),
+            FileOp::Rename { names, .. } => (names.to.0, &names.to.1) == (parent, name),
+            _ => false,
+        });
+        let has_another = || {
+            let mut names = self.files.get(&file).into_iter().flat_map(|it| &it.names);
+            names.any(|(of, other)| *of == parent && other != name)
+        };
+        self.is_in_log(file) && (is_new || has_another())
     }
 
     /// Whether a log tree has a file whose names change: then it has the change too, and the sync of
     /// any file, also of somebody else's, may keep it (btrfs_log_new_name).
     pub(super) fn is_logged(&self, op: &FileOp, effect: &Effect) -> bool {
-        let has = |file: &FileId| self.logged.contains(file);
-        let is_new_logged = |file: &FileId| self.is_new_logged(*file);
+        let follows = |file: &FileId| self.is_in_log(*file) || self.is_parent_logged(*file);
         let is_logged = match op {
             FileOp::Rename {
                 file,
                 replaced: Some(replaced),
                 exchange: true,
                 ..
-            } => is_new_logged(file) || is_new_logged(replaced),
+            } => follows(file) || follows(replaced),
             FileOp::Rename {
                 file,
                 replaced,
@@ -343,13 +387,13 @@ impl Reader<'_> {
                 // What it replaces goes from the log at once (btrfs_del_inode_ref_in_log,
                 // btrfs_del_dir_entries_in_log), and the new name may not come.
                 Effect::RemoveEntry { of, .. } if of == replaced => {
-                    replaced.as_ref().is_some_and(has) || has(&names.to.0)
+                    replaced.is_some_and(|file| self.loses_in_log(file, names.to.0, &names.to.1))
                 }
-                _ => is_new_logged(file),
+                _ => follows(file),
             },
-            FileOp::Link { file, .. } => is_new_logged(file),
+            FileOp::Link { file, .. } => self.is_in_log(*file),
             // So does a name that is removed.
-            FileOp::Unlink { file, parent, .. } => is_new_logged(file) || has(parent),
+            FileOp::Unlink { file, parent, name } => self.loses_in_log(*file, *parent, name),
             _ => false,
         };
         self.this.model.log == Log::LogTree && is_logged

@@ -33,6 +33,7 @@ impl Reader<'_> {
         let written = self.open.iter().copied().filter(is_written);
         self.unflushed = written.collect();
         self.logged.clear();
+        self.logged_with_names.clear();
         let mut since = self.first_since..self.this.all.len();
         let first = since.find(|operation| !self.is_before(*operation, number, event));
         self.first_since = first.unwrap_or(self.this.all.len());
@@ -241,7 +242,8 @@ impl Reader<'_> {
                     ..
                 },
             ) => {
-                let bytes = self.this.groups.get(group + 1);
+                let mut after = self.this.groups[group + 1..].iter();
+                let bytes = after.find(|group| !group.is_size);
                 let is_new = bytes.is_some_and(|bytes| bytes.is_new);
                 // Only xfs makes zeros of the rest of the last page, and writes it for that.
                 let is_gap = size <= offset && self.this.model.growth != Growth::WithData;

@@ -464,3 +464,49 @@ fn a_link_to_a_file_that_was_logged_with_its_directory_can_be_kept_alone_on_btrf
         assert_eq!(who(&script, 1, alone), models, "{is_new}");
     }
 }
+
+/// Its new name goes from the log, and what was replaced is on the disk.
+#[test]
+fn what_was_replaced_is_back_if_who_took_its_name_loses_that_on_btrfs() {
+    let rename = |from: (FileId, &str), to: (FileId, &str), replaced| FileOp::Rename {
+        file: FOO,
+        names: ChangeOfName {
+            from: (from.0, name(from.1)),
+            to: (to.0, name(to.1)),
+        },
+        replaced,
+        exchange: false,
+    };
+    let unlink = FileOp::Unlink {
+        parent: FileId::ROOT,
+        name: name("bar"),
+        file: FOO,
+    };
+    let is_old = |tree: &Tree| size(tree, "bar") == Some(5);
+    for (last, models) in [
+        (None, &[][..]),
+        (Some(unlink), &["btrfs"]),
+        (
+            Some(rename((FileId::ROOT, "bar"), (FileId::ROOT, "new"), None)),
+            &["btrfs"],
+        ),
+    ] {
+        let mut script = with_directory(&[(BAR, "bar", 5)]);
+        script
+            .file(0, new_in(DIRECTORY, "foo", FOO, FileKind::Regular))
+            .file(0, FileOp::SyncAll)
+            .write(0, FOO, 0, 8, 0)
+            .sync(0, FOO)
+            .file(
+                0,
+                rename((DIRECTORY, "foo"), (FileId::ROOT, "bar"), Some(BAR)),
+            )
+            .sync(0, FOO);
+        let words = format!("{last:?}");
+        if let Some(last) = last {
+            script.file(0, last);
+        }
+        script.mark(0);
+        assert_eq!(who_at_all(&script, is_old), models, "{words}");
+    }
+}

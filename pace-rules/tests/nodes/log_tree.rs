@@ -606,6 +606,40 @@ fn what_was_logged_with_something_else_follows_new_names_on_btrfs() {
     }
 }
 
+/// With a directory the files that have a new name in it are logged, and with that how large they are.
+#[test]
+fn a_file_that_was_cut_off_is_logged_with_the_directory_that_has_its_new_name_on_btrfs() {
+    let mut script = with_directory(&[(OTHER, "other", 8)]);
+    let (from, to) = (8, 3);
+    let resize = FileOp::Resize {
+        file: FOO,
+        from,
+        to,
+    };
+    let names = ChangeOfName {
+        from: (DIRECTORY, name("foo")),
+        to: (FileId::ROOT, name("foo")),
+    };
+    let rename = FileOp::Rename {
+        file: FOO,
+        names,
+        replaced: None,
+        exchange: false,
+    };
+    script
+        .file(0, new_in(DIRECTORY, "foo", FOO, FileKind::Regular))
+        .write(0, FOO, 0, 8, 0)
+        .file(0, FileOp::SyncAll)
+        .file(0, rename)
+        .rename(0, OTHER, "other", "new", None)
+        .file(0, resize)
+        .sync(0, OTHER)
+        .mark(0);
+    let is_half =
+        |tree: &Tree| size(tree, "foo") == Some(3) && tree.contains_key(&(DIRECTORY, name("foo")));
+    assert_eq!(who_at_all(&script, is_half), ["btrfs"]);
+}
+
 /// With a new file in a directory that is synced all its names are logged.
 #[test]
 fn the_sync_of_a_directory_may_keep_other_names_of_the_files_in_it_on_btrfs() {

@@ -197,6 +197,9 @@ impl Reader<'_> {
             } => self.reopen(number, *file),
             _ => {}
         }
+        for file in self.replaced_before(op) {
+            self.reopen(number, file);
+        }
     }
 
     /// Adds an operation that leaves something to lose.

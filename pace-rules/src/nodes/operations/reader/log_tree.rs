@@ -92,17 +92,21 @@ impl Reader<'_> {
                 || self.is_entry_of(*group, logged_whole)
                 || self.is_left_out(*group, op, file)
                 || (!of_group.is_named && of_group.file == file)
-                || (is_related(of_group.file) && self.this.is_size_with_name(*group))
+                || (self.this.is_size_with_name(*group)
+                    && (is_related(of_group.file) || self.is_new_in(of_group.file, logged_whole)))
         };
         let of_it: Vec<_> = self.open.iter().copied().filter(is_of_it).collect();
         for group in of_it {
             self.this.groups[group].log_with(number);
         }
-        self.log_attributes(number, |this, file| {
-            this.has_new_names(file, |op| {
-                named_in(op).is_some_and(|parent| logged_whole.contains(&parent))
-            })
-        });
+        self.log_attributes(number, |this, file| this.is_new_in(file, logged_whole));
+    }
+
+    /// Whether a file has got a name in one of these directories since all was synced.
+    fn is_new_in(&self, file: FileId, directories: &BTreeSet<FileId>) -> bool {
+        self.has_new_names(file, |op| {
+            named_in(op).is_some_and(|parent| directories.contains(&parent))
+        })
     }
 
     /// Whether nothing has the name of a file: it is not logged then.
@@ -142,6 +146,39 @@ impl Reader<'_> {
             }
         }
         self.open.sort_unstable();
+    }
+
+    /// The files whose names were taken since all was synced by a file that now loses them: the log
+    /// has nothing under such a name then, and leaves it with who has it on the disk.
+    pub(super) fn replaced_before(&self, op: &FileOp) -> Vec<FileId> {
+        let lost = match op {
+            FileOp::Unlink { parent, name, file } => vec![(*file, (*parent, name))],
+            FileOp::Rename {
+                file,
+                names,
+                replaced,
+                exchange: false,
+            } => {
+                let replaced = replaced.map(|other| (other, (names.to.0, &names.to.1)));
+                let old = (*file, (names.from.0, &names.from.1));
+                replaced.into_iter().chain([old]).collect()
+            }
+            _ => return Vec::new(),
+        };
+        let taken_from = |operation: usize, place| match self.op(operation) {
+            FileOp::Rename {
+                names,
+                replaced,
+                exchange: false,
+                ..
+            } if (names.to.0, &names.to.1) == place => *replaced,
+            _ => None,
+        };
+        let taken = lost.into_iter().flat_map(|(file, place)| {
+            let naming = self.since(self.naming.get(&file));
+            naming.filter_map(move |operation| taken_from(operation, place))
+        });
+        taken.collect()
     }
 
     /// Whether a group takes a name away from a file, and its directory was not synced since.

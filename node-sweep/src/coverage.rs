@@ -38,6 +38,46 @@ pub struct Coverage {
     pub writes: Tried,
     /// Renames.
     pub renames: Tried,
+    /// Where there were more losses than were tried; nothing if that is not known, as on a disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crowded: Option<Crowded>,
+}
+
+/// Moments at which so many operations were not durable that not all that could be lost together was
+/// tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crowded {
+    /// How many they are.
+    pub moments: u64,
+    /// Of how many.
+    pub of: u64,
+    /// So many operations of a node were lost at most, but for all at once.
+    pub lost: u64,
+}
+
+impl From<pace_rules::nodes::Crowded> for Crowded {
+    fn from(crowded: pace_rules::nodes::Crowded) -> Self {
+        Self {
+            moments: crowded.moments,
+            of: crowded.of,
+            lost: crowded.lost as u64,
+        }
+    }
+}
+
+impl Crowded {
+    /// In a line; nothing if there is nothing to tell.
+    fn line(self) -> Option<String> {
+        let Self { moments, of, lost } = self;
+        let more = lost + 1;
+        (moments > 0).then(|| {
+            format!(
+                "not tried: {more} or more operations lost while others are kept, at the {moments} \
+                 of {of} moments with {} or more that were not durable (--lost {more} tries {more})",
+                lost + 3
+            )
+        })
+    }
 }
 
 impl Coverage {
@@ -74,6 +114,7 @@ impl Coverage {
             acknowledgements,
             writes,
             renames,
+            crowded: _,
         } = self;
         let each = [
             syncs.words("sync"),
@@ -82,6 +123,11 @@ impl Coverage {
             renames.words("rename"),
         ];
         format!("crashes right after {}", each.join(", "))
+    }
+
+    /// What was not tried, in a line; nothing if there is nothing to tell.
+    pub(crate) fn untried_line(&self) -> Option<String> {
+        self.crowded?.line()
     }
 }
 
@@ -199,5 +245,25 @@ mod tests {
         assert_eq!(coverage(&[[1; 32]]), [(1, 2); 3]);
         assert_eq!(coverage(&[[2; 32]]), [(0, 2), (0, 2), (1, 2)]);
         assert_eq!(coverage(&[[1; 32], [2; 32]]), [(1, 2), (1, 2), (2, 2)]);
+    }
+
+    #[test]
+    fn what_was_not_tried_is_told_with_the_option_that_tries_more() {
+        let line = |moments| {
+            let crowded = Crowded {
+                moments,
+                of: 41,
+                lost: 1,
+            };
+            crowded.line()
+        };
+        assert_eq!(line(0), None);
+        assert_eq!(
+            line(30).as_deref(),
+            Some(
+                "not tried: 2 or more operations lost while others are kept, at the 30 of 41 moments \
+                 with 4 or more that were not durable (--lost 2 tries 2)"
+            )
+        );
     }
 }

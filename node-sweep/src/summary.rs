@@ -240,12 +240,16 @@ impl Summary {
         }
     }
 
-    /// After what of the run crashes were tried, a line for each level.
+    /// After what of the run crashes were tried, and what was not, for each level.
     fn coverage_lines(&self) -> String {
-        let line = |level: &Self| Some(format!("{}: {}\n", level.model, level.coverage?.line()));
+        let of = |coverage: Coverage| [Some(coverage.line()), coverage.untried_line()];
+        let lines = |level: &Self| level.coverage.map(of).into_iter().flatten().flatten();
         match &*self.levels {
-            [] => self.coverage.iter().map(|of| of.line() + "\n").collect(),
-            levels => levels.iter().filter_map(line).collect(),
+            [] => lines(self).map(|line| line + "\n").collect(),
+            levels => levels
+                .iter()
+                .flat_map(|level| lines(level).map(|line| format!("{}: {line}\n", level.model)))
+                .collect(),
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Shard};
-use pace_rules::nodes::{Loss, Spaces, State};
+use pace_rules::nodes::{Crowded, Loss, Spaces, State};
 use trace::Run;
 use trace_store::Trace;
 
@@ -307,6 +307,12 @@ pub trait Source: Send {
     /// What was recorded.
     fn runs(&self) -> Vec<&Run>;
 
+    /// At how many moments of what was recorded there are losses that no state has; nothing if that
+    /// is not known.
+    fn crowded(&self) -> Option<Crowded> {
+        None
+    }
+
     /// Makes one.
     fn make(&mut self, index: u64) -> Made;
 
@@ -382,6 +388,10 @@ impl<'a> Trees<'a> {
 impl Source for Trees<'_> {
     fn runs(&self) -> Vec<&Run> {
         vec![self.run]
+    }
+
+    fn crowded(&self) -> Option<Crowded> {
+        Some(self.spaces.crowded(self.run))
     }
 
     fn make(&mut self, index: u64) -> Made {

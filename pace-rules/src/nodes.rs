@@ -34,5 +34,5 @@ pub use model::{DataOrder, DataSync, Exchange, Growth, Log, MODELS, Model};
 pub use space::{
     Count, Error, Explore, Loss, NodeState, Relaxation, Relaxations, Request, Space, State,
 };
-pub use spaces::{Histories, Kind, LINUX, Member, Spaces};
+pub use spaces::{Crowded, Histories, Kind, LINUX, Member, Spaces};
 pub use starts::StartOrder;

@@ -621,6 +621,14 @@ impl Space {
             .collect()
     }
 
+    /// Whether more operations of a node are at risk in a crash after so many events than its states
+    /// lose, and these are not nearly all: there are losses that no state has.
+    pub(super) fn is_crowded(&self, node: usize, events: usize) -> bool {
+        let at_risk = self.nodes[node].operations.at_risk(events).all as usize;
+        // All are lost at once too, and all but one.
+        at_risk > self.lost + 2
+    }
+
     /// A node's operations, cut into what can persist alone, in order.
     pub fn micros(&self, node: usize) -> &[Micro] {
         &self.nodes[node].micros.all

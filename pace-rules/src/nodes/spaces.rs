@@ -70,6 +70,17 @@ pub struct Member {
     pub space: Space,
 }
 
+/// Moments of a run at which there are losses that no state has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crowded {
+    /// How many they are.
+    pub moments: u64,
+    /// Of how many: each number of events of each node.
+    pub of: u64,
+    /// So many operations of a node a state loses at most, but where it loses all at once.
+    pub lost: usize,
+}
+
 /// States of one model, rule and relaxation, whose nodes are started in one order.
 #[derive(Debug, Clone)]
 pub struct Kind {
@@ -169,6 +180,27 @@ impl Spaces {
     pub fn counts(&self) -> Vec<(&'static str, Count)> {
         let of_kind = |kind: &Kind| (self.members[kind.member].model.name, kind.count.clone());
         self.kinds.iter().map(of_kind).collect()
+    }
+
+    /// At how many moments of the run there are losses that no state has, since so many operations are
+    /// at risk.
+    pub fn crowded(&self, run: &Run) -> Crowded {
+        let mut all = Crowded {
+            moments: 0,
+            of: 0,
+            lost: self.members.first().map_or(0, |member| member.space.lost()),
+        };
+        for (number, node) in run.nodes.iter().enumerate() {
+            if node.initial.is_empty() {
+                continue;
+            }
+            for events in 0..=node.events.len() {
+                let is_crowded = |member: &Member| member.space.is_crowded(number, events);
+                all.moments += u64::from(self.members.iter().any(is_crowded));
+                all.of += 1;
+            }
+        }
+        all
     }
 
     /// Of which kind a state is, and its number in the space of the model.

@@ -1,6 +1,6 @@
 //! How many states there are, and some of them.
 
-use pace_rules::nodes::{Explore, MODELS, Space};
+use pace_rules::nodes::{Explore, MODELS, Space, Spaces};
 use trace::Node;
 
 use super::support::{FOO, Script, model, replicated, request};
@@ -84,4 +84,31 @@ fn states_of_a_run_of_many_calls_can_be_counted() {
             assert!(space.allows(&state), "{}", model.name);
         }
     }
+}
+
+/// With four writes that nothing has made durable, the loss of two of them is no state if one is lost
+/// at most: one is lost, all are, or all but one.
+#[test]
+fn moments_with_more_at_risk_than_is_lost_are_counted() {
+    let count = |writes: u64, lost: usize, syncs: bool| {
+        let mut script = Script::new(1, &[(FOO, "foo", 8 * 4096)]);
+        for page in 0..writes {
+            script.write(0, FOO, page * 4096, 8, 8 * 4096);
+            if syncs {
+                script.sync(0, FOO);
+            }
+        }
+        script.mark(0);
+        let request = request(model("ext4-ordered"), Explore::BruteForce, lost);
+        let spaces = Spaces::new(&script.run, &[request]).expect("there are states");
+        let crowded = spaces.crowded(&script.run);
+        assert_eq!(crowded.of, script.run.nodes[0].events.len() as u64 + 1);
+        crowded.moments
+    };
+    assert_eq!(count(3, 1, false), 0);
+    // After the fourth write, and after the line that follows it.
+    assert_eq!(count(4, 1, false), 2);
+    assert_eq!(count(4, 2, false), 0);
+    assert_eq!(count(5, 1, false), 3);
+    assert_eq!(count(8, 1, true), 0);
 }

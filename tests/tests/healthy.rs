@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use end_to_end::{Report, crashpoint, program, replay, require_root};
 
 /// What btrfs of Linux 6.18 breaks, with the promise; docs/results.md explains each.
-const KNOWN_ON_BTRFS: [(&str, &str); 8] = [
+const KNOWN_ON_BTRFS: [(&str, &str); 9] = [
     // Of B3. fsync of the directory that a file was moved to: the file is in both.
     ("generic_321", "rename-atomic"),
     // Of B3. A durable file was replaced by a rename; fsync of its neighbour: neither is there.
@@ -16,6 +16,7 @@ const KNOWN_ON_BTRFS: [(&str, &str); 8] = [
     ("btrfs_moved_file_lost", "name-conflict"),
     ("btrfs_preallocation_lost", "preallocation"),
     ("btrfs_removed_name_back", "fsync-names"),
+    ("btrfs_replaced_file_back", "fsync-data"),
     ("btrfs_replaced_file_lost", "fsync-names"),
     ("btrfs_tmpfile_lost", "fsync-names"),
 ];

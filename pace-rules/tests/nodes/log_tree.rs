@@ -54,6 +54,60 @@ fn who_loses_only(script: &Script, event: usize) -> Vec<&'static str> {
     shown.map(|model| model.name).collect()
 }
 
+/// With the new name the directories above it are logged that are new.
+#[test]
+fn a_new_name_of_what_was_synced_comes_with_the_directory_that_it_is_in_on_btrfs() {
+    for (synced, models) in [(FOO, &["btrfs"][..]), (OTHER, &[])] {
+        let mut script = Script::new(1, &[(BAR, "bar", 8), (OTHER, "other", 8)]);
+        let link = FileOp::Link {
+            parent: DIRECTORY,
+            name: name("link"),
+            file: FOO,
+        };
+        let made = new_in(FileId::ROOT, "directory", DIRECTORY, FileKind::Directory);
+        script
+            .create(0, FOO, "foo")
+            .write(0, FOO, 0, 8, 0)
+            .sync(0, synced)
+            .rename(0, BAR, "bar", "new", None)
+            .file(0, made)
+            .file(0, link)
+            .mark(0);
+        let is_alone = |tree: &Tree| {
+            has(tree, "foo") && has(tree, "bar") && tree.contains_key(&(DIRECTORY, name("link")))
+        };
+        assert_eq!(who_at_all(&script, is_alone), models, "{synced:?}");
+    }
+}
+
+/// The log is written as a whole: what comes to it later is not there without what came before.
+#[test]
+fn a_removal_that_the_log_has_is_not_kept_without_an_earlier_new_name_there_on_btrfs() {
+    for (is_last, models) in [(true, &[][..]), (false, &["btrfs"])] {
+        let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+        let bar = |script: &mut Script| {
+            script
+                .create(0, BAR, "bar")
+                .write(0, BAR, 0, 8, 0)
+                .sync(0, BAR);
+        };
+        if !is_last {
+            // Something may commit it before the other one is logged: then the log has that one only.
+            bar(&mut script);
+        }
+        script.create(0, OTHER, "other").sync(0, FileId::ROOT);
+        if is_last {
+            bar(&mut script);
+        }
+        script
+            .rename(0, BAR, "bar", "new", None)
+            .unlink(0, OTHER, "other")
+            .mark(0);
+        let is_alone = |tree: &Tree| has(tree, "bar") && !has(tree, "other");
+        assert_eq!(who_at_all(&script, is_alone), models, "{is_last}");
+    }
+}
+
 /// With the new name the inode is logged as it is: its mode is there, and what came before that not.
 #[test]
 fn a_new_name_of_what_was_synced_comes_with_the_mode_on_btrfs() {

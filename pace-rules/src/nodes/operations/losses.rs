@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use itertools::Itertools;
 use trace::FileId;
 
-use super::Operations;
+use super::{Group, Operations};
 use crate::nodes::model::Log;
 use crate::nodes::narrow::Narrow;
 
@@ -64,9 +64,50 @@ struct Losing<'a> {
     is_lost: Marks,
     /// The files of which something is lost.
     files: HashSet<FileId>,
+    /// What the log has of what is lost.
+    log: LostOfLog,
     /// The first group of names that is lost, or has to wait for what is; `usize::MAX` if there is
     /// none.
     names_from: usize,
+}
+
+/// What is lost of what a log tree would have, by the order of operations. The log is written as a
+/// whole: what it has is not on the disk without what it had before.
+#[derive(Default)]
+struct LostOfLog {
+    /// The operation of the last group that was added, and the latest change after which a file of
+    /// its groups was logged.
+    operation: usize,
+    changed: Option<Narrow>,
+    /// The same of all operations before it.
+    changed_before: Option<Narrow>,
+}
+
+impl LostOfLog {
+    /// Adds a group that is lost. They come in the order of operations.
+    fn add(&mut self, group: &Group) {
+        let Some(follows) = group.follows() else {
+            return;
+        };
+        if group.operation() != self.operation {
+            self.operation = group.operation();
+            self.changed_before = self.changed_before.max(self.changed.take());
+        }
+        let changed = Some(follows.changed).filter(|changed| *changed < Narrow::NEVER);
+        self.changed = self.changed.max(changed);
+    }
+
+    /// Whether a later group is lost with these: if it is in the log nothing was committed since its
+    /// file was logged, so that a file that changed after that and was logged is in there too.
+    fn takes(&self, group: &Group) -> bool {
+        let before = if group.operation() == self.operation {
+            self.changed_before
+        } else {
+            self.changed_before.max(self.changed)
+        };
+        let follows = group.follows().zip(before);
+        follows.is_some_and(|(follows, changed)| changed > follows.logged)
+    }
 }
 
 impl<'a> Losing<'a> {
@@ -87,6 +128,7 @@ impl<'a> Losing<'a> {
             events,
             is_lost,
             files: HashSet::new(),
+            log: LostOfLog::default(),
             names_from: usize::MAX,
         }
     }
@@ -126,7 +168,7 @@ impl<'a> Losing<'a> {
         let goes_with_file = self.operations.is_size_with_name(number)
             && !is_logged
             && self.files.contains(&group.file);
-        (number >= self.names_from && waits) || goes_with_file
+        (number >= self.names_from && waits) || goes_with_file || self.log.takes(group)
     }
 
     /// Has go with a group that is lost what follows it. Returns the group to be looked at next.
@@ -142,6 +184,7 @@ impl<'a> Losing<'a> {
                 next = next.min(follower);
             }
         }
+        self.log.add(group);
         let named = if group.is_named { number } else { usize::MAX };
         self.names_from = self.names_from.min(group.awaited_by()).min(named);
         self.files.insert(group.file);

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::followers::Lists;
+use super::group::Rare;
 use super::{Group, Operation, Operations};
 use crate::nodes::Effect;
 use crate::nodes::alike::Words;
@@ -51,8 +52,8 @@ pub(super) struct Reader<'a> {
     /// are about its own names.
     subjects: HashMap<FileId, HashSet<FileId>>,
     naming: HashMap<FileId, Vec<Narrow>>,
-    /// What was synced since all was.
-    logged: HashSet<FileId>,
+    /// What was synced since all was, and the last event that did that.
+    logged: HashMap<FileId, usize>,
     /// Directories that were logged with the names in them since all was synced, and the last event
     /// that did that.
     logged_with_names: HashMap<FileId, usize>,
@@ -117,7 +118,7 @@ impl<'a> Reader<'a> {
             touching: HashMap::new(),
             subjects: HashMap::new(),
             naming: HashMap::new(),
-            logged: HashSet::new(),
+            logged: HashMap::new(),
             logged_with_names: HashMap::new(),
             left_out: HashSet::new(),
             synced: HashMap::new(),
@@ -316,7 +317,7 @@ impl Reader<'_> {
     fn new_group(&self, number: usize, op: &FileOp, cut: &Cut) -> Group {
         let micros = cut.micros.range();
         let effect = &self.micros.all[micros.start].effect;
-        let is_logged = self.is_logged(op, effect);
+        let follows = self.follows_in_log(op, effect);
         Group {
             operation: Narrow::new(self.this.all.len()),
             micros: cut.micros,
@@ -326,11 +327,7 @@ impl Reader<'_> {
                 Order::InPlace => Narrow::new(0),
                 Order::After(event) => self.groups_before[event.get()],
             },
-            logged: if is_logged {
-                Narrow::new(number)
-            } else {
-                Narrow::NEVER
-            },
+            logged: follows.map_or(Narrow::NEVER, |_| Narrow::new(number)),
             file: match effect {
                 Effect::SetSize { file, .. } => *file,
                 _ => op.subject(),
@@ -338,7 +335,12 @@ impl Reader<'_> {
             is_named: cut.order == Order::Named,
             is_new: cut.order == Order::After(Narrow::new(number)),
             is_size: is_size(effect) && micros.len() == 1,
-            rare: None,
+            rare: follows.map(|follows| {
+                Box::new(Rare {
+                    follows,
+                    ..Rare::default()
+                })
+            }),
         }
     }
 

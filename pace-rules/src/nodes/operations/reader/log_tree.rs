@@ -11,6 +11,7 @@ use crate::nodes::micro::Micro;
 use crate::nodes::model::Log;
 use crate::nodes::narrow::Narrow;
 use crate::nodes::operations::Group;
+use crate::nodes::operations::group::Follows;
 use trace::{Event, FileId, FileOp, Name, SyncScope};
 
 impl Reader<'_> {
@@ -27,7 +28,7 @@ impl Reader<'_> {
                 this.is_data_of(group, file, scope)
             });
         }
-        self.logged.insert(file);
+        self.logged.insert(file, number);
         self.synced.insert(file, number);
         let mut above = self.above(file);
         self.cover(number, event, |this, group| {
@@ -46,14 +47,16 @@ impl Reader<'_> {
         above.retain(|directory| {
             self.has_new_names(*directory, |op| matches!(op, FileOp::Create { .. }))
         });
+        let above = above.into_iter().map(|directory| (directory, number));
         self.logged.extend(above);
         self.note_logged_whole(number, logged_whole);
     }
 
     fn note_logged_whole(&mut self, number: usize, directories: BTreeSet<FileId>) {
-        let with_names = directories.iter().map(|directory| (*directory, number));
-        self.logged_with_names.extend(with_names);
-        self.logged.extend(directories);
+        for directory in directories {
+            self.logged_with_names.insert(directory, number);
+            self.logged.insert(directory, number);
+        }
     }
 
     /// The directories above a file, the nearest first.
@@ -276,7 +279,7 @@ impl Reader<'_> {
         let is_elsewhere = |known: &Known| known.names.iter().any(|(other, _)| other != parent);
         let touching = self.touching.get(parent).and_then(|all| all.last());
         self.this.model.log == Log::LogTree
-            && self.logged.contains(parent)
+            && self.logged.contains_key(parent)
             && touching.is_some_and(|last| last.get() >= self.first_since)
             && self.files.get(file).is_some_and(is_elsewhere)
     }
@@ -328,7 +331,13 @@ impl Reader<'_> {
         }
         // Of a link only the file counts, of a rename the directory that it comes from too.
         let is_link = matches!(op, FileOp::Link { .. });
-        renamed.retain(|file| self.is_in_log(*file) || (!is_link && self.is_parent_logged(*file)));
+        renamed.retain(|file| {
+            let of_directory = || !is_link && self.parent_in_log(*file).is_some();
+            self.in_log(*file).is_some() || of_directory()
+        });
+        if let Some(parent) = named_in(op).filter(|_| !renamed.is_empty()) {
+            self.log_new_directories(number, parent);
+        }
         for file in renamed {
             self.log_attributes(number, |_, other| other == file);
             let is_directory = self.files.get(&file).is_some_and(|file| file.is_directory);
@@ -346,6 +355,24 @@ impl Reader<'_> {
         }
     }
 
+    /// Logs that a directory and those above it were made, as far as they are new
+    /// (log_all_new_ancestors).
+    fn log_new_directories(&mut self, number: usize, directory: FileId) {
+        let mut new = self.above(directory);
+        new.push(directory);
+        new.retain(|file| self.has_new_names(*file, |op| matches!(op, FileOp::Create { .. })));
+        let makes_one = |group: &usize| {
+            let op = self.op(self.this.groups[*group].operation());
+            matches!(op, FileOp::Create { .. }) && new.contains(&op.subject())
+        };
+        let made: Vec<_> = self.open.iter().copied().filter(makes_one).collect();
+        for group in made {
+            self.this.groups[group].log_with(number);
+        }
+        let logged = new.into_iter().map(|directory| (directory, number));
+        self.logged.extend(logged);
+    }
+
     /// Logs the modes and the attributes of files of which a new name is logged: with that the inode
     /// is logged as it is, but for its size and its bytes (LOG_INODE_EXISTS).
     fn log_attributes(&mut self, number: usize, is_meant: impl Fn(&Self, FileId) -> bool) {
@@ -360,29 +387,44 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a log tree has a file: it was synced, or a directory was logged in which it had got a
-    /// new name.
-    fn is_in_log(&self, file: FileId) -> bool {
-        let is_logged_with = |operation: usize| {
-            let parent = named_in(self.op(operation));
-            let logged = parent.and_then(|parent| self.logged_with_names.get(&parent));
-            logged.is_some_and(|logged| self.this.all[operation].event() < *logged)
+    /// Since when a log tree has a file: it was synced, or a directory was logged in which it had got
+    /// a new name.
+    fn in_log(&self, file: FileId) -> Option<Follows> {
+        let logged_with = |operation: usize| {
+            let event = self.this.all[operation].event();
+            let logged = self.logged_with_names.get(&named_in(self.op(operation))?)?;
+            (event < *logged).then_some(*logged)
         };
-        self.logged.contains(&file) || self.since(self.naming.get(&file)).any(is_logged_with)
+        let with_name = self.since(self.naming.get(&file)).filter_map(logged_with);
+        let logged = with_name.chain(self.logged.get(&file).copied()).max()?;
+        Some(self.logged_at(file, logged))
     }
 
-    /// Whether a log tree has the directory that a file is in.
-    fn is_parent_logged(&self, file: FileId) -> bool {
-        let parent = self.files.get(&file).and_then(|file| file.parent);
-        parent.is_some_and(|parent| self.logged.contains(&parent))
+    /// Since when a log tree has the directory that a file is in.
+    fn parent_in_log(&self, file: FileId) -> Option<Follows> {
+        let parent = self.files.get(&file)?.parent?;
+        let logged = *self.logged.get(&parent)?;
+        Some(self.logged_at(parent, logged))
     }
 
-    /// Whether a log tree loses a name that is removed, and so keeps the removal. A directory in the
+    /// What was logged at an event, and changed before that.
+    fn logged_at(&self, file: FileId, logged: usize) -> Follows {
+        let event = |operation: &Narrow| self.this.all[operation.get()].event();
+        let touching = self.touching.get(&file).map_or(&[][..], Vec::as_slice);
+        let before = touching.partition_point(|operation| event(operation) < logged);
+        let changed = touching[..before].last().map(event);
+        Follows {
+            logged: Narrow::new(logged),
+            changed: changed.map_or(Narrow::NEVER, Narrow::new),
+        }
+    }
+
+    /// Since when a log tree has a name that is removed, and so loses it and keeps the removal. A directory in the
     /// log has only the names that are new since all was synced, and a file in it has its names of a
     /// directory in one item, which stands for all of them: where none is left there is no item, and
     /// the names that are on the disk stay (btrfs_del_inode_ref_in_log, btrfs_del_dir_entries_in_log;
     /// unlink_old_inode_refs).
-    fn loses_in_log(&self, file: FileId, parent: FileId, name: &Name) -> bool {
+    fn loses_in_log(&self, file: FileId, parent: FileId, name: &Name) -> Option<Follows> {
         let is_new = self.has_new_names(file, |op| match op {
             FileOp::Create {
                 parent: of,
@@ -401,20 +443,27 @@ impl Reader<'_> {
             let mut names = self.files.get(&file).into_iter().flat_map(|it| &it.names);
             names.any(|(of, other)| *of == parent && other != name)
         };
-        self.is_in_log(file) && (is_new || has_another())
+        self.in_log(file).filter(|_| is_new || has_another())
     }
 
-    /// Whether a log tree has a file whose names change: then it has the change too, and the sync of
-    /// any file, also of somebody else's, may keep it (btrfs_log_new_name).
-    pub(super) fn is_logged(&self, op: &FileOp, effect: &Effect) -> bool {
-        let follows = |file: &FileId| self.is_in_log(*file) || self.is_parent_logged(*file);
-        let is_logged = match op {
+    /// Since when a log tree has a file whose names change: then it has the change too, and the sync
+    /// of any file, also of somebody else's, may keep it (btrfs_log_new_name).
+    pub(super) fn follows_in_log(&self, op: &FileOp, effect: &Effect) -> Option<Follows> {
+        if self.this.model.log != Log::LogTree {
+            return None;
+        }
+        let of_either = |one: Option<Follows>, other: Option<Follows>| {
+            let both = one.into_iter().chain(other);
+            both.max_by_key(|follows| follows.logged)
+        };
+        let renamed = |file: FileId| of_either(self.in_log(file), self.parent_in_log(file));
+        match op {
             FileOp::Rename {
                 file,
                 replaced: Some(replaced),
                 exchange: true,
                 ..
-            } => follows(file) || follows(replaced),
+            } => of_either(renamed(*file), renamed(*replaced)),
             FileOp::Rename {
                 file,
                 replaced,
@@ -424,16 +473,15 @@ impl Reader<'_> {
                 // What it replaces goes from the log at once (btrfs_del_inode_ref_in_log,
                 // btrfs_del_dir_entries_in_log), and the new name may not come.
                 Effect::RemoveEntry { of, .. } if of == replaced => {
-                    replaced.is_some_and(|file| self.loses_in_log(file, names.to.0, &names.to.1))
+                    self.loses_in_log((*replaced)?, names.to.0, &names.to.1)
                 }
-                _ => follows(file),
+                _ => renamed(*file),
             },
-            FileOp::Link { file, .. } => self.is_in_log(*file),
+            FileOp::Link { file, .. } => self.in_log(*file),
             // So does a name that is removed.
             FileOp::Unlink { file, parent, name } => self.loses_in_log(*file, *parent, name),
-            _ => false,
-        };
-        self.this.model.log == Log::LogTree && is_logged
+            _ => None,
+        }
     }
 
     /// Whether a sync of a file, and of no other one, keeps a group of names: of a rename between

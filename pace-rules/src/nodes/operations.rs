@@ -15,6 +15,7 @@ use super::micro::{Cuts, Micros};
 use super::model::{DataOrder, Log, Model};
 use super::narrow::{Narrow, Span, within};
 use followers::Followers;
+use group::Follows;
 pub(super) use group::Group;
 use reader::{Read, Reader};
 pub(super) use risk::Losable;
@@ -73,6 +74,8 @@ pub(super) struct Operations {
     at_risk: Vec<Losable>,
     /// The groups that are the size of a file with a new name.
     sizes_with_names: Vec<Narrow>,
+    /// The groups that are in the log because of what that had, ascending, and since when.
+    follows: Vec<(Narrow, Follows)>,
     model: &'static Model,
 }
 
@@ -116,6 +119,7 @@ impl Operations {
             acknowledgements: Vec::new(),
             at_risk: Vec::new(),
             sizes_with_names: Vec::new(),
+            follows: Vec::new(),
             model,
         }
     }

@@ -32,17 +32,9 @@ pub(in crate::nodes) struct Group {
 pub(super) struct Follows {
     /// The event with which it was logged at last.
     pub(super) logged: Narrow,
-    /// The last event before that which changed it: if nothing was committed since this one, it was
-    /// logged for certain.
+    /// The last event before that which changed it, or [`Narrow::NEVER`]: if nothing was committed
+    /// since this one, it was logged for certain.
     pub(super) changed: Narrow,
-}
-
-impl Follows {
-    /// Nothing.
-    const NOTHING: Self = Self {
-        logged: Narrow::NEVER,
-        changed: Narrow::NEVER,
-    };
 }
 
 /// What few groups have. [`Narrow::NEVER`] stands for what there is not.
@@ -56,8 +48,6 @@ pub(super) struct Rare {
     pub(super) pair: Narrow,
     /// The first group of names that is kept only if the data of this one is.
     pub(super) awaited_by: Narrow,
-    /// If it is in the log because of what the log had: since when.
-    pub(super) follows: Follows,
     /// The groups that it repeats: it is lost if one of them is, and never else. Nothing if it is
     /// something of its own.
     pub(super) repeats: Box<[Narrow]>,
@@ -70,7 +60,6 @@ impl Default for Rare {
             covered_again: Narrow::NEVER,
             pair: Narrow::NEVER,
             awaited_by: Narrow::NEVER,
-            follows: Follows::NOTHING,
             repeats: Box::default(),
         }
     }
@@ -149,12 +138,6 @@ impl Group {
     pub(super) fn pair(&self) -> Option<usize> {
         let pair = self.rare.as_ref().map(|rare| rare.pair);
         pair.filter(|pair| *pair < Narrow::NEVER).map(Narrow::get)
-    }
-
-    /// Since when the log has what it is about, if it follows that.
-    pub(super) fn follows(&self) -> Option<Follows> {
-        let follows = self.rare.as_ref().map(|rare| rare.follows);
-        follows.filter(|follows| *follows != Follows::NOTHING)
     }
 
     pub(super) fn awaited_by(&self) -> usize {

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use itertools::Itertools;
 use trace::FileId;
 
-use super::{Group, Operations};
+use super::Operations;
+use super::group::Follows;
 use crate::nodes::model::Log;
 use crate::nodes::narrow::Narrow;
 
@@ -72,7 +73,9 @@ struct Losing<'a> {
 }
 
 /// What is lost of what a log tree would have, by the order of operations. The log is written as a
-/// whole: what it has is not on the disk without what it had before.
+/// whole: what it has is not on the disk without what it had before. If it has a group, nothing was
+/// committed since its file was logged, so that a file that changed after that and was logged is in
+/// there too.
 #[derive(Default)]
 struct LostOfLog {
     /// The operation of the last group that was added, and the latest change after which a file of
@@ -85,28 +88,22 @@ struct LostOfLog {
 
 impl LostOfLog {
     /// Adds a group that is lost. They come in the order of operations.
-    fn add(&mut self, group: &Group) {
-        let Some(follows) = group.follows() else {
-            return;
-        };
-        if group.operation() != self.operation {
-            self.operation = group.operation();
+    fn add(&mut self, operation: usize, follows: Follows) {
+        if operation != self.operation {
+            self.operation = operation;
             self.changed_before = self.changed_before.max(self.changed.take());
         }
         let changed = Some(follows.changed).filter(|changed| *changed < Narrow::NEVER);
         self.changed = self.changed.max(changed);
     }
 
-    /// Whether a later group is lost with these: if it is in the log nothing was committed since its
-    /// file was logged, so that a file that changed after that and was logged is in there too.
-    fn takes(&self, group: &Group) -> bool {
-        let before = if group.operation() == self.operation {
+    /// The latest change of what is lost before an operation, the last one or a later one.
+    fn changed_before(&self, operation: usize) -> Option<Narrow> {
+        if operation == self.operation {
             self.changed_before
         } else {
             self.changed_before.max(self.changed)
-        };
-        let follows = group.follows().zip(before);
-        follows.is_some_and(|(follows, changed)| changed > follows.logged)
+        }
     }
 }
 
@@ -168,7 +165,17 @@ impl<'a> Losing<'a> {
         let goes_with_file = self.operations.is_size_with_name(number)
             && !is_logged
             && self.files.contains(&group.file);
-        (number >= self.names_from && waits) || goes_with_file || self.log.takes(group)
+        (number >= self.names_from && waits) || goes_with_file || self.log_takes(number)
+    }
+
+    /// Whether a group goes with what is lost of the log.
+    fn log_takes(&self, number: usize) -> bool {
+        let operation = self.operations.groups[number].operation();
+        let changed = self.log.changed_before(operation);
+        changed.is_some_and(|changed| {
+            let follows = self.operations.follows(number);
+            follows.is_some_and(|follows| changed > follows.logged)
+        })
     }
 
     /// Has go with a group that is lost what follows it. Returns the group to be looked at next.
@@ -184,7 +191,9 @@ impl<'a> Losing<'a> {
                 next = next.min(follower);
             }
         }
-        self.log.add(group);
+        if let Some(follows) = operations.follows(number) {
+            self.log.add(group.operation(), follows);
+        }
         let named = if group.is_named { number } else { usize::MAX };
         self.names_from = self.names_from.min(group.awaited_by()).min(named);
         self.files.insert(group.file);
@@ -265,6 +274,13 @@ impl Operations {
         let sizes = &self.sizes_with_names;
         let first = sizes.partition_point(|size| size.get() < number);
         sizes.get(first).map_or(usize::MAX, |size| size.get())
+    }
+
+    /// Since when the log has what a group is about, if it is there because of that.
+    fn follows(&self, group: usize) -> Option<Follows> {
+        let number = |(group, _): &(Narrow, Follows)| group.get();
+        let place = self.follows.binary_search_by_key(&group, number).ok()?;
+        Some(self.follows[place].1)
     }
 
     /// Whether a group is the size of a file with a new name.

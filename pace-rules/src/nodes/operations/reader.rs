@@ -9,7 +9,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::followers::Lists;
-use super::group::Rare;
 use super::{Group, Operation, Operations};
 use crate::nodes::Effect;
 use crate::nodes::alike::Words;
@@ -260,7 +259,8 @@ impl Reader<'_> {
         let cuts = self.cuts.of(number);
         let (this, cut) = (self.this.groups.len(), &cuts[part]);
         let waiting = self.waiting(cuts, part);
-        let group = self.new_group(number, op, cut);
+        let mut group = self.new_group(number, op, cut);
+        self.log_by_itself(number, op, &mut group);
         self.note_reserved(this, &group);
         self.this.groups.push(group);
         self.followers.add();
@@ -314,10 +314,19 @@ impl Reader<'_> {
         })
     }
 
+    /// Notes that the log has a new group, the next one, if it follows what that has.
+    fn log_by_itself(&mut self, number: usize, op: &FileOp, group: &mut Group) {
+        let effect = &self.micros.all[group.micros().start].effect;
+        if let Some(follows) = self.follows_in_log(op, effect) {
+            let this = Narrow::new(self.this.groups.len());
+            self.this.follows.push((this, follows));
+            group.log_with(number);
+        }
+    }
+
     fn new_group(&self, number: usize, op: &FileOp, cut: &Cut) -> Group {
         let micros = cut.micros.range();
         let effect = &self.micros.all[micros.start].effect;
-        let follows = self.follows_in_log(op, effect);
         Group {
             operation: Narrow::new(self.this.all.len()),
             micros: cut.micros,
@@ -327,7 +336,7 @@ impl Reader<'_> {
                 Order::InPlace => Narrow::new(0),
                 Order::After(event) => self.groups_before[event.get()],
             },
-            logged: follows.map_or(Narrow::NEVER, |_| Narrow::new(number)),
+            logged: Narrow::NEVER,
             file: match effect {
                 Effect::SetSize { file, .. } => *file,
                 _ => op.subject(),
@@ -335,12 +344,7 @@ impl Reader<'_> {
             is_named: cut.order == Order::Named,
             is_new: cut.order == Order::After(Narrow::new(number)),
             is_size: is_size(effect) && micros.len() == 1,
-            rare: follows.map(|follows| {
-                Box::new(Rare {
-                    follows,
-                    ..Rare::default()
-                })
-            }),
+            rare: None,
         }
     }
 

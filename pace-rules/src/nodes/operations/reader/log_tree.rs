@@ -44,9 +44,7 @@ impl Reader<'_> {
         let logged_whole = self.logged_whole(file);
         self.log_with(number, file, &above, &logged_whole);
         // New directories above are logged too.
-        above.retain(|directory| {
-            self.has_new_names(*directory, |op| matches!(op, FileOp::Create { .. }))
-        });
+        above.retain(|directory| self.is_made(*directory));
         let above = above.into_iter().map(|directory| (directory, number));
         self.logged.extend(above);
         self.note_logged_whole(number, logged_whole);
@@ -83,8 +81,8 @@ impl Reader<'_> {
         let subjects = self.subjects.get(&file);
         let is_related =
             |other| other == file || subjects.is_some_and(|subjects| subjects.contains(&other));
-        let is_of_it = |group: &usize| {
-            let of_group = &self.this.groups[*group];
+        let is_of_it = |group: usize| {
+            let of_group = &self.this.groups[group];
             let op = self.op(of_group.operation());
             let is_name = matches!(
                 op,
@@ -92,17 +90,28 @@ impl Reader<'_> {
             );
             let of_related = is_related(op.subject()) || above.contains(&op.subject());
             (is_name && (of_related || self.took_its_name(op, file)))
-                || self.is_entry_of(*group, logged_whole)
-                || self.is_left_out(*group, op, file)
+                || self.is_entry_of(group, logged_whole)
+                || self.is_left_out(group, op, file)
                 || (!of_group.is_named && of_group.file == file)
-                || (self.this.is_size_with_name(*group)
+                || (self.this.is_size_with_name(group)
                     && (is_related(of_group.file) || self.is_new_in(of_group.file, logged_whole)))
         };
-        let of_it: Vec<_> = self.open.iter().copied().filter(is_of_it).collect();
-        for group in of_it {
+        let of_it: Vec<_> = self.open_that(is_of_it).collect();
+        self.log_groups(number, of_it);
+        self.log_attributes(number, |this, file| this.is_new_in(file, logged_whole));
+    }
+
+    /// Those of the groups that nothing has made durable that are meant.
+    fn open_that(&self, is_meant: impl Fn(usize) -> bool) -> impl Iterator<Item = usize> {
+        let open = self.open.iter().copied();
+        open.filter(move |group| is_meant(*group))
+    }
+
+    /// The log may have some groups since an event.
+    fn log_groups(&mut self, number: usize, groups: Vec<usize>) {
+        for group in groups {
             self.this.groups[group].log_with(number);
         }
-        self.log_attributes(number, |this, file| this.is_new_in(file, logged_whole));
     }
 
     /// Whether a file has got a name in one of these directories since all was synced.
@@ -316,43 +325,50 @@ impl Reader<'_> {
     /// where the file had a name when all was synced last (btrfs_log_new_name,
     /// btrfs_log_all_parents): the sync of any file may keep that.
     pub(super) fn log_new_name(&mut self, number: usize, op: &FileOp) {
-        let mut renamed = match op {
-            FileOp::Rename {
-                file,
-                replaced: Some(other),
-                exchange: true,
-                ..
-            } => vec![*file, *other],
-            FileOp::Rename { file, .. } | FileOp::Link { file, .. } => vec![*file],
-            _ => return,
-        };
-        if self.this.model.log != Log::LogTree {
-            return;
-        }
-        // Of a link only the file counts, of a rename the directory that it comes from too.
-        let is_link = matches!(op, FileOp::Link { .. });
-        renamed.retain(|file| {
-            let of_directory = || !is_link && self.parent_in_log(*file).is_some();
-            self.in_log(*file).is_some() || of_directory()
-        });
+        let renamed = self.renamed_in_log(op);
         if let Some(parent) = named_in(op).filter(|_| !renamed.is_empty()) {
             self.log_new_directories(number, parent);
         }
         for file in renamed {
             self.log_attributes(number, |_, other| other == file);
             let is_directory = self.files.get(&file).is_some_and(|file| file.is_directory);
-            let is_new = self.has_new_names(file, |op| matches!(op, FileOp::Create { .. }));
-            if is_directory || is_new {
+            if is_directory || self.is_made(file) {
                 continue;
             }
             let logged_whole = self.logged_whole(file);
-            for group in self.open.clone() {
-                if self.is_entry_of(group, &logged_whole) {
-                    self.this.groups[group].log_with(number);
-                }
-            }
+            let is_entry = |group| self.is_entry_of(group, &logged_whole);
+            let entries: Vec<_> = self.open_that(is_entry).collect();
+            self.log_groups(number, entries);
             self.note_logged_whole(number, logged_whole);
         }
+    }
+
+    /// The files that get a new name and that a log tree has. Of a link only the file counts, of a
+    /// rename the directory that it comes from too.
+    fn renamed_in_log(&self, op: &FileOp) -> Vec<FileId> {
+        let (file, other, is_link) = match op {
+            FileOp::Rename {
+                file,
+                replaced,
+                exchange,
+                ..
+            } => (*file, replaced.filter(|_| *exchange), false),
+            FileOp::Link { file, .. } => (*file, None, true),
+            _ => return Vec::new(),
+        };
+        if self.this.model.log != Log::LogTree {
+            return Vec::new();
+        }
+        let is_in_log = |file: &FileId| {
+            let of_directory = || !is_link && self.parent_in_log(*file).is_some();
+            self.in_log(*file).is_some() || of_directory()
+        };
+        [file].into_iter().chain(other).filter(is_in_log).collect()
+    }
+
+    /// Whether a file or directory was made since all was synced.
+    fn is_made(&self, file: FileId) -> bool {
+        self.has_new_names(file, |op| matches!(op, FileOp::Create { .. }))
     }
 
     /// Logs that a directory and those above it were made, as far as they are new
@@ -360,15 +376,16 @@ impl Reader<'_> {
     fn log_new_directories(&mut self, number: usize, directory: FileId) {
         let mut new = self.above(directory);
         new.push(directory);
-        new.retain(|file| self.has_new_names(*file, |op| matches!(op, FileOp::Create { .. })));
-        let makes_one = |group: &usize| {
-            let op = self.op(self.this.groups[*group].operation());
+        new.retain(|directory| self.is_made(*directory));
+        if new.is_empty() {
+            return;
+        }
+        let makes_one = |group: usize| {
+            let op = self.op(self.this.groups[group].operation());
             matches!(op, FileOp::Create { .. }) && new.contains(&op.subject())
         };
-        let made: Vec<_> = self.open.iter().copied().filter(makes_one).collect();
-        for group in made {
-            self.this.groups[group].log_with(number);
-        }
+        let made: Vec<_> = self.open_that(makes_one).collect();
+        self.log_groups(number, made);
         let logged = new.into_iter().map(|directory| (directory, number));
         self.logged.extend(logged);
     }
@@ -376,15 +393,13 @@ impl Reader<'_> {
     /// Logs the modes and the attributes of files of which a new name is logged: with that the inode
     /// is logged as it is, but for its size and its bytes (LOG_INODE_EXISTS).
     fn log_attributes(&mut self, number: usize, is_meant: impl Fn(&Self, FileId) -> bool) {
-        let is_attribute = |group: &usize| {
-            let op = self.op(self.this.groups[*group].operation());
+        let is_attribute = |group: usize| {
+            let op = self.op(self.this.groups[group].operation());
             let is_attribute = matches!(op, FileOp::SetMode { .. } | FileOp::SetXattr { .. });
             is_attribute && is_meant(self, op.subject())
         };
-        let attributes: Vec<_> = self.open.iter().copied().filter(is_attribute).collect();
-        for group in attributes {
-            self.this.groups[group].log_with(number);
-        }
+        let attributes: Vec<_> = self.open_that(is_attribute).collect();
+        self.log_groups(number, attributes);
     }
 
     /// Since when a log tree has a file: it was synced, or a directory was logged in which it had got

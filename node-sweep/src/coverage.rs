@@ -72,8 +72,8 @@ impl Crowded {
         let more = lost + 1;
         (moments > 0).then(|| {
             format!(
-                "not tried: {more} or more operations lost while others are kept, at the {moments} \
-                 of {of} moments with {} or more that were not durable (--lost {more} tries {more})",
+                "not tried: {more} or more operations lost and others kept, at {moments} of {of} \
+                 moments ({} or more were not durable there; --lost {more} tries {more})",
                 lost + 3
             )
         })
@@ -261,8 +261,8 @@ mod tests {
         assert_eq!(
             line(30).as_deref(),
             Some(
-                "not tried: 2 or more operations lost while others are kept, at the 30 of 41 moments \
-                 with 4 or more that were not durable (--lost 2 tries 2)"
+                "not tried: 2 or more operations lost and others kept, at 30 of 41 moments \
+                 (4 or more were not durable there; --lost 2 tries 2)"
             )
         );
     }

@@ -434,11 +434,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Since when a log tree has a name that is removed, and so loses it and keeps the removal. A directory in the
-    /// log has only the names that are new since all was synced, and a file in it has its names of a
-    /// directory in one item, which stands for all of them: where none is left there is no item, and
-    /// the names that are on the disk stay (btrfs_del_inode_ref_in_log, btrfs_del_dir_entries_in_log;
-    /// unlink_old_inode_refs).
+    /// Since when a log tree has a name that is removed, and so loses it and keeps the removal. A
+    /// directory in the log has only the names that are new since all was synced, and a file in it
+    /// has its names of a directory in one item, which stands for all of them: where none is left
+    /// there is no item, and the names that are on the disk stay (btrfs_del_inode_ref_in_log,
+    /// btrfs_del_dir_entries_in_log; unlink_old_inode_refs).
     fn loses_in_log(&self, file: FileId, parent: FileId, name: &Name) -> Option<Follows> {
         let is_new = self.has_new_names(file, |op| match op {
             FileOp::Create {

@@ -74,7 +74,8 @@ fn a_new_name_of_what_was_synced_comes_with_the_directory_that_it_is_in_on_btrfs
             .file(0, link)
             .mark(0);
         let is_alone = |tree: &Tree| {
-            has(tree, "foo") && has(tree, "bar") && tree.contains_key(&(DIRECTORY, name("link")))
+            let is_linked = tree.contains_key(&(DIRECTORY, name("link")));
+            has(tree, "directory") && is_linked && has(tree, "bar")
         };
         assert_eq!(who_at_all(&script, is_alone), models, "{synced:?}");
     }

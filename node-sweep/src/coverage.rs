@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use brief::counted;
+use pace_rules::nodes::Crowded;
 use serde::{Deserialize, Serialize};
 use trace::{Action, FileOp, Node, Run};
 
@@ -41,43 +42,6 @@ pub struct Coverage {
     /// Where there were more losses than were tried; nothing if that is not known, as on a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crowded: Option<Crowded>,
-}
-
-/// Moments at which so many operations were not durable that not all that could be lost together was
-/// tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Crowded {
-    /// How many they are.
-    pub moments: u64,
-    /// Of how many.
-    pub of: u64,
-    /// So many operations of a node were lost at most, but for all at once.
-    pub lost: u64,
-}
-
-impl From<pace_rules::nodes::Crowded> for Crowded {
-    fn from(crowded: pace_rules::nodes::Crowded) -> Self {
-        Self {
-            moments: crowded.moments,
-            of: crowded.of,
-            lost: crowded.lost as u64,
-        }
-    }
-}
-
-impl Crowded {
-    /// In a line; nothing if there is nothing to tell.
-    fn line(self) -> Option<String> {
-        let Self { moments, of, lost } = self;
-        let more = lost + 1;
-        (moments > 0).then(|| {
-            format!(
-                "not tried: {more} or more operations lost and others kept, at {moments} of {of} \
-                 moments ({} or more were not durable there; --lost {more} tries {more})",
-                lost + 3
-            )
-        })
-    }
 }
 
 impl Coverage {
@@ -127,7 +91,13 @@ impl Coverage {
 
     /// What was not tried, in a line; nothing if there is nothing to tell.
     pub(crate) fn untried_line(&self) -> Option<String> {
-        self.crowded?.line()
+        let Crowded { moments, of, lost } = self.crowded.filter(|crowded| crowded.moments > 0)?;
+        let more = lost + 1;
+        Some(format!(
+            "not tried: {more} or more operations lost and others kept, at {moments} of {of} \
+             moments ({} or more were not durable there; --lost {more} tries {more})",
+            lost + 3
+        ))
     }
 }
 
@@ -250,12 +220,16 @@ mod tests {
     #[test]
     fn what_was_not_tried_is_told_with_the_option_that_tries_more() {
         let line = |moments| {
-            let crowded = Crowded {
+            let crowded = Some(Crowded {
                 moments,
                 of: 41,
                 lost: 1,
+            });
+            let coverage = Coverage {
+                crowded,
+                ..Coverage::default()
             };
-            crowded.line()
+            coverage.untried_line()
         };
         assert_eq!(line(0), None);
         assert_eq!(

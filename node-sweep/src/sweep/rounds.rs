@@ -156,7 +156,7 @@ impl<'a, 'scope, S: Source> Rounds<'a, 'scope, S> {
         swept.is_whole = !is_part && !swept.interrupted && !swept.is_over;
         swept.checked = checked;
         swept.coverage = maker.crashes.coverage(&maker.source.runs(), &judged);
-        swept.coverage.crowded = maker.source.crowded().map(Into::into);
+        swept.coverage.crowded = maker.source.crowded();
         swept
     }
 

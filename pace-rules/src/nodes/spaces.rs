@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use trace::Run;
 
 use super::cuts::Clocks;
@@ -71,7 +72,7 @@ pub struct Member {
 }
 
 /// Moments of a run at which there are losses that no state has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crowded {
     /// How many they are.
     pub moments: u64,

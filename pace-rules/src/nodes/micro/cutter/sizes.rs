@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use itertools::Itertools;
 use trace::FileId;
 
 use super::Cutter;
@@ -58,23 +59,17 @@ impl Cutter<'_> {
 
     /// Where a page goes to the disk with its folio, the size there may become the end of that, if the
     /// file is larger. A folio is not larger than what was written, and so ends within the file but
-    /// where that was cut off. `page_end` is the end of a page that is written now.
-    pub(super) fn grow_to_folio(&mut self, file: FileId, page_end: u64, size_before: u64) {
+    /// where that was cut off. `page_end` is the end of a page that is written now, and up to `size`
+    /// the file reaches.
+    pub(super) fn grow_to_folio(&mut self, file: FileId, page_end: u64, size: u64) {
         if self.model.growth != Growth::Zeros || self.model.log != Log::Journal {
             return;
         }
         let cut_from = self.file(file).cut_from.next_multiple_of(PAGE_BYTES);
-        let mut folio_bytes = 2 * PAGE_BYTES;
-        let mut last = page_end;
-        loop {
-            let size = page_end.next_multiple_of(folio_bytes);
-            if size >= size_before || size > cut_from {
-                return;
-            }
-            if size > last {
-                self.group_in(self.own(), None, [Effect::Grow { file, size }]);
-            }
-            (last, folio_bytes) = (size, 2 * folio_bytes);
+        let folio_ends = (1..).map(|order| page_end.next_multiple_of(PAGE_BYTES << order));
+        let within = folio_ends.take_while(|end| *end < size && *end <= cut_from);
+        for end in within.filter(|end| *end > page_end).dedup() {
+            self.group_in(self.own(), None, [Effect::Grow { file, size: end }]);
         }
     }
 

@@ -93,12 +93,12 @@ impl Reader<'_> {
                 || self.is_entry_of(group, logged_whole)
                 || self.is_left_out(group, op, file)
                 || (!of_group.is_named && of_group.file == file)
-                || (self.this.is_size_with_name(group)
-                    && (is_related(of_group.file) || self.is_new_in(of_group.file, logged_whole)))
+                || (self.this.is_size_with_name(group) && is_related(of_group.file))
+                || ((self.this.is_size_with_name(group) || is_attribute(op))
+                    && self.is_new_in(of_group.file, logged_whole))
         };
         let of_it: Vec<_> = self.open_that(is_of_it).collect();
         self.log_groups(number, of_it);
-        self.log_attributes(number, |this, file| this.is_new_in(file, logged_whole));
     }
 
     /// Those of the groups that nothing has made durable that are meant.
@@ -117,7 +117,7 @@ impl Reader<'_> {
     /// Whether a file has got a name in one of these directories since all was synced.
     fn is_new_in(&self, file: FileId, directories: &BTreeSet<FileId>) -> bool {
         self.has_new_names(file, |op| {
-            named_in(op).is_some_and(|parent| directories.contains(&parent))
+            new_name(op).is_some_and(|(parent, _)| directories.contains(&parent))
         })
     }
 
@@ -326,11 +326,11 @@ impl Reader<'_> {
     /// btrfs_log_all_parents): the sync of any file may keep that.
     pub(super) fn log_new_name(&mut self, number: usize, op: &FileOp) {
         let renamed = self.renamed_in_log(op);
-        if let Some(parent) = named_in(op).filter(|_| !renamed.is_empty()) {
+        if let Some((parent, _)) = new_name(op).filter(|_| !renamed.is_empty()) {
             self.log_new_directories(number, parent);
         }
         for file in renamed {
-            self.log_attributes(number, |_, other| other == file);
+            self.log_attributes(number, file);
             let is_directory = self.files.get(&file).is_some_and(|file| file.is_directory);
             if is_directory || self.is_made(file) {
                 continue;
@@ -390,15 +390,14 @@ impl Reader<'_> {
         self.logged.extend(logged);
     }
 
-    /// Logs the modes and the attributes of files of which a new name is logged: with that the inode
+    /// Logs the mode and the attributes of a file of which a new name is logged: with that the inode
     /// is logged as it is, but for its size and its bytes (LOG_INODE_EXISTS).
-    fn log_attributes(&mut self, number: usize, is_meant: impl Fn(&Self, FileId) -> bool) {
-        let is_attribute = |group: usize| {
+    fn log_attributes(&mut self, number: usize, file: FileId) {
+        let is_its_own = |group: usize| {
             let op = self.op(self.this.groups[group].operation());
-            let is_attribute = matches!(op, FileOp::SetMode { .. } | FileOp::SetXattr { .. });
-            is_attribute && is_meant(self, op.subject())
+            is_attribute(op) && op.subject() == file
         };
-        let attributes: Vec<_> = self.open_that(is_attribute).collect();
+        let attributes: Vec<_> = self.open_that(is_its_own).collect();
         self.log_groups(number, attributes);
     }
 
@@ -407,7 +406,8 @@ impl Reader<'_> {
     fn in_log(&self, file: FileId) -> Option<Follows> {
         let logged_with = |operation: usize| {
             let event = self.this.all[operation].event();
-            let logged = self.logged_with_names.get(&named_in(self.op(operation))?)?;
+            let (parent, _) = new_name(self.op(operation))?;
+            let logged = self.logged_with_names.get(&parent)?;
             (event < *logged).then_some(*logged)
         };
         let with_name = self.since(self.naming.get(&file)).filter_map(logged_with);
@@ -440,20 +440,7 @@ impl Reader<'_> {
     /// there is no item, and the names that are on the disk stay (btrfs_del_inode_ref_in_log,
     /// btrfs_del_dir_entries_in_log; unlink_old_inode_refs).
     fn loses_in_log(&self, file: FileId, parent: FileId, name: &Name) -> Option<Follows> {
-        let is_new = self.has_new_names(file, |op| match op {
-            FileOp::Create {
-                parent: of,
-                name: new,
-                ..
-            }
-            | FileOp::Link {
-                parent: of,
-                name: new,
-                ..
-            } => (*of, new) == (parent, name),
-            FileOp::Rename { names, .. } => (names.to.0, &names.to.1) == (parent, name),
-            _ => false,
-        });
+        let is_new = self.has_new_names(file, |op| new_name(op) == Some((parent, name)));
         let has_another = || {
             let mut names = self.files.get(&file).into_iter().flat_map(|it| &it.names);
             names.any(|(of, other)| *of == parent && other != name)
@@ -542,11 +529,18 @@ impl Reader<'_> {
     }
 }
 
-/// The directory in which an operation gives a file a name.
-fn named_in(op: &FileOp) -> Option<FileId> {
+/// The name that an operation gives to the file that it is about, and the directory of that.
+fn new_name(op: &FileOp) -> Option<(FileId, &Name)> {
     match op {
-        FileOp::Create { parent, .. } | FileOp::Link { parent, .. } => Some(*parent),
-        FileOp::Rename { names, .. } => Some(names.to.0),
+        FileOp::Create { parent, name, .. } | FileOp::Link { parent, name, .. } => {
+            Some((*parent, name))
+        }
+        FileOp::Rename { names, .. } => Some((names.to.0, &names.to.1)),
         _ => None,
     }
+}
+
+/// Whether an operation changes what a file is like, and neither names nor bytes.
+fn is_attribute(op: &FileOp) -> bool {
+    matches!(op, FileOp::SetMode { .. } | FileOp::SetXattr { .. })
 }

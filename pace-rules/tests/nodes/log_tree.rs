@@ -81,10 +81,12 @@ fn a_new_name_of_what_was_synced_comes_with_the_directory_that_it_is_in_on_btrfs
     }
 }
 
-/// The log is written as a whole: what comes to it later is not there without what came before.
+/// The log is written as a whole: what comes to it later is not there without what came before. So it
+/// is where something is committed before the second file is logged: the name of the first follows
+/// the directory then.
 #[test]
 fn a_removal_that_the_log_has_is_not_kept_without_an_earlier_new_name_there_on_btrfs() {
-    for (is_last, models) in [(true, &[][..]), (false, &["btrfs"])] {
+    for is_last in [true, false] {
         let mut script = Script::new(1, &[(FOO, "foo", 8)]);
         let bar = |script: &mut Script| {
             script
@@ -93,7 +95,6 @@ fn a_removal_that_the_log_has_is_not_kept_without_an_earlier_new_name_there_on_b
                 .sync(0, BAR);
         };
         if !is_last {
-            // Something may commit it before the other one is logged: then the log has that one only.
             bar(&mut script);
         }
         script.create(0, OTHER, "other").sync(0, FileId::ROOT);
@@ -105,7 +106,86 @@ fn a_removal_that_the_log_has_is_not_kept_without_an_earlier_new_name_there_on_b
             .unlink(0, OTHER, "other")
             .mark(0);
         let is_alone = |tree: &Tree| has(tree, "bar") && !has(tree, "other");
-        assert_eq!(who_at_all(&script, is_alone), models, "{is_last}");
+        let none: [&str; 0] = [];
+        assert_eq!(who_at_all(&script, is_alone), none, "{is_last}");
+    }
+}
+
+/// A directory is logged again with the one above it, and its names not if they were committed: so the
+/// log that has one of them has what the directory above got later.
+#[test]
+fn a_removal_is_not_kept_without_an_earlier_new_name_in_the_directory_above_on_btrfs() {
+    let made = |parent, text, file| new_in(parent, text, file, FileKind::Directory);
+    for (synced, models) in [(FileId::ROOT, &[][..]), (DIRECTORY, &["btrfs"])] {
+        let mut script = Script::new(1, &[(BAR, "bar", 8)]);
+        script
+            .file(0, made(FileId::ROOT, "old", DIRECTORY))
+            .file(0, new_in(DIRECTORY, "foo", FOO, FileKind::Regular))
+            .sync(0, FOO)
+            .sync(0, FileId::ROOT)
+            .file(0, made(FileId::ROOT, "new", OTHER))
+            .sync(0, synced)
+            .rename(0, BAR, "bar", "current", None)
+            .file(
+                0,
+                FileOp::Unlink {
+                    parent: DIRECTORY,
+                    name: name("foo"),
+                    file: FOO,
+                },
+            )
+            .unlink(0, DIRECTORY, "old")
+            .mark(0);
+        let is_removed =
+            |tree: &Tree| !tree.contains_key(&(DIRECTORY, name("foo"))) || !has(tree, "old");
+        let is_alone = |tree: &Tree| has(tree, "bar") && is_removed(tree);
+        assert_eq!(who_at_all(&script, is_alone), models, "{synced:?}");
+    }
+}
+
+/// A new file that is synced under a name that another one had: the new name of that one is logged
+/// with it, and of the one whose name that took, too (fstests generic/342).
+#[test]
+fn the_sync_of_a_new_file_keeps_the_renames_that_made_room_for_it_on_btrfs() {
+    for (made, models) in [("foo", &[][..]), ("new", &["btrfs"])] {
+        let mut script = Script::new(1, &[(FOO, "foo", 8), (BAR, "foo.1", 8)]);
+        script
+            .rename(0, BAR, "foo.1", "foo.2", None)
+            .rename(0, FOO, "foo", "foo.1", None)
+            .create(0, OTHER, made)
+            .sync(0, OTHER)
+            .mark(0);
+        let is_lost = |tree: &Tree| has(tree, made) && !has(tree, "foo.2");
+        assert_eq!(who(&script, 1, is_lost), models, "{made}");
+    }
+    // One that had its name after all was committed last may be gone altogether.
+    let mut script = Script::new(1, &[]);
+    script
+        .create(0, FOO, "foo")
+        .rename(0, FOO, "foo", "foo.1", None)
+        .create(0, OTHER, "foo")
+        .sync(0, OTHER)
+        .mark(0);
+    let is_gone = |tree: &Tree| has(tree, "foo") && !has(tree, "foo.1");
+    assert_eq!(who(&script, 1, is_gone), ["btrfs"]);
+}
+
+/// What is renamed in a directory that the log has, or in which the renamed file had its name when
+/// all was committed last, is there with all that was renamed there before.
+#[test]
+fn a_new_name_is_not_kept_without_an_earlier_one_in_the_same_directory_on_btrfs() {
+    for (synced, models) in [(FileId::ROOT, &[][..]), (BAR, &["btrfs"])] {
+        let mut script = Script::new(1, &[(FOO, "log.1", 8)]);
+        script
+            .create(0, BAR, "log.0")
+            .write(0, BAR, 0, 8, 0)
+            .sync(0, BAR)
+            .sync(0, synced)
+            .rename(0, FOO, "log.1", "log.2", None)
+            .rename(0, BAR, "log.0", "log.1", None)
+            .mark(0);
+        let is_alone = |tree: &Tree| !has(tree, "log.2") && !has(tree, "log.0");
+        assert_eq!(who_at_all(&script, is_alone), models, "{synced:?}");
     }
 }
 
@@ -693,6 +773,40 @@ fn a_file_that_was_cut_off_is_logged_with_the_directory_that_has_its_new_name_on
     let is_half =
         |tree: &Tree| size(tree, "foo") == Some(3) && tree.contains_key(&(DIRECTORY, name("foo")));
     assert_eq!(who_at_all(&script, is_half), ["btrfs"]);
+}
+
+/// So is one that was cut off and has grown since: as large as it is, with its old bytes.
+#[test]
+fn a_file_that_was_cut_off_and_grew_is_logged_with_the_directory_of_its_new_name_on_btrfs() {
+    let mut script = with_directory(&[]);
+    let names = ChangeOfName {
+        from: (DIRECTORY, name("foo")),
+        to: (FileId::ROOT, name("foo")),
+    };
+    let rename = FileOp::Rename {
+        file: FOO,
+        names,
+        replaced: None,
+        exchange: false,
+    };
+    let resize = |from, to| FileOp::Resize {
+        file: FOO,
+        from,
+        to,
+    };
+    script
+        .file(0, new_in(DIRECTORY, "foo", FOO, FileKind::Regular))
+        .write(0, FOO, 0, 8, 0)
+        .file(0, FileOp::SyncAll)
+        .file(0, resize(8, 0))
+        .file(0, rename)
+        .file(0, resize(0, 3))
+        .sync(0, FileId::ROOT)
+        .mark(0);
+    let is_written = |byte: &Byte| matches!(byte, Byte::Written(_));
+    let has_old_bytes =
+        |tree: &Tree| size(tree, "foo") == Some(3) && content(tree, "foo").iter().all(is_written);
+    assert_eq!(who_at_all(&script, has_old_bytes), ["btrfs"]);
 }
 
 /// With a new file in a directory that is synced all its names are logged.

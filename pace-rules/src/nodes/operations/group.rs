@@ -26,15 +26,41 @@ pub(in crate::nodes) struct Group {
     pub(super) rare: Option<Box<Rare>>,
 }
 
-/// Since when a log tree has a file, and so what becomes of its names. It has it if no transaction
-/// was committed since then.
+/// Since when a log tree has a file, and so what becomes of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Follows {
-    /// The event with which it was logged at last.
+    /// If a transaction was committed after this event, the log does not have it.
     pub(super) logged: Narrow,
-    /// The last event before that which changed it, or [`Narrow::NEVER`]: if nothing was committed
-    /// since this one, it was logged for certain.
+    /// If none was committed after this one, the log has it for certain. [`Narrow::NEVER`] if it is
+    /// never certain.
     pub(super) changed: Narrow,
+    /// The directory within which this is a rename.
+    pub(super) renamed_in: Option<FileId>,
+    /// Whether the log has this only with all that was renamed within that directory before.
+    pub(super) has_others: bool,
+}
+
+impl Follows {
+    /// The log has it if nothing was committed after an event, and only then.
+    pub(super) fn since(event: usize) -> Self {
+        Self {
+            logged: Narrow::new(event),
+            changed: Narrow::new(event),
+            renamed_in: None,
+            has_others: false,
+        }
+    }
+
+    /// The log has it for one of two reasons.
+    pub(super) fn or(self, other: Self) -> Self {
+        let known = [self.changed, other.changed];
+        let known = known.into_iter().filter(|changed| *changed < Narrow::NEVER);
+        Self {
+            logged: self.logged.max(other.logged),
+            changed: known.max().unwrap_or(Narrow::NEVER),
+            ..self
+        }
+    }
 }
 
 /// What few groups have. [`Narrow::NEVER`] stands for what there is not.

@@ -84,6 +84,8 @@ struct LostOfLog {
     changed: Option<Narrow>,
     /// The same of all operations before it.
     changed_before: Option<Narrow>,
+    /// The directories within which something was renamed, with the first operation that did so.
+    renamed_in: HashMap<FileId, usize>,
 }
 
 impl LostOfLog {
@@ -95,6 +97,18 @@ impl LostOfLog {
         }
         let changed = Some(follows.changed).filter(|changed| *changed < Narrow::NEVER);
         self.changed = self.changed.max(changed);
+        if let Some(directory) = follows.renamed_in {
+            self.renamed_in.entry(directory).or_insert(operation);
+        }
+    }
+
+    /// Whether an operation, the last one or a later one, goes with what is lost before it.
+    fn takes(&self, operation: usize, follows: Follows) -> bool {
+        let is_before = |renamed: &usize| *renamed < operation;
+        let directory = follows.renamed_in.filter(|_| follows.has_others);
+        let renamed = directory.and_then(|directory| self.renamed_in.get(&directory));
+        let changed = self.changed_before(operation);
+        changed.is_some_and(|changed| changed >= follows.logged) || renamed.is_some_and(is_before)
     }
 
     /// The latest change of what is lost before an operation, the last one or a later one.
@@ -171,11 +185,8 @@ impl<'a> Losing<'a> {
     /// Whether a group goes with what is lost of the log.
     fn log_takes(&self, number: usize) -> bool {
         let operation = self.operations.groups[number].operation();
-        let changed = self.log.changed_before(operation);
-        changed.is_some_and(|changed| {
-            let follows = self.operations.follows(number);
-            follows.is_some_and(|follows| changed > follows.logged)
-        })
+        let follows = self.operations.follows(number);
+        follows.is_some_and(|follows| self.log.takes(operation, follows))
     }
 
     /// Has go with a group that is lost what follows it. Returns the group to be looked at next.

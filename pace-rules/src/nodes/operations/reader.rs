@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::followers::Lists;
+use super::group::Follows;
 use super::{Group, Operation, Operations};
 use crate::nodes::Effect;
 use crate::nodes::alike::Words;
@@ -51,8 +52,9 @@ pub(super) struct Reader<'a> {
     /// are about its own names.
     subjects: HashMap<FileId, HashSet<FileId>>,
     naming: HashMap<FileId, Vec<Narrow>>,
-    /// What was synced since all was, and the last event that did that.
-    logged: HashMap<FileId, usize>,
+    /// What was logged since all was synced: the last event that did that, and since when it is in
+    /// the log.
+    logged: HashMap<FileId, (usize, Follows)>,
     /// Directories that were logged with the names in them since all was synced, and the last event
     /// that did that.
     logged_with_names: HashMap<FileId, usize>,

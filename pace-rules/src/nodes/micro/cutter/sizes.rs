@@ -37,7 +37,7 @@ impl Cutter<'_> {
         known.least = known.least.min(to);
         known.is_resized = true;
         known.size = to;
-        if known.is_renamed && to < from {
+        if known.is_renamed {
             self.size_with_name(file);
         }
     }

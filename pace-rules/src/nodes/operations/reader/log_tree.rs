@@ -2,7 +2,7 @@
 //! belongs to them, and leaves all else to the next transaction. What is in the log follows the names
 //! of its files, and the next sync of anything keeps that. This is btrfs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::files::Known;
 use super::{Reader, touched};
@@ -12,7 +12,7 @@ use crate::nodes::model::Log;
 use crate::nodes::narrow::Narrow;
 use crate::nodes::operations::Group;
 use crate::nodes::operations::group::Follows;
-use trace::{Event, FileId, FileOp, Name, SyncScope};
+use trace::{ChangeOfName, Event, FileId, FileOp, Name, SyncScope};
 
 impl Reader<'_> {
     /// The sync of a file.
@@ -28,33 +28,125 @@ impl Reader<'_> {
                 this.is_data_of(group, file, scope)
             });
         }
-        self.logged.insert(file, number);
+        self.note_logged(number, file, self.logged_at(file, number));
         self.synced.insert(file, number);
         let mut above = self.above(file);
+        let gave_way = self.gave_way(file);
         self.cover(number, event, |this, group| {
             let of_group = &this.this.groups[group];
             let op = this.op(of_group.operation());
             // That a directory above was made goes into the log, and not that one that was
             // there before has another name.
             let is_above = matches!(op, FileOp::Create { .. });
-            let of_it =
-                (is_above && above.contains(&op.subject())) || this.is_of_sync(group, op, file);
+            let of_it = (is_above && above.contains(&op.subject()))
+                || gave_way.contains(&of_group.operation())
+                || this.is_of_sync(group, op, file);
             (of_group.is_named && of_it) || this.is_data_of(group, file, scope)
         });
         let logged_whole = self.logged_whole(file);
         self.log_with(number, file, &above, &logged_whole);
         // New directories above are logged too.
         above.retain(|directory| self.is_made(*directory));
-        let above = above.into_iter().map(|directory| (directory, number));
-        self.logged.extend(above);
-        self.note_logged_whole(number, logged_whole);
+        for directory in above {
+            self.note_logged_for_name(number, directory);
+        }
+        self.note_logged_whole(number, file, logged_whole);
     }
 
-    fn note_logged_whole(&mut self, number: usize, directories: BTreeSet<FileId>) {
+    /// The renames that made room for the name with which a file was made: whoever has that name when
+    /// it is committed last is logged with the file, with the name that it has now, and so on
+    /// (btrfs_check_ref_name_override, log_conflicting_inodes). Those within a directory of files
+    /// that certainly had the name then, or are in the log with it.
+    fn gave_way(&self, file: FileId) -> HashSet<usize> {
+        let mut taken = self.names_made_with(file);
+        let mut gave_way = HashSet::new();
+        if taken.is_empty() {
+            return gave_way;
+        }
+        for group in self.open.iter().rev() {
+            let operation = self.this.groups[*group].operation();
+            let FileOp::Rename {
+                file: other,
+                names: ChangeOfName { from, to },
+                exchange: false,
+                ..
+            } = self.op(operation)
+            else {
+                continue;
+            };
+            let is_within = from.0 == to.0 && self.is_file_named(*other, to);
+            if is_within && taken.contains(from) && self.had_for_certain(*other, from, operation) {
+                gave_way.insert(operation);
+                taken.insert(to.clone());
+            }
+        }
+        gave_way
+    }
+
+    /// The names with which a file was made since all was synced, and that it has.
+    fn names_made_with(&self, file: FileId) -> HashSet<(FileId, Name)> {
+        let naming = self.since(self.naming.get(&file));
+        let made_with = naming.filter_map(|operation| match self.op(operation) {
+            FileOp::Create { parent, name, .. } => Some((*parent, name.clone())),
+            _ => None,
+        });
+        let is_its_own = |name: &(FileId, Name)| self.is_file_named(file, name);
+        made_with.filter(is_its_own).collect()
+    }
+
+    /// Whether something that is no directory has a name.
+    fn is_file_named(&self, file: FileId, name: &(FileId, Name)) -> bool {
+        let known = self.files.get(&file);
+        known.is_some_and(|known| !known.is_directory && known.names.contains(name))
+    }
+
+    /// Whether a file that an operation renames certainly had its name when all was committed last,
+    /// or is in the log with it.
+    fn had_for_certain(&self, file: FileId, name: &(FileId, Name), operation: usize) -> bool {
+        let naming = self.since(self.naming.get(&file));
+        let gained = naming.take_while(|naming| *naming < operation);
+        let gained = gained.filter(|naming| {
+            let new = new_name(self.op(*naming));
+            new.is_some_and(|(parent, new)| (parent, new) == (name.0, &name.1))
+        });
+        gained.last().is_none_or(|gained| {
+            let event = self.this.all[gained].event();
+            self.is_logged_since(file, event) || self.is_logged_since(name.0, event)
+        })
+    }
+
+    /// Notes that the log has a file or directory, and since when.
+    fn note_logged(&mut self, number: usize, file: FileId, follows: Follows) {
+        let logged = self.logged.entry(file).or_insert((number, follows));
+        *logged = (number, logged.1.or(follows));
+    }
+
+    /// Notes that a directory was logged since its name is new.
+    fn note_logged_for_name(&mut self, number: usize, directory: FileId) {
+        let named = self.since(self.naming.get(&directory)).last();
+        let event = named.map_or(number, |named| self.this.all[named].event());
+        self.note_logged(number, directory, Follows::since(event));
+    }
+
+    /// Notes that directories were logged with what is new in them, for a file that was synced or has
+    /// a new name: those where that has its names, and for their own names the others.
+    fn note_logged_whole(&mut self, number: usize, file: FileId, directories: BTreeSet<FileId>) {
+        let parents = self.files.get(&file).map(|known| known.parents.clone());
+        let parents = parents.unwrap_or_default();
         for directory in directories {
             self.logged_with_names.insert(directory, number);
-            self.logged.insert(directory, number);
+            if directory == file || parents.contains(&directory) {
+                self.note_logged(number, directory, self.logged_at(directory, number));
+            } else {
+                self.note_logged_for_name(number, directory);
+            }
         }
+    }
+
+    /// Whether a file or directory was logged after an event.
+    fn is_logged_since(&self, file: FileId, event: usize) -> bool {
+        let logged = self.logged.get(&file);
+        logged.is_some_and(|(logged, _)| *logged > event)
     }
 
     /// The directories above a file, the nearest first.
@@ -339,7 +431,7 @@ impl Reader<'_> {
             let is_entry = |group| self.is_entry_of(group, &logged_whole);
             let entries: Vec<_> = self.open_that(is_entry).collect();
             self.log_groups(number, entries);
-            self.note_logged_whole(number, logged_whole);
+            self.note_logged_whole(number, file, logged_whole);
         }
     }
 
@@ -386,8 +478,9 @@ impl Reader<'_> {
         };
         let made: Vec<_> = self.open_that(makes_one).collect();
         self.log_groups(number, made);
-        let logged = new.into_iter().map(|directory| (directory, number));
-        self.logged.extend(logged);
+        for directory in new {
+            self.note_logged_for_name(number, directory);
+        }
     }
 
     /// Logs the mode and the attributes of a file of which a new name is logged: with that the inode
@@ -402,24 +495,23 @@ impl Reader<'_> {
     }
 
     /// Since when a log tree has a file: it was synced, or a directory was logged in which it had got
-    /// a new name.
+    /// a new name. A name that was committed is not logged with its directory again.
     fn in_log(&self, file: FileId) -> Option<Follows> {
-        let logged_with = |operation: usize| {
+        let with_name = self.since(self.naming.get(&file)).filter_map(|operation| {
             let event = self.this.all[operation].event();
             let (parent, _) = new_name(self.op(operation))?;
             let logged = self.logged_with_names.get(&parent)?;
-            (event < *logged).then_some(*logged)
-        };
-        let with_name = self.since(self.naming.get(&file)).filter_map(logged_with);
-        let logged = with_name.chain(self.logged.get(&file).copied()).max()?;
-        Some(self.logged_at(file, logged))
+            (event < *logged).then(|| Follows::since(event))
+        });
+        let logged = self.logged.get(&file);
+        let logged = logged.map(|(_, follows)| *follows);
+        with_name.chain(logged).reduce(Follows::or)
     }
 
     /// Since when a log tree has the directory that a file is in.
     fn parent_in_log(&self, file: FileId) -> Option<Follows> {
         let parent = self.files.get(&file)?.parent?;
-        let logged = *self.logged.get(&parent)?;
-        Some(self.logged_at(parent, logged))
+        self.logged.get(&parent).map(|(_, follows)| *follows)
     }
 
     /// What was logged at an event, and changed before that.
@@ -431,6 +523,41 @@ impl Reader<'_> {
         Follows {
             logged: Narrow::new(logged),
             changed: changed.map_or(Narrow::NEVER, Narrow::new),
+            ..Follows::since(logged)
+        }
+    }
+
+    /// The same of a file that gets another name within a directory. If the log has the new name, it
+    /// has those that others got there by a rename before: if something was committed since the file
+    /// had its old name, the whole directory is logged with the new one (btrfs_log_all_parents), and
+    /// else the directory was logged since then, and what is renamed in it follows.
+    fn with_others(&self, follows: Follows, op: &FileOp) -> Follows {
+        let FileOp::Rename {
+            file,
+            names: ChangeOfName { from, to },
+            exchange: false,
+            ..
+        } = op
+        else {
+            return follows;
+        };
+        if from.0 != to.0 {
+            return follows;
+        }
+        let is_directory = self.files.get(file).is_some_and(|known| known.is_directory);
+        let naming = self.since(self.naming.get(file));
+        let gained = naming.filter(|naming| {
+            let new = new_name(self.op(*naming));
+            new.is_some_and(|(parent, name)| (parent, name) == (from.0, &from.1))
+        });
+        let is_logged = gained.last().is_none_or(|gained| {
+            let event = self.this.all[gained].event();
+            self.is_logged_since(from.0, event)
+        });
+        Follows {
+            renamed_in: Some(from.0),
+            has_others: !is_directory && is_logged,
+            ..follows
         }
     }
 
@@ -456,7 +583,7 @@ impl Reader<'_> {
         }
         let of_either = |one: Option<Follows>, other: Option<Follows>| {
             let both = one.into_iter().chain(other);
-            both.max_by_key(|follows| follows.logged)
+            both.reduce(Follows::or)
         };
         let renamed = |file: FileId| of_either(self.in_log(file), self.parent_in_log(file));
         match op {
@@ -477,7 +604,7 @@ impl Reader<'_> {
                 Effect::RemoveEntry { of, .. } if of == replaced => {
                     self.loses_in_log((*replaced)?, names.to.0, &names.to.1)
                 }
-                _ => renamed(*file),
+                _ => renamed(*file).map(|follows| self.with_others(follows, op)),
             },
             FileOp::Link { file, .. } => self.in_log(*file),
             // So does a name that is removed.

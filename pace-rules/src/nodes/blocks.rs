@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Explore;
 use super::cuts::Cut;
-use super::rules::majority_of;
+use super::rules::majorities;
 use super::starts::StartOrder;
 use crate::disk;
 use moments::{Moment, moments};
@@ -486,10 +486,8 @@ impl BlockSpace {
 fn sets(explore: Explore, with_disk: &[usize]) -> Result<Vec<Vec<usize>>, BlockError> {
     Ok(match explore {
         Explore::ReplicatedStateMachine { majority } => {
-            let majority = majority_of(with_disk.len(), majority);
-            let set = with_disk.get(..majority);
-            let refused = BlockError::Majority(majority, with_disk.len());
-            vec![set.ok_or(refused)?.to_vec()]
+            let sets = majorities(majority, with_disk);
+            sets.map_err(|(majority, count)| BlockError::Majority(majority, count))?
         }
         Explore::PrimaryReplicas { primary } => {
             if !with_disk.contains(&primary) {

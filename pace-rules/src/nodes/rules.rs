@@ -1,5 +1,7 @@
 //! Which nodes lose something together: PACE's exploration rules, and all there are.
 
+use itertools::Itertools;
+
 use super::space::{Error, Explore};
 
 /// A set of nodes whose places are tried in all ways, and those of them that lose something.
@@ -35,7 +37,7 @@ pub(super) fn rules(explore: Explore, with_files: &[usize]) -> Result<Vec<Rule>,
         return Err(Error::NoFiles);
     }
     Ok(match explore {
-        Explore::ReplicatedStateMachine { majority } => vec![of_majority(majority, with_files)?],
+        Explore::ReplicatedStateMachine { majority } => of_majorities(majority, with_files)?,
         Explore::PrimaryReplicas { primary } => of_primary(primary, with_files)?,
         Explore::SameOnAll => of_subsets(with_files),
         Explore::BruteForce => vec![Rule {
@@ -68,22 +70,49 @@ pub(super) fn majority_of(count: usize, wanted: usize) -> usize {
     if wanted == 0 { count / 2 + 1 } else { wanted }
 }
 
-fn of_majority(majority: usize, with_files: &[usize]) -> Result<Rule, Error> {
-    let count = with_files.len();
+/// The majorities that lose something together: as many as there are nodes, each beginning with another
+/// one. Nodes do not do the same where one of them leads, and which one does is not known: each is in
+/// some of these majorities, and not in all of them.
+pub(super) fn majorities(
+    majority: usize,
+    nodes: &[usize],
+) -> Result<Vec<Vec<usize>>, (usize, usize)> {
+    let count = nodes.len();
     let majority = majority_of(count, majority);
-    let relaxed = with_files
-        .get(..majority)
-        .ok_or(Error::Majority(majority, count))?;
-    let name = if count == 1 {
-        "the node".into()
-    } else {
-        format!("a majority, {majority} of {count}")
+    if majority > count {
+        return Err((majority, count));
+    }
+    let from = |first: usize| {
+        let all = nodes.iter().copied().cycle().skip(first);
+        all.take(majority).sorted_unstable().collect()
     };
-    let alone = if majority > 1 { relaxed } else { &[] };
-    Ok(Rule {
-        alone: alone.into(),
-        ..Rule::alike(name, relaxed, relaxed, true)
-    })
+    let sets = if majority == count { 1 } else { count };
+    Ok((0..sets).map(from).collect())
+}
+
+fn of_majorities(majority: usize, with_files: &[usize]) -> Result<Vec<Rule>, Error> {
+    let count = with_files.len();
+    let sets = majorities(majority, with_files);
+    let sets = sets.map_err(|(majority, count)| Error::Majority(majority, count))?;
+    let mut known = Vec::new();
+    let mut rules = Vec::new();
+    for relaxed in sets {
+        let majority = relaxed.len();
+        let name = match (count, majority == count) {
+            (1, _) => "the node".into(),
+            (_, true) => format!("a majority, {majority} of {count}"),
+            (_, false) => format!("a majority, {majority} of {count}: {}", words(&relaxed)),
+        };
+        // Each loses alone what it can only lose alone, once.
+        let alone = relaxed.iter().filter(|node| !known.contains(*node));
+        let alone: Vec<_> = alone.copied().filter(|_| majority > 1).collect();
+        known.extend(&relaxed);
+        rules.push(Rule {
+            alone,
+            ..Rule::alike(name, &relaxed, &relaxed, rules.is_empty())
+        });
+    }
+    Ok(rules)
 }
 
 /// All nodes, the primary, and one of the replicas.

@@ -21,8 +21,9 @@ use trace::{Node, Run};
 /// Which nodes are relaxed, and together with which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Explore {
-    /// PACE's rule for replicated state machines: the first so many nodes with files are relaxed,
-    /// all at once and in the same way; the others stand for any. 0 is a majority of them.
+    /// PACE's rule for replicated state machines: so many nodes with files are relaxed, all at once
+    /// and in the same way. 0 is a majority of them. PACE takes one set of nodes for any; these are
+    /// as many sets as there are nodes, since one that leads does not do what the others do.
     ReplicatedStateMachine {
         /// How many.
         majority: usize,

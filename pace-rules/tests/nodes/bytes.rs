@@ -3,13 +3,47 @@
 
 use std::collections::BTreeSet;
 
-use pace_rules::nodes::{Effect, Explore, Log, MODELS, Relaxation, Request, Space, State};
+use pace_rules::nodes::{Effect, Explore, Log, MODELS, Relaxation, Request, Space, Split, State};
 use trace::{FileId, FileOp, SyncScope};
 
 use super::support::{
     BAR, Byte, EXT4, FOO, Script, Tree, content, has, is_zeros, marks, model, name, request, size,
     told, tree, who,
 };
+
+/// Who asks for pages gets them: also one in the middle is lost alone.
+#[test]
+fn each_piece_of_a_write_in_many_pieces_is_lost_alone() {
+    const PAGE: usize = 4096;
+    let lost_pages = |pages: usize, split| {
+        let bytes = (pages * PAGE) as u64;
+        let mut script = Script::new(1, &[(FOO, "foo", bytes)]);
+        script.write(0, FOO, 0, bytes, bytes).mark(0);
+        let request = Request {
+            split,
+            ..request(model("ext4-ordered"), Explore::BruteForce, 1)
+        };
+        let space = Space::new(&script.run, &request).expect("there are states");
+        let states = (0..space.len()).map(|index| space.state(index));
+        let trees = states
+            .filter(|state| marks(&script.run, state) == 1)
+            .map(|state| content(&tree(&script.run, &space, &state, 0), "foo"));
+        // The bytes of before have the first numbers.
+        let is_old = |byte: &Byte| matches!(byte, Byte::Written(at) if *at < bytes);
+        let old = trees.map(|content| {
+            let pages = content.chunks(PAGE).enumerate();
+            let old = pages.filter(|(_, page)| page.iter().all(is_old));
+            old.map(|(page, _)| page).collect::<Vec<_>>()
+        });
+        old.filter(|old| old.len() == 1)
+            .map(|old| old[0])
+            .collect::<BTreeSet<_>>()
+    };
+    let pages = Split::Aligned(PAGE as u64);
+    assert_eq!(lost_pages(20, pages), (0..20).collect());
+    assert_eq!(lost_pages(8, pages), BTreeSet::from([0, 7]));
+    assert_eq!(lost_pages(20, Split::default()), BTreeSet::from([0, 19]));
+}
 
 #[test]
 fn appends_before_a_sync_can_be_kept_in_any_order_and_by_half() {

@@ -1,14 +1,19 @@
 //! The ways to tear a write.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use super::{Operation, Operations};
 use crate::nodes::Effect;
 use crate::nodes::micro::Micros;
 use crate::nodes::narrow::{Narrow, Span};
 
-/// A write is torn in so many ways at most.
+/// A write is torn in so many ways at most, if its pieces are not [`MANY`].
 pub(in crate::nodes) const TEARS_MAX: usize = 5;
+
+/// Of a write in so many pieces each is lost alone. A split into as few as PACE's makes fewer: three
+/// times three, where the write begins within the file and ends past that, and four more where sectors
+/// end. Where there are more, it would take too long to say of each until when it can be lost.
+const MANY: RangeInclusive<usize> = 17..=1024;
 
 /// A part of the bytes of a write that a crash can cost while it leaves the rest.
 #[derive(Debug, Clone)]
@@ -51,26 +56,15 @@ impl Operations {
         &self.tears[operation.tears.range()]
     }
 
-    /// Finds the ways to tear each operation: without its last piece, the first one, or all between
-    /// them, and of many pieces also without the last two or the first two. A few are enough: a record
-    /// that is torn lacks its head, its end, or its middle.
+    /// Finds the ways to tear each operation.
     pub(super) fn tear(&mut self, micros: &Micros) {
         for operation in 0..self.all.len() {
             let pieces = self.pieces(operation, micros);
             let first = self.tears.len();
-            if let [head, middle @ .., end] = &*pieces {
-                let (head, end) = (std::slice::from_ref(head), std::slice::from_ref(end));
-                let (first_two, last_two) = match &*pieces {
-                    [_, _, .., _, _] => (&pieces[..2], &pieces[pieces.len() - 2..]),
-                    _ => (&pieces[..0], &pieces[..0]),
-                };
-                let parts: [_; TEARS_MAX] = [end, head, middle, last_two, first_two];
-                let parts = parts.into_iter();
-                let tears: Vec<_> = parts
-                    .filter_map(|part| self.tear_of(operation, part))
-                    .collect();
-                self.tears.extend(tears);
-            }
+            let parts = parts(&pieces).into_iter();
+            let tears = parts.filter_map(|part| self.tear_of(operation, part));
+            let tears: Vec<_> = tears.collect();
+            self.tears.extend(tears);
             self.all[operation].tears = Span::new(first..self.tears.len());
         }
         self.tears.shrink_to_fit();
@@ -107,6 +101,28 @@ impl Operations {
         }
         pieces
     }
+}
+
+/// What a write that is torn lacks of its pieces: the last one, the first one, or all between them,
+/// and of many also the last two or the first two. A few are enough: a record that is torn lacks its
+/// head, its end, or its middle. A write that somebody wants split into more also lacks each alone.
+fn parts(pieces: &[Range<usize>]) -> Vec<&[Range<usize>]> {
+    let [head, middle @ .., end] = pieces else {
+        return Vec::new();
+    };
+    let (head, end) = (std::slice::from_ref(head), std::slice::from_ref(end));
+    let (first_two, last_two) = match pieces {
+        [_, _, .., _, _] => (&pieces[..2], &pieces[pieces.len() - 2..]),
+        _ => (&pieces[..0], &pieces[..0]),
+    };
+    let parts: [_; TEARS_MAX] = [end, head, middle, last_two, first_two];
+    let each = if MANY.contains(&pieces.len()) {
+        middle
+    } else {
+        &[]
+    };
+    let each = each.iter().map(std::slice::from_ref);
+    parts.into_iter().chain(each).collect()
 }
 
 /// Which bytes of a file an effect changes: the first, and how many.

@@ -64,7 +64,9 @@ pub enum Error {
         what: String,
     },
     /// There is nothing of a trace.
-    #[error("{0} is no trace: `crashpoint cluster record FILE -o DIR` makes one")]
+    #[error(
+        "{0} is no trace: `crashpoint cluster record FILE -o DIR` makes one of a cluster, and `crashpoint app --out DIR` one of a program, as DIR/trace"
+    )]
     NoTrace(PathBuf),
     /// It was made by another version.
     #[error(

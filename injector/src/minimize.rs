@@ -29,6 +29,8 @@ struct Search<'a> {
     /// The smallest that breaks the same.
     best: LiveRun,
     operations: Option<u64>,
+    /// When runs are forked.
+    forked_ns: Option<u64>,
     runs: u64,
     told: &'a mut dyn FnMut(&LiveResult),
     cancelled: &'a dyn Fn() -> bool,
@@ -69,6 +71,7 @@ pub fn minimize(
         found,
         best: first,
         operations: None,
+        forked_ns: found.forked_ns,
         runs: 1,
         told,
         cancelled,
@@ -106,7 +109,7 @@ impl Search<'_> {
     fn breaks(&mut self, laboratory: &Laboratory, faults: &[Fault]) -> Result<bool> {
         let failure = Failure {
             faults: faults.to_vec(),
-            forked_ns: self.found.forked_ns,
+            forked_ns: self.forked_ns,
         };
         self.runs += 1;
         let run = laboratory.run(&failure, None, self.cancelled)?;
@@ -200,9 +203,11 @@ impl Search<'_> {
     }
 
     /// The client is told to do fewer operations, if it looks at that. Where the power fails right
-    /// after an acknowledgement, that may be an earlier one.
+    /// after an acknowledgement, that may be an earlier one: before the moment at which the run of the
+    /// finding was forked. So these runs are not.
     fn fewer_operations(&mut self) -> Result<()> {
         let (all, whole) = (self.faults(), self.laboratory.clone());
+        let forked_ns = self.forked_ns.take();
         let (mut too_few, mut enough) = (0, self.best.acknowledged.len() as u64);
         let mut operations = 1;
         while too_few + 1 < enough {
@@ -223,6 +228,9 @@ impl Search<'_> {
                 too_few = operations;
             }
             operations = too_few.midpoint(enough).max(1);
+        }
+        if self.operations.is_none() {
+            self.forked_ns = forked_ns;
         }
         Ok(())
     }

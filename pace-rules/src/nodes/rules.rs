@@ -155,3 +155,24 @@ fn words(nodes: &[usize]) -> String {
         .collect::<Vec<_>>()
         .join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_is_in_some_majorities_and_not_in_all() {
+        let nodes = [1, 2, 4, 5, 7];
+        let five = majorities(0, &nodes).expect("there are majorities");
+        assert_eq!(five.len(), 5);
+        for node in nodes {
+            let with = five.iter().filter(|set| set.contains(&node)).count();
+            assert_eq!(with, 3, "{node}");
+        }
+        let two = majorities(2, &nodes[..3]).expect("there are majorities");
+        assert_eq!(two, [[1, 2], [2, 4], [1, 4]]);
+        let all = majorities(3, &nodes[..3]).expect("there is one");
+        assert_eq!(all, [[1, 2, 4]]);
+        assert_eq!(majorities(4, &nodes[..3]), Err((4, 3)));
+    }
+}

@@ -80,6 +80,30 @@ fn a_state_that_lost_all_at_once_is_of_the_last_moment_before_more_is_durable() 
     }
 }
 
+/// All bytes are lost and all names kept also before a name that comes later.
+#[test]
+fn bytes_are_lost_at_once_before_a_later_name_and_after_it() {
+    let (new, later) = (FileId(7), FileId(8));
+    let mut script = Script::new(1, &THREE);
+    script
+        .write(0, FOO, 0, 8, 8)
+        .write(0, BAR, 0, 8, 8)
+        .unlink(0, OTHER, "other")
+        .create(0, new, "new")
+        .create(0, later, "later");
+    for model in MODELS {
+        let told = told(&script, model.name, 1, 0);
+        for has_later in [false, true] {
+            let is_meant = |tree: &Tree| {
+                let is_old = |text| is_old(&script.run, tree, text);
+                let has_names = !has(tree, "other") && has(tree, "new");
+                has_names && is_old("foo") && is_old("bar") && has(tree, "later") == has_later
+            };
+            assert!(told.iter().any(is_meant), "{} {has_later}", model.name);
+        }
+    }
+}
+
 #[test]
 fn who_syncs_each_thing_before_the_next_loses_nothing_at_once() {
     let mut script = Script::new(1, &THREE);

@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::request::{Judge, Request};
 
 /// The version of the directory. A change that older versions of this program would misread makes
-/// another one.
-const FORMAT: u32 = 4;
+/// another one, and so does another order of the states.
+const FORMAT: u32 = 5;
 
 /// What a sweep of the crash states of nodes is. docs/json.md has its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

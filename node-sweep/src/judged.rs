@@ -23,6 +23,8 @@ pub(crate) struct Judged {
     pub(crate) inconclusive: BTreeMap<Address, String>,
     /// The violations of specifications that had something to look at.
     pub(crate) looked: BTreeSet<LookedLine>,
+    /// So often the check said `ok` of what the run left.
+    pub(crate) asked: u32,
 }
 
 impl Judged {
@@ -35,6 +37,10 @@ impl Judged {
             Line::State(line) => line,
             Line::Looked(line) => {
                 self.looked.insert(line);
+                return Ok(());
+            }
+            Line::Asked { times } => {
+                self.asked = self.asked.max(times);
                 return Ok(());
             }
             _ => return Err(Error::Line("a line that is not of a state")),

@@ -203,6 +203,9 @@ impl<'a> Requested<'a> {
                 Err(error) => return Err(error),
             }
         }
+        if let Some(results) = results.as_deref_mut() {
+            results.append_asked(prepared.undamaged.asked_more())?;
+        }
         let unlooked = prepared.asking.map(|asking| asking.looked().words());
         self.conclude(visited, failure, unlooked.unwrap_or_default(), results)
     }
@@ -222,7 +225,7 @@ impl<'a> Requested<'a> {
             disks: self.disks_if_among(&levels)?,
             time: control.budget.map(Time::from_now),
             asking: self.asking(&levels, results, control.interrupt)?,
-            undamaged: self.undamaged(&levels, subjects, control.interrupt)?,
+            undamaged: self.undamaged(&levels, results, subjects, control.interrupt)?,
             levels,
             control,
         })
@@ -258,11 +261,12 @@ impl<'a> Requested<'a> {
         self.request.disks_at(level, self.explore, self.trace)
     }
 
-    /// What the run left, of which the check was asked. Where everything is known nobody is there to
-    /// look at anything.
+    /// What the run left, of which the check was asked, also by those who began the sweep. Where
+    /// everything is known nobody is there to look at anything.
     fn undamaged(
         &self,
         levels: &[Level],
+        results: Option<&Results>,
         subjects: MakeSubjects<'_, '_>,
         interrupt: &Interrupt,
     ) -> Result<Arc<Undamaged>> {
@@ -271,6 +275,7 @@ impl<'a> Requested<'a> {
             && levels.iter().any(|level| is_shown(&undamaged, *level))
         {
             ask(&undamaged, subject, interrupt)?;
+            undamaged.was_asked(results.map_or(0, Results::asked));
         }
         if levels.contains(&Level::Block) {
             self.ask_of_others(subjects, interrupt)?;

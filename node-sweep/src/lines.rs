@@ -17,6 +17,11 @@ pub(crate) enum Line {
     State(StateLine),
     #[serde(rename = "looked")]
     Looked(LookedLine),
+    #[serde(rename = "asked")]
+    Asked {
+        /// So often the check said `ok` of what the run left.
+        times: u32,
+    },
     #[serde(rename = "states-finding")]
     Finding(Box<Finding>),
     #[serde(rename = "states-summary")]

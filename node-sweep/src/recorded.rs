@@ -167,7 +167,7 @@ fn written(directory: &Path) -> Result<Option<(Vec<Finding>, Summary)>> {
             match line {
                 Line::Finding(finding) => findings.push(*finding),
                 Line::Summary(read) => summary = Some(*read),
-                Line::State(_) | Line::Looked(_) => {
+                Line::State(_) | Line::Looked(_) | Line::Asked { .. } => {
                     return Err(Error::Line("a state is no finding"));
                 }
             }

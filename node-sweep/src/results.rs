@@ -37,6 +37,8 @@ pub struct Results {
     verdicts: HashMap<Level, Verdicts>,
     /// The violations of specifications that had something to look at.
     looked: BTreeSet<LookedLine>,
+    /// So often the check said `ok` of what the run left.
+    asked: u32,
     seconds: HashMap<Level, f64>,
     finished: bool,
 }
@@ -117,6 +119,7 @@ impl Results {
             records,
             verdicts: judged.of,
             looked: judged.looked,
+            asked: judged.asked,
             seconds,
             finished,
         })
@@ -160,6 +163,24 @@ impl Results {
     pub(crate) fn append_looked(&mut self, looked: LookedLine) -> Result<()> {
         if self.looked.insert(looked.clone()) {
             let line = serde_json::to_string(&Line::Looked(looked))?;
+            self.records.append(&line)?;
+        }
+        Ok(())
+    }
+
+    /// So often the check said `ok` of what the run left.
+    pub(crate) fn asked(&self) -> u32 {
+        self.asked
+    }
+
+    /// Appends that it said so that often, if that is not known.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn append_asked(&mut self, times: u32) -> Result<()> {
+        if times > self.asked {
+            self.asked = times;
+            let line = serde_json::to_string(&Line::Asked { times })?;
             self.records.append(&line)?;
         }
         Ok(())
@@ -264,6 +285,8 @@ impl Results {
         for looked in parts.iter().flat_map(|part| &part.looked) {
             self.append_looked(looked.clone())?;
         }
+        let asked = parts.iter().map(|part| part.asked).max();
+        self.append_asked(asked.unwrap_or_default())?;
         parts.iter().try_for_each(|part| self.append_times(part))
     }
 

@@ -150,6 +150,20 @@ impl Undamaged {
         self.is_partial
     }
 
+    /// The check said `ok` of it so often before.
+    pub(crate) fn was_asked(&self, times: u32) {
+        let mut tries = self.tries.lock().expect("nobody panics with it");
+        *tries = (*tries).max(times);
+    }
+
+    /// How often the check said `ok` of it, if it was asked more often than before each sweep; 0 if
+    /// it said anything else.
+    pub(crate) fn asked_more(&self) -> u32 {
+        let is_sound = self.refused.get().is_none() && self.complaint.get().is_none();
+        let tries = *self.tries.lock().expect("nobody panics with it");
+        if is_sound && tries > FIRST { tries } else { 0 }
+    }
+
     /// Counts a crash state that was looked at, with nodes started so.
     pub(crate) fn count(&self, turns: Option<&Turns>) {
         let mut states = self.states.lock().expect("nobody panics with it");

@@ -1687,3 +1687,29 @@ fn a_part_of_a_sample_that_was_stopped_by_its_budget_can_be_ended() {
         assert!(results.is_finished());
     }
 }
+
+#[test]
+fn a_sweep_that_goes_on_does_not_ask_again_what_the_check_said_without_a_crash() {
+    let sweep = Whole::new();
+    let asked = sweep.path("asked");
+    // Of what the run left, and of states that are as whole.
+    let check = format!(
+        r#"test $(wc -l < {{acks}}) = 2 && test -s {{dir}}/a && test -s {{dir}}/b && echo >> {}
+        for name in $(cat {{acks}}); do test -s {{dir}}/$name || {{ echo "broken $name is lost"; exit; }}; done; echo ok"#,
+        asked.display()
+    );
+    let what = sweep.requested_with(&check, None);
+    let mut results = what.begin(&sweep.path("results"), 2).expect("begun");
+    let lines = || std::fs::read_to_string(&asked).map_or(0, |text| text.lines().count());
+    let (first, _) = go_on(&what, &mut results, (None, Some(1)));
+    assert!(!first.findings.is_empty());
+    let before = lines();
+    assert!(before >= 60, "{before}");
+    drop(results);
+    let (mut results, _) = Results::open(&sweep.path("results")).expect("opened");
+    let (resumed, _) = go_on(&what, &mut results, (None, None));
+    assert!(resumed.summary.is_whole());
+    // A few times whether the check works at all, and of states that had not been looked at.
+    let again = lines() - before;
+    assert!(again < 20, "{again}");
+}

@@ -741,6 +741,20 @@ fn what_was_logged_with_something_else_follows_new_names_on_btrfs() {
     }
 }
 
+/// `foo` gets its name in the directory above.
+fn moves_up() -> FileOp {
+    let names = ChangeOfName {
+        from: (DIRECTORY, name("foo")),
+        to: (FileId::ROOT, name("foo")),
+    };
+    FileOp::Rename {
+        file: FOO,
+        names,
+        replaced: None,
+        exchange: false,
+    }
+}
+
 /// With a directory the files that have a new name in it are logged, and with that how large they are.
 #[test]
 fn a_file_that_was_cut_off_is_logged_with_the_directory_that_has_its_new_name_on_btrfs() {
@@ -751,21 +765,11 @@ fn a_file_that_was_cut_off_is_logged_with_the_directory_that_has_its_new_name_on
         from,
         to,
     };
-    let names = ChangeOfName {
-        from: (DIRECTORY, name("foo")),
-        to: (FileId::ROOT, name("foo")),
-    };
-    let rename = FileOp::Rename {
-        file: FOO,
-        names,
-        replaced: None,
-        exchange: false,
-    };
     script
         .file(0, new_in(DIRECTORY, "foo", FOO, FileKind::Regular))
         .write(0, FOO, 0, 8, 0)
         .file(0, FileOp::SyncAll)
-        .file(0, rename)
+        .file(0, moves_up())
         .rename(0, OTHER, "other", "new", None)
         .file(0, resize)
         .sync(0, OTHER)
@@ -779,16 +783,6 @@ fn a_file_that_was_cut_off_is_logged_with_the_directory_that_has_its_new_name_on
 #[test]
 fn a_file_that_was_cut_off_and_grew_is_logged_with_the_directory_of_its_new_name_on_btrfs() {
     let mut script = with_directory(&[]);
-    let names = ChangeOfName {
-        from: (DIRECTORY, name("foo")),
-        to: (FileId::ROOT, name("foo")),
-    };
-    let rename = FileOp::Rename {
-        file: FOO,
-        names,
-        replaced: None,
-        exchange: false,
-    };
     let resize = |from, to| FileOp::Resize {
         file: FOO,
         from,
@@ -799,7 +793,7 @@ fn a_file_that_was_cut_off_and_grew_is_logged_with_the_directory_of_its_new_name
         .write(0, FOO, 0, 8, 0)
         .file(0, FileOp::SyncAll)
         .file(0, resize(8, 0))
-        .file(0, rename)
+        .file(0, moves_up())
         .file(0, resize(0, 3))
         .sync(0, FileId::ROOT)
         .mark(0);

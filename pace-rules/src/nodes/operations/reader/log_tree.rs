@@ -103,16 +103,19 @@ impl Reader<'_> {
     /// Whether a file that an operation renames certainly had its name when all was committed last,
     /// or is in the log with it.
     fn had_for_certain(&self, file: FileId, name: &(FileId, Name), operation: usize) -> bool {
-        let naming = self.since(self.naming.get(&file));
-        let gained = naming.take_while(|naming| *naming < operation);
-        let gained = gained.filter(|naming| {
-            let new = new_name(self.op(*naming));
-            new.is_some_and(|(parent, new)| (parent, new) == (name.0, &name.1))
-        });
-        gained.last().is_none_or(|gained| {
-            let event = self.this.all[gained].event();
+        let gained = self.gained(file, (name.0, &name.1), operation);
+        gained.is_none_or(|event| {
             self.is_logged_since(file, event) || self.is_logged_since(name.0, event)
         })
+    }
+
+    /// The last event that gave a file a name, of the operations before one; nothing if it has had
+    /// that since all was synced.
+    fn gained(&self, file: FileId, name: (FileId, &Name), before: usize) -> Option<usize> {
+        let naming = self.since(self.naming.get(&file));
+        let naming = naming.take_while(|naming| *naming < before);
+        let gained = naming.filter(|naming| new_name(self.op(*naming)) == Some(name));
+        gained.last().map(|gained| self.this.all[gained].event())
     }
 
     /// Notes that the log has a file or directory, and since when.
@@ -545,15 +548,8 @@ impl Reader<'_> {
             return follows;
         }
         let is_directory = self.files.get(file).is_some_and(|known| known.is_directory);
-        let naming = self.since(self.naming.get(file));
-        let gained = naming.filter(|naming| {
-            let new = new_name(self.op(*naming));
-            new.is_some_and(|(parent, name)| (parent, name) == (from.0, &from.1))
-        });
-        let is_logged = gained.last().is_none_or(|gained| {
-            let event = self.this.all[gained].event();
-            self.is_logged_since(from.0, event)
-        });
+        let gained = self.gained(*file, (from.0, &from.1), self.this.all.len());
+        let is_logged = gained.is_none_or(|event| self.is_logged_since(from.0, event));
         Follows {
             renamed_in: Some(from.0),
             has_others: !is_directory && is_logged,

@@ -1,6 +1,7 @@
 //! Which nodes lose something together: PACE's exploration rules, and all there are.
 
 use itertools::Itertools;
+use trace::Node;
 
 use super::space::{Error, Explore};
 
@@ -31,15 +32,19 @@ pub(super) enum How {
     Each,
 }
 
-/// The rules of an exploration of these nodes, which have files.
-pub(super) fn rules(explore: Explore, with_files: &[usize]) -> Result<Vec<Rule>, Error> {
+/// The rules of an exploration of some of all nodes, which have files.
+pub(super) fn rules(
+    explore: Explore,
+    all: &[Node],
+    with_files: &[usize],
+) -> Result<Vec<Rule>, Error> {
     if with_files.is_empty() {
         return Err(Error::NoFiles);
     }
     Ok(match explore {
-        Explore::ReplicatedStateMachine { majority } => of_majorities(majority, with_files)?,
+        Explore::ReplicatedStateMachine { majority } => of_majorities(majority, all, with_files)?,
         Explore::PrimaryReplicas { primary } => of_primary(primary, with_files)?,
-        Explore::SameOnAll => of_subsets(with_files),
+        Explore::SameOnAll => of_subsets(all, with_files),
         Explore::BruteForce => vec![Rule {
             how: How::Each,
             ..Rule::of_all(with_files)
@@ -90,7 +95,7 @@ pub(super) fn majorities(
     Ok((0..sets).map(from).collect())
 }
 
-fn of_majorities(majority: usize, with_files: &[usize]) -> Result<Vec<Rule>, Error> {
+fn of_majorities(majority: usize, all: &[Node], with_files: &[usize]) -> Result<Vec<Rule>, Error> {
     let count = with_files.len();
     let sets = majorities(majority, with_files);
     let sets = sets.map_err(|(majority, count)| Error::Majority(majority, count))?;
@@ -101,7 +106,10 @@ fn of_majorities(majority: usize, with_files: &[usize]) -> Result<Vec<Rule>, Err
         let name = match (count, majority == count) {
             (1, _) => "the node".into(),
             (_, true) => format!("a majority, {majority} of {count}"),
-            (_, false) => format!("a majority, {majority} of {count}: {}", words(&relaxed)),
+            (_, false) => format!(
+                "a majority, {majority} of {count}: {}",
+                words(all, &relaxed)
+            ),
         };
         // Each loses alone what it can only lose alone, once.
         let alone = relaxed.iter().filter(|node| !known.contains(*node));
@@ -135,25 +143,26 @@ fn of_primary(primary: usize, with_files: &[usize]) -> Result<Vec<Rule>, Error> 
 }
 
 /// All sets of nodes, from all of them down to each alone.
-fn of_subsets(with_files: &[usize]) -> Vec<Rule> {
+fn of_subsets(all: &[Node], with_files: &[usize]) -> Vec<Rule> {
     let count = with_files.len();
     let rule = |set: usize| {
         let relaxed: Vec<_> = (0..count)
             .filter(|bit| set >> bit & 1 == 1)
             .map(|bit| with_files[bit])
             .collect();
-        let name = format!("{} of {count} nodes: {}", relaxed.len(), words(&relaxed));
+        let name = format!(
+            "{} of {count} nodes: {}",
+            relaxed.len(),
+            words(all, &relaxed)
+        );
         Rule::alike(name, with_files, &relaxed, relaxed.len() == count)
     };
     (1..1_usize << count).rev().map(rule).collect()
 }
 
-fn words(nodes: &[usize]) -> String {
-    nodes
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+/// The names of some of all nodes.
+fn words(all: &[Node], nodes: &[usize]) -> String {
+    nodes.iter().map(|node| &all[*node].name).join(", ")
 }
 
 #[cfg(test)]

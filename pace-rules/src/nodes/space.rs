@@ -305,7 +305,7 @@ impl Space {
             sections: Vec::new(),
             lost: request.lost,
         };
-        for rule in rules(request.explore, &with_files)? {
+        for rule in rules(request.explore, &run.nodes, &with_files)? {
             let tuples = Tuples::of(&this.nodes, &this.clocks, &rule)?;
             this.rules.push((rule, tuples));
         }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::lines::{Line, LookedLine};
 use crate::request::Level;
 use crate::tree::Fingerprint;
+use crate::undamaged::Sound;
 
 /// What is known of the states of a level, by what those that are equal have in common.
 pub type Verdicts = HashMap<Fingerprint, Verdict>;
@@ -23,8 +24,8 @@ pub(crate) struct Judged {
     pub(crate) inconclusive: BTreeMap<Address, String>,
     /// The violations of specifications that had something to look at.
     pub(crate) looked: BTreeSet<LookedLine>,
-    /// So often the check said `ok` of what the run left.
-    pub(crate) asked: u32,
+    /// What the check said of what the run left.
+    pub(crate) sound: Sound,
 }
 
 impl Judged {
@@ -39,8 +40,8 @@ impl Judged {
                 self.looked.insert(line);
                 return Ok(());
             }
-            Line::Asked { times } => {
-                self.asked = self.asked.max(times);
+            Line::Asked { times, turns } => {
+                self.sound.know(turns, times);
                 return Ok(());
             }
             _ => return Err(Error::Line("a line that is not of a state")),

@@ -204,7 +204,7 @@ impl<'a> Requested<'a> {
             }
         }
         if let Some(results) = results.as_deref_mut() {
-            results.append_asked(prepared.undamaged.asked_more())?;
+            results.append_sound(&prepared.undamaged.sound())?;
         }
         let unlooked = prepared.asking.map(|asking| asking.looked().words());
         self.conclude(visited, failure, unlooked.unwrap_or_default(), results)
@@ -275,7 +275,9 @@ impl<'a> Requested<'a> {
             && levels.iter().any(|level| is_shown(&undamaged, *level))
         {
             ask(&undamaged, subject, interrupt)?;
-            undamaged.was_asked(results.map_or(0, Results::asked));
+            if let Some(results) = results {
+                undamaged.know(results.sound());
+            }
         }
         if levels.contains(&Level::Block) {
             self.ask_of_others(subjects, interrupt)?;

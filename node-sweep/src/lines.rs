@@ -6,6 +6,7 @@ use crate::check::{Complaint, Verdict, is_zero};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::request::Level;
+use crate::starts::Turns;
 use crate::summary::Summary;
 use crate::tree::Fingerprint;
 
@@ -21,6 +22,9 @@ pub(crate) enum Line {
     Asked {
         /// So often the check said `ok` of what the run left.
         times: u32,
+        /// With these nodes started before those; without it all as ever.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turns: Option<Turns>,
     },
     #[serde(rename = "states-finding")]
     Finding(Box<Finding>),

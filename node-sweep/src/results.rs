@@ -20,6 +20,7 @@ use crate::request::Level;
 use crate::summary::Summary;
 use crate::sweep::number_of;
 use crate::tree::Fingerprint;
+use crate::undamaged::Sound;
 
 const TRACE: &str = "trace";
 /// What was found.
@@ -37,8 +38,8 @@ pub struct Results {
     verdicts: HashMap<Level, Verdicts>,
     /// The violations of specifications that had something to look at.
     looked: BTreeSet<LookedLine>,
-    /// So often the check said `ok` of what the run left.
-    asked: u32,
+    /// What the check said of what the run left.
+    sound: Sound,
     seconds: HashMap<Level, f64>,
     finished: bool,
 }
@@ -119,7 +120,7 @@ impl Results {
             records,
             verdicts: judged.of,
             looked: judged.looked,
-            asked: judged.asked,
+            sound: judged.sound,
             seconds,
             finished,
         })
@@ -168,20 +169,22 @@ impl Results {
         Ok(())
     }
 
-    /// So often the check said `ok` of what the run left.
-    pub(crate) fn asked(&self) -> u32 {
-        self.asked
+    /// What the check said of what the run left.
+    pub(crate) fn sound(&self) -> &Sound {
+        &self.sound
     }
 
-    /// Appends that it said so that often, if that is not known.
+    /// Appends what the check said of what the run left, as far as that is not known.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) fn append_asked(&mut self, times: u32) -> Result<()> {
-        if times > self.asked {
-            self.asked = times;
-            let line = serde_json::to_string(&Line::Asked { times })?;
-            self.records.append(&line)?;
+    pub(crate) fn append_sound(&mut self, sound: &Sound) -> Result<()> {
+        for (turns, times) in sound.iter() {
+            if self.sound.know(turns.clone(), times) {
+                let turns = turns.clone();
+                let line = serde_json::to_string(&Line::Asked { times, turns })?;
+                self.records.append(&line)?;
+            }
         }
         Ok(())
     }
@@ -285,8 +288,9 @@ impl Results {
         for looked in parts.iter().flat_map(|part| &part.looked) {
             self.append_looked(looked.clone())?;
         }
-        let asked = parts.iter().map(|part| part.asked).max();
-        self.append_asked(asked.unwrap_or_default())?;
+        for part in parts {
+            self.append_sound(&part.sound)?;
+        }
         parts.iter().try_for_each(|part| self.append_times(part))
     }
 
@@ -331,7 +335,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{CheckCommand, Complaint, Judge, Request, Rule, merge};
+    use crate::{CheckCommand, Complaint, Judge, Request, Rule, Turns, merge};
 
     struct Place(TempDir);
 
@@ -459,6 +463,31 @@ mod tests {
             assert_eq!(known, expected, "{level:?}");
         }
         assert!(results.begin(Level::Both).is_empty());
+    }
+
+    #[test]
+    fn what_the_check_said_without_a_crash_comes_back_and_the_most_of_it_is_kept() {
+        let turns = Turns {
+            first: vec![1],
+            later: vec![0, 2],
+        };
+        let place = Place::new();
+        for (shard, name, times) in [("1/2", "one", 60), ("2/2", "two", 7)] {
+            let mut sound = Sound::default();
+            sound.know(None, times);
+            sound.know(Some(turns.clone()), 67 - times);
+            let mut results = place.begin(name, Some(shard), "x");
+            append(&mut results, Level::Syscalls, 1, &Verdict::Ok);
+            results.append_sound(&sound).expect("appended");
+            finish(results, 1, |_| {});
+            assert_eq!(place.open(name).sound, sound);
+        }
+        let parts = [place.path("two"), place.path("one")];
+        let merged = merge(&parts, &place.path("merged"), false).expect("merged");
+        let mut most = Sound::default();
+        most.know(None, 60);
+        most.know(Some(turns), 60);
+        assert_eq!(merged.results.sound, most);
     }
 
     #[test]

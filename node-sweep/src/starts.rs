@@ -63,7 +63,7 @@ impl Start {
 }
 
 /// Nodes of a run that are started before others.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Turns {
     /// These are waited for.
     pub first: Vec<usize>,

@@ -1,6 +1,6 @@
 //! Whether a check can be believed: what it says of the state that no crash has touched.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
@@ -66,6 +66,26 @@ pub struct Undamaged {
     states: Mutex<HashMap<Option<Turns>, u64>>,
     /// What it says if nodes are started so.
     in_turns: Mutex<HashMap<Turns, Arc<Mutex<InTurns>>>>,
+}
+
+/// So often a check said `ok` of what the run left, and nothing else: with the nodes started as ever,
+/// and with some before others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Sound(BTreeMap<Option<Turns>, u32>);
+
+impl Sound {
+    /// It said so that often. Whether that is more than was known.
+    pub(crate) fn know(&mut self, turns: Option<Turns>, times: u32) -> bool {
+        let known = self.0.entry(turns).or_default();
+        let is_more = times > *known;
+        *known = times.max(*known);
+        is_more
+    }
+
+    /// With which nodes started before others, and how often.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Option<Turns>, u32)> {
+        self.0.iter().map(|(turns, times)| (turns, *times))
+    }
 }
 
 /// What a check says of what the run left, if some nodes are started before others.
@@ -150,18 +170,37 @@ impl Undamaged {
         self.is_partial
     }
 
-    /// The check said `ok` of it so often before.
-    pub(crate) fn was_asked(&self, times: u32) {
-        let mut tries = self.tries.lock().expect("nobody panics with it");
-        *tries = (*tries).max(times);
+    /// The check said this before.
+    pub(crate) fn know(&self, sound: &Sound) {
+        let mut in_turns = self.in_turns.lock().expect("nobody panics with it");
+        for (turns, times) in sound.iter() {
+            if let Some(turns) = turns {
+                let of_turns = in_turns.entry(turns.clone()).or_default();
+                let mut known = of_turns.lock().expect("nobody panics with it");
+                known.sound = known.sound.max(times);
+            } else {
+                let mut tries = self.tries.lock().expect("nobody panics with it");
+                *tries = (*tries).max(times);
+            }
+        }
     }
 
-    /// How often the check said `ok` of it, if it was asked more often than before each sweep; 0 if
-    /// it said anything else.
-    pub(crate) fn asked_more(&self) -> u32 {
-        let is_sound = self.refused.get().is_none() && self.complaint.get().is_none();
+    /// How often the check said `ok` of it, as far as it was asked more often than before each sweep
+    /// and said nothing else.
+    pub(crate) fn sound(&self) -> Sound {
+        let mut sound = Sound::default();
+        let is_believed = self.refused.get().is_none() && self.complaint.get().is_none();
         let tries = *self.tries.lock().expect("nobody panics with it");
-        if is_sound && tries > FIRST { tries } else { 0 }
+        if is_believed && tries > FIRST {
+            sound.know(None, tries);
+        }
+        for (turns, known) in &*self.in_turns.lock().expect("nobody panics with it") {
+            let known = known.lock().expect("nobody panics with it");
+            if known.not.is_none() && known.sound > 0 {
+                sound.know(Some(turns.clone()), known.sound);
+            }
+        }
+        sound
     }
 
     /// Counts a crash state that was looked at, with nodes started so.
@@ -542,6 +581,43 @@ mod tests {
             .temper_in_turns(broken(), &turns, &mut counts, &patient)
             .expect("asked");
         assert_eq!(counts.0, ALL + IN_TURNS);
+    }
+
+    #[test]
+    fn an_order_that_was_tried_before_is_tried_only_as_often_as_is_missing() {
+        let turns = |first, later| Turns {
+            first: vec![first],
+            later: vec![later],
+        };
+        let orders = [turns(0, 1), turns(1, 0), turns(2, 0)];
+        let interrupt = Interrupt::default();
+        let first = Undamaged::of(&Trace::default(), "posix").expect("a state");
+        let asker = Asker::patient(&interrupt);
+        first
+            .ask_more(&mut Says(Vec::new()), &asker)
+            .expect("asked");
+        let survives = |undamaged: &Undamaged, order: &Turns, subject: &mut dyn Subject| {
+            undamaged
+                .survives(order, subject, &interrupt)
+                .expect("asked")
+        };
+        assert!(survives(&first, &orders[0], &mut Says(Vec::new())));
+        // What was said against an order is not kept: it is tried again.
+        assert!(!survives(&first, &orders[1], &mut Says(vec![broken()])));
+        let sound = first.sound();
+        let mut expected = Sound::default();
+        expected.know(None, ALL);
+        expected.know(Some(orders[0].clone()), IN_TURNS);
+        assert_eq!(sound, expected);
+
+        let second = Undamaged::of(&Trace::default(), "posix").expect("a state");
+        expected.know(Some(orders[2].clone()), 12);
+        second.know(&expected);
+        for (order, asked) in orders.iter().zip([0, IN_TURNS, IN_TURNS - 12]) {
+            let mut counts = Counts::default();
+            assert!(survives(&second, order, &mut counts));
+            assert_eq!(counts.0, asked, "{order:?}");
+        }
     }
 
     /// States that all differ.

@@ -1,6 +1,8 @@
 //! How many states there are, and some of them.
 
-use pace_rules::nodes::{Explore, MODELS, Space, Spaces};
+use std::collections::HashSet;
+
+use pace_rules::nodes::{Explore, LINUX, MODELS, Model, Space, Spaces};
 use trace::Node;
 
 use super::support::{FOO, Script, model, replicated, request};
@@ -22,6 +24,47 @@ fn a_sample_is_drawn_of_all_and_is_the_same_for_the_same_seed() {
     assert_ne!(one, other);
     assert_eq!(one.len(), 20);
     assert!(one.iter().chain(&other).all(|index| *index < space.len()));
+}
+
+#[test]
+fn each_name_of_models_has_those_that_are_meant() {
+    let names: Vec<_> = Model::names().collect();
+    let different: HashSet<_> = names.iter().collect();
+    assert_eq!(
+        (names.len(), different.len()),
+        (MODELS.len() + 1, names.len())
+    );
+    for name in &names {
+        let models = Model::all_named(name);
+        let own: Vec<_> = models.iter().map(|model| model.name).collect();
+        if *name == LINUX {
+            assert!(
+                own.len() + 1 == MODELS.len() && !own.contains(&"posix"),
+                "{own:?}"
+            );
+        } else {
+            assert_eq!(own, [*name]);
+        }
+    }
+    assert!(Model::all_named("ntfs").is_empty());
+}
+
+#[test]
+fn a_state_has_its_place_in_the_space_of_its_model() {
+    let script = replicated(false);
+    let of_model = |model| request(model, Explore::BruteForce, 1);
+    let requests: Vec<_> = Model::all_named(LINUX).into_iter().map(of_model).collect();
+    let all = Spaces::new(&script.run, &requests).expect("there are states");
+    let mut places = HashSet::new();
+    for index in 0..all.len() {
+        let (member, place) = all.place(index);
+        let (of, state) = all.state(index);
+        assert_eq!(
+            (member, all.members()[member].space.state(place)),
+            (of, state)
+        );
+        assert!(places.insert((member, place)), "{index} is another one too");
+    }
 }
 
 /// Three nodes that do two thousand events each, in rounds, as a replicated log does.

@@ -245,6 +245,40 @@ fn btrfs_allows_what_the_disk_shows() {
     compare("btrfs", "btrfs", &programs(SOME, 4));
 }
 
+/// Without this, nothing is said of a commit that is not followed by the data of files.
+#[test]
+fn a_neighbour_commits_names_and_waits_for_no_data() {
+    require_root();
+    let program: Program = "has d/; create d/a; append d/a 41; commit; create d/b; fsync d/b"
+        .parse()
+        .expect("a program");
+    for file_system in ["ext4", "xfs", "btrfs"] {
+        let shows = || {
+            let mut laboratory = Laboratory::new(file_system);
+            let recording = laboratory.record(&program);
+            let states = STATES.parse().expect("states");
+            let model = Model::named("posix").expect("it is known");
+            let grid = Allowed::new(recording.run.clone(), model).grid;
+            let crashes = laboratory.crashes(&recording, &states, 0, &grid);
+            let trees = crashes.into_iter().filter_map(|(found, _)| found.ok());
+            let trees: Vec<_> = trees.map(|found| found.told(&grid)).collect();
+            let is_committed =
+                |tree: &String| tree.contains("d/a: mode 644, 0 bytes") && !tree.contains("d/b:");
+            assert!(
+                trees.iter().any(is_committed),
+                "{file_system}: {}",
+                trees.join("\n")
+            );
+        };
+        std::thread::scope(|scope| {
+            scope
+                .spawn(|| in_own_namespace(shows))
+                .join()
+                .expect("shown")
+        });
+    }
+}
+
 /// The variable that names a file system and a model, such as f2fs=btrfs.
 const PAIR: &str = "CRASHPOINT_MODELS_PAIR";
 

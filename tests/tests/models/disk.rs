@@ -694,8 +694,8 @@ impl Machine {
     }
 }
 
-/// What somebody else does, who makes files of his own: to sync one, or one that was moved between
-/// directories, at which the log tree of btrfs gives up.
+/// What somebody else does, who makes files of his own: to sync one, or a directory from which one
+/// was moved to another, at which the log tree of btrfs gives up.
 fn neighbour(own: &Path, moves: bool) -> io::Result<()> {
     if !moves {
         let file = File::create(own)?;
@@ -703,9 +703,9 @@ fn neighbour(own: &Path, moves: bool) -> io::Result<()> {
         return file.sync_all();
     }
     fs::create_dir(own)?;
-    let file = File::create(own.join("file"))?;
+    File::create(own.join("file"))?;
     fs::rename(own.join("file"), own.with_extension("moved"))?;
-    file.sync_all()
+    File::open(own)?.sync_all()
 }
 
 /// Bytes at an address that `O_DIRECT` takes.

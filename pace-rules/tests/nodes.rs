@@ -4,6 +4,8 @@
 mod at_once;
 #[path = "nodes/bytes.rs"]
 mod bytes;
+#[path = "nodes/commits.rs"]
+mod commits;
 #[path = "nodes/counting.rs"]
 mod counting;
 #[path = "nodes/former_names.rs"]

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use itertools::Itertools as _;
+
 use super::places::Place;
 use super::space::{NodeRules, NodeState, Relaxation, Space, State};
 
@@ -15,6 +17,8 @@ pub struct AtRisk {
     /// What can be lost of them, ascending. A crash can leave all that has none of some of these
     /// parts, and none of those that are lost with one of them.
     pub parts: Vec<Part>,
+    /// Two of these, as indices, are never lost both.
+    pub exclude: Vec<(usize, usize)>,
 }
 
 /// What is lost as a whole.
@@ -138,9 +142,13 @@ impl NodeRules {
                 with: with.iter().map(index).collect(),
             }
         };
+        let pairs = seeds.iter().enumerate().tuple_combinations();
+        let exclude =
+            pairs.filter(|((_, one), (_, other))| self.operations.exclude(**one, **other, events));
         AtRisk {
             micros,
             parts: open.iter().zip(&seeds).map(part).collect(),
+            exclude: exclude.map(|((one, _), (other, _))| (one, other)).collect(),
         }
     }
 

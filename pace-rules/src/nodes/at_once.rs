@@ -13,6 +13,9 @@ use super::space::Relaxation;
 pub(super) enum Form {
     /// All.
     All,
+    /// All but the names that are on the disk if something was committed so late that a log tree has
+    /// not what would follow them.
+    SinceCommit,
     /// All but what was done to names and modes.
     ButNames,
     /// The same, but that sizes are kept that can be there without bytes.
@@ -56,7 +59,7 @@ impl Form {
     /// Those that states of a relaxation have.
     pub(super) fn all(relaxation: Relaxation) -> &'static [Self] {
         match relaxation {
-            Relaxation::Synced => &[Self::All],
+            Relaxation::Synced => &[Self::All, Self::SinceCommit],
             Relaxation::NamesOnly => &[Self::ButNames, Self::ButSizes],
             Relaxation::AllTorn => &[Self::Torn(0), Self::Torn(1), Self::Torn(2)],
             Relaxation::OneKept => &BUT_ONE,
@@ -90,7 +93,7 @@ impl Form {
     /// How many operations lose something by it.
     pub(super) fn count(self, at_risk: Losable) -> u32 {
         match self {
-            Self::All => at_risk.all,
+            Self::All | Self::SinceCommit => at_risk.all,
             Self::ButNames | Self::ButSizes => at_risk.data,
             Self::Torn(_) => at_risk.torn,
             Self::ButOne(kept) => at_risk.all - u32::from(kept.tear.is_none() && at_risk.all > 0),
@@ -101,6 +104,7 @@ impl Form {
     pub(super) fn keeps(self, at_risk: Losable) -> bool {
         let kept = match self {
             Self::All | Self::Torn(_) => at_risk.all,
+            Self::SinceCommit => at_risk.logged,
             Self::ButNames => at_risk.named,
             Self::ButSizes => at_risk.bytes,
             Self::ButOne(one) => at_risk.all.saturating_sub(one.from_last),
@@ -113,7 +117,7 @@ impl Form {
     pub(super) fn takes(self, operations: &Operations, operation: usize) -> bool {
         match self {
             // It is one further from the last then.
-            Self::All | Self::ButOne(_) => true,
+            Self::All | Self::SinceCommit | Self::ButOne(_) => true,
             Self::ButNames | Self::ButSizes => !operations.has_names(operation),
             Self::Torn(_) => operations.has_tears(operation),
         }
@@ -138,6 +142,7 @@ impl Form {
         }
         match self {
             Self::All | Self::ButOne(_) => {}
+            Self::SinceCommit => operations.commit_late(&mut open, events),
             Self::ButNames => open.retain(|group| !operations.groups[*group].is_named()),
             Self::ButSizes => open.retain(|group| operations.is_bytes(*group)),
             Self::Torn(_) => {

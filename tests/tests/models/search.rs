@@ -121,6 +121,9 @@ impl Allowed {
                 }
             }
         }
+        let is_both =
+            |lost: &Set, (one, other): &(usize, usize)| lost >> one & lost >> other & 1 == 1;
+        choices.retain(|lost| !at_risk.exclude.iter().any(|pair| is_both(lost, pair)));
         let mut part_of = vec![None; at_risk.micros];
         for (number, part) in parts.iter().enumerate() {
             part_of[part.micros.clone()].fill(Some(number));

@@ -38,6 +38,8 @@ pub(super) struct Follows {
     pub(super) renamed_in: Option<FileId>,
     /// Whether the log has this only with all that was renamed within that directory before.
     pub(super) has_others: bool,
+    /// The first sync after it that wrote the log: if the log has it, the disk has it then.
+    pub(super) written: Narrow,
 }
 
 impl Follows {
@@ -48,7 +50,14 @@ impl Follows {
             changed: Narrow::new(event),
             renamed_in: None,
             has_others: false,
+            written: Narrow::NEVER,
         }
+    }
+
+    /// Whether a crash after so many events finds it on the disk if nothing was committed after
+    /// [`Self::changed`].
+    pub(super) fn is_written(&self, events: usize) -> bool {
+        self.changed < Narrow::NEVER && self.written.get() < events
     }
 
     /// The log has it for one of two reasons.

@@ -235,7 +235,59 @@ impl Operations {
         if self.model.log == Log::None || seeds.is_empty() {
             return seeds;
         }
-        Losing::new(self, &seeds, micros, events).all()
+        let lost = Losing::new(self, &seeds, micros, events).all();
+        let kept = self.kept_by_log(&lost, events);
+        let left: Vec<_> = seeds
+            .iter()
+            .copied()
+            .filter(|seed| !kept.contains(seed))
+            .collect();
+        if left.len() == seeds.len() || left.is_empty() {
+            return lost;
+        }
+        self.lost_with(&left, micros, events)
+    }
+
+    /// Those of these groups that are not lost with all the others: a name that was not committed
+    /// is lost with those, so nothing was since then, and the log has what follows what changed in
+    /// it after that and was logged.
+    fn kept_by_log(&self, lost: &[usize], events: usize) -> Vec<usize> {
+        let names = lost.iter().filter(|group| self.is_committed_name(**group));
+        let Some(first) = names.map(|group| self.event_of(*group)).min() else {
+            return Vec::new();
+        };
+        let is_kept = |group: &&usize| {
+            let follows = self.follows(**group);
+            follows
+                .is_some_and(|follows| follows.is_written(events) && first <= follows.changed.get())
+        };
+        lost.iter().filter(is_kept).copied().collect()
+    }
+
+    /// Takes from some groups the names that are durable if something was committed after the latest
+    /// change of what the log has else.
+    pub(in crate::nodes) fn commit_late(&self, groups: &mut Vec<usize>, events: usize) {
+        let follows = groups.iter().filter_map(|group| self.follows(*group));
+        let written = follows.filter(|follows| follows.is_written(events));
+        let Some(commit) = written.map(|follows| follows.changed.get()).max() else {
+            return;
+        };
+        groups.retain(|group| !self.is_committed_name(*group) || self.event_of(*group) > commit);
+    }
+
+    /// Whether two groups are not both lost in a crash after so many events.
+    pub(in crate::nodes) fn exclude(&self, one: usize, other: usize, events: usize) -> bool {
+        !self.kept_by_log(&[one, other], events).is_empty()
+    }
+
+    /// Whether a commit makes a group durable, whatever was written of its file.
+    fn is_committed_name(&self, group: usize) -> bool {
+        let of_group = &self.groups[group];
+        of_group.is_named && !of_group.is_reopened() && !self.is_size_with_name(group)
+    }
+
+    fn event_of(&self, group: usize) -> usize {
+        self.all[self.groups[group].operation()].event()
     }
 
     /// How many groups have all their micros among the first so many.
@@ -288,7 +340,7 @@ impl Operations {
     }
 
     /// Since when the log has what a group is about, if it is there because of that.
-    fn follows(&self, group: usize) -> Option<Follows> {
+    pub(super) fn follows(&self, group: usize) -> Option<Follows> {
         let number = |(group, _): &(Narrow, Follows)| group.get();
         let place = self.follows.binary_search_by_key(&group, number).ok()?;
         Some(self.follows[place].1)

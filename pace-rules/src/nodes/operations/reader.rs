@@ -61,6 +61,8 @@ pub(super) struct Reader<'a> {
     /// Names that were removed from a directory which a log tree had already: the sync of a file
     /// that had one of them does not log that.
     left_out: HashSet<usize>,
+    /// What came into the log since it was written last, by its place among all that did.
+    unwritten: Vec<usize>,
     /// The last event that synced a file or directory.
     synced: HashMap<FileId, usize>,
     /// The first operation that may have come since then.
@@ -122,6 +124,7 @@ impl<'a> Reader<'a> {
             logged: HashMap::new(),
             logged_with_names: HashMap::new(),
             left_out: HashSet::new(),
+            unwritten: Vec::new(),
             synced: HashMap::new(),
             first_since: 0,
             files: HashMap::new(),
@@ -321,6 +324,7 @@ impl Reader<'_> {
         let effect = &self.micros.all[group.micros().start].effect;
         if let Some(follows) = self.follows_in_log(op, effect) {
             let this = Narrow::new(self.this.groups.len());
+            self.unwritten.push(self.this.follows.len());
             self.this.follows.push((this, follows));
             group.log_with(number);
         }

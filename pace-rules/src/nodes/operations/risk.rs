@@ -20,12 +20,14 @@ pub(in crate::nodes) struct Losable {
     pub(in crate::nodes) data: u32,
     /// Those that can be torn.
     pub(in crate::nodes) torn: u32,
+    /// Those of which the disk has something in a log tree, if nothing was committed meanwhile.
+    pub(in crate::nodes) logged: u32,
     /// None of those before this one.
     pub(in crate::nodes) first: u32,
 }
 
 /// By how much each of the numbers of [`Losable`] but the last changes with an event.
-type Change = [i32; 6];
+type Change = [i32; 7];
 
 impl Operations {
     /// Counts the operations at risk, by number of events.
@@ -44,7 +46,7 @@ impl Operations {
             while first < self.all.len() && self.is_over(first, events) {
                 first += 1;
             }
-            let [all, named, bytes, tears, data, torn] = sums.map(|count| count as u32);
+            let [all, named, bytes, tears, data, torn, logged] = sums.map(|count| count as u32);
             self.at_risk.push(Losable {
                 all,
                 named,
@@ -52,6 +54,7 @@ impl Operations {
                 tears,
                 data,
                 torn,
+                logged,
                 first: first as u32,
             });
         }
@@ -72,6 +75,7 @@ impl Operations {
             tears.iter().map(|tear| until(tear.until)).collect(),
             self.times(number, |group| !group.is_named),
             torn_until.into_iter().map(until).collect(),
+            self.times_in_log(number),
         ];
         for (class, times) in times.into_iter().enumerate() {
             for (from, until) in times {
@@ -102,6 +106,19 @@ impl Operations {
             }
         };
         times.sorted().coalesce(join).collect()
+    }
+
+    /// When a crash can cost something of an operation that the disk has if a log tree has it.
+    fn times_in_log(&self, operation: usize) -> Vec<(usize, usize)> {
+        let follows = |group| self.follows(group);
+        let all = self.all[operation].groups().filter_map(follows);
+        let written = all.filter(|follows| follows.is_written(usize::MAX));
+        let Some(from) = written.map(|follows| follows.written.get()).min() else {
+            return Vec::new();
+        };
+        let times = self.times(operation, |group| group.is_named).into_iter();
+        let times = times.map(|(first, until)| (first.max(from), until));
+        times.filter(|(first, until)| first < until).collect()
     }
 
     /// The event after whose return some of an operation's groups are durable; nothing if there are

@@ -24,15 +24,16 @@ impl Reader<'_> {
         scope: SyncScope,
     ) {
         if self.is_nameless(file) {
-            return self.cover(number, event, |this, group| {
+            self.cover(number, event, |this, group| {
                 this.is_data_of(group, file, scope)
             });
+            return;
         }
         self.note_logged(number, file, self.logged_at(file, number));
         self.synced.insert(file, number);
         let mut above = self.above(file);
         let gave_way = self.gave_way(file);
-        self.cover(number, event, |this, group| {
+        let is_written = self.cover(number, event, |this, group| {
             let of_group = &this.this.groups[group];
             let op = this.op(of_group.operation());
             // That a directory above was made goes into the log, and not that one that was
@@ -43,6 +44,10 @@ impl Reader<'_> {
                 || this.is_of_sync(group, op, file);
             (of_group.is_named && of_it) || this.is_data_of(group, file, scope)
         });
+        // One of what the log has already writes nothing.
+        if is_written {
+            self.write_log(number, event);
+        }
         let logged_whole = self.logged_whole(file);
         self.log_with(number, file, &above, &logged_whole);
         // New directories above are logged too.
@@ -51,6 +56,20 @@ impl Reader<'_> {
             self.note_logged_for_name(number, directory);
         }
         self.note_logged_whole(number, file, logged_whole);
+    }
+
+    /// Notes that a sync wrote the log, with all that had come into it before.
+    fn write_log(&mut self, number: usize, sync: &Event) {
+        let mut unwritten = std::mem::take(&mut self.unwritten);
+        unwritten.retain(|place| {
+            let group = self.this.follows[*place].0.get();
+            let is_before = self.is_before(self.this.groups[group].operation(), number, sync);
+            if is_before {
+                self.this.follows[*place].1.written = Narrow::new(number);
+            }
+            !is_before
+        });
+        self.unwritten = unwritten;
     }
 
     /// The renames that made room for the name with which a file was made: whoever has that name when

@@ -34,6 +34,7 @@ impl Reader<'_> {
         self.unflushed = written.collect();
         self.logged.clear();
         self.logged_with_names.clear();
+        self.unwritten.clear();
         let mut since = self.first_since..self.this.all.len();
         let first = since.find(|operation| !self.is_before(*operation, number, event));
         self.first_since = first.unwrap_or(self.this.all.len());
@@ -284,12 +285,14 @@ impl Reader<'_> {
         })
     }
 
+    /// Has a sync make what is meant durable, of what was done before it, and what that needs. Whether
+    /// there is any of that.
     pub(super) fn cover(
         &mut self,
         number: usize,
         sync: &Event,
         is_covered: impl Fn(&Self, usize) -> bool,
-    ) {
+    ) -> bool {
         let open = std::mem::take(&mut self.open);
         // Descending.
         let (mut covered, mut left): (Vec<usize>, Vec<usize>) = Default::default();
@@ -309,9 +312,10 @@ impl Reader<'_> {
         }
         left.reverse();
         self.open = left;
-        for group in covered {
-            self.this.groups[group].cover_with(number);
+        for group in &covered {
+            self.this.groups[*group].cover_with(number);
         }
+        !covered.is_empty()
     }
 }
 

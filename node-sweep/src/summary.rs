@@ -159,7 +159,17 @@ impl Summary {
 
     /// Whether the run itself leaves something open.
     fn lacks_something(&self) -> bool {
-        !self.not_recorded.is_empty() || self.untested.is_some() || !self.unlooked.is_empty()
+        let is_none_known = |level: &Self| {
+            level
+                .recoveries
+                .as_ref()
+                .is_some_and(RecoveryCounts::is_none_known)
+        };
+        !self.not_recorded.is_empty()
+            || self.untested.is_some()
+            || !self.unlooked.is_empty()
+            || is_none_known(self)
+            || self.levels.iter().any(is_none_known)
     }
 
     /// The same of a level of disks: what is not known of files does not matter there.
@@ -334,7 +344,10 @@ pub fn recoveries_words(counts: RecoveryCounts, of_disks: bool) -> String {
     );
     for (count, why) in [
         (unchanged, "changed nothing"),
-        (not_ok, "are not `ok` without a second crash"),
+        (
+            not_ok,
+            "do not recover, or are not `ok`, without a second crash",
+        ),
         (not_followed, "could not be followed"),
     ] {
         if count > 0 {
@@ -401,6 +414,35 @@ pub(crate) fn together(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whose recovery always fails was not tested with a second crash.
+    #[test]
+    fn a_sweep_of_recoveries_of_which_none_is_known_is_not_clean() {
+        let outcome = |recorded, unchanged, not_ok, not_followed| {
+            let recoveries = Some(RecoveryCounts {
+                recorded,
+                unchanged,
+                not_ok,
+                not_followed,
+            });
+            let level = Summary {
+                recoveries,
+                ..Summary::default()
+            };
+            let levels = Summary::of_levels(vec![Summary::default(), level.clone()]);
+            assert_eq!(levels.outcome(), level.outcome());
+            level.outcome()
+        };
+        assert_eq!(outcome(0, 0, 4, 0), Outcome::Incomplete);
+        assert_eq!(outcome(0, 0, 0, 1), Outcome::Incomplete);
+        for known in [
+            outcome(1, 0, 4, 0),
+            outcome(0, 1, 0, 4),
+            outcome(0, 0, 0, 0),
+        ] {
+            assert_eq!(known, Outcome::Clean);
+        }
+    }
 
     #[test]
     fn what_was_not_visited_is_counted_whatever_stopped_it() {

@@ -6,7 +6,7 @@ use std::thread;
 
 use campaign::Interrupt;
 use pace_rules::nodes::micros;
-use trace_store::Trace;
+use trace_store::{MOVES_BYTES, Trace};
 
 use crate::check::{Complaint, Verdict};
 use crate::disks::Disks;
@@ -57,6 +57,8 @@ pub struct Undamaged {
     tries: Mutex<u32>,
     /// Whether the state lacks what was not recorded, as all crash states do.
     is_partial: bool,
+    /// Whether the run has writes that were never made, in place of a call that is not followed.
+    is_made_up: bool,
     /// What the check complained of, if that may come from what was not recorded.
     complaint: OnceLock<String>,
     /// Why the check is refused, if it is.
@@ -158,6 +160,7 @@ impl Undamaged {
             state: undamaged(trace, model)?,
             tries: Mutex::default(),
             is_partial: !trace.about.not_recorded.is_empty(),
+            is_made_up: trace.about.not_recorded.contains_key(MOVES_BYTES),
             complaint: OnceLock::new(),
             refused: OnceLock::new(),
             states: Mutex::default(),
@@ -227,6 +230,13 @@ impl Undamaged {
                 "not all calls of the run were recorded, and without those the check does not say `ok` even where \
                  nothing was lost: {complaint}"
             )),
+            (Verdict::Broken(complaint), None) if self.is_made_up => {
+                let words = complaint.words.join("; ");
+                Verdict::Inconclusive(format!(
+                    "{MOVES_BYTES} is not followed, and states have it as single writes, which no crash leaves: try \
+                     --disk and --level block: {words}"
+                ))
+            }
             (Verdict::Broken(complaint), None) => {
                 // One that is broken each time needs nothing to be compared with.
                 let tries = *self.tries.lock().expect("nobody panics with it");
@@ -581,6 +591,22 @@ mod tests {
             .temper_in_turns(broken(), &turns, &mut counts, &patient)
             .expect("asked");
         assert_eq!(counts.0, ALL + IN_TURNS);
+    }
+
+    #[test]
+    fn states_of_writes_that_were_never_made_accuse_nobody() {
+        for (what, accuses) in [(MOVES_BYTES, false), ("chown", true)] {
+            let mut trace = Trace::default();
+            trace.about.not_recorded.insert(what.into(), 1);
+            let undamaged = Undamaged::of(&trace, "posix").expect("a state");
+            let interrupt = Interrupt::default();
+            let asker = Asker::patient(&interrupt);
+            undamaged
+                .ask_more(&mut Says(Vec::new()), &asker)
+                .expect("asked");
+            let is_broken = matches!(undamaged.temper(broken()), Verdict::Broken(_));
+            assert_eq!(is_broken, accuses, "{what}");
+        }
     }
 
     #[test]

@@ -160,12 +160,23 @@ pub struct RecoveryCounts {
     pub not_followed: u64,
 }
 
+impl RecoveryCounts {
+    /// Whether recoveries were tried, and nothing is known of any.
+    pub fn is_none_known(&self) -> bool {
+        self.recorded + self.unchanged == 0 && self.not_ok + self.not_followed > 0
+    }
+}
+
 /// The schedule of a recording in which nobody else did anything on the disks.
 pub const QUIET: &str = "quiet";
 
 /// Where a name in [`About::not_recorded`] ends with this, another node was told something that is
 /// not in the run.
 pub const TO_ANOTHER_NODE: &str = " (a datagram to another node)";
+
+/// The name in [`About::not_recorded`] of a call that moves the bytes of a file. What it came to is
+/// in the run, as writes that were never made.
+pub const MOVES_BYTES: &str = "fallocate that moves what is past a range";
 
 impl About {
     /// Those of [`Self::not_recorded`] that matter where only disks are looked at: what nodes told

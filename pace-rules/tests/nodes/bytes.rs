@@ -41,6 +41,7 @@ fn each_piece_of_a_write_in_many_pieces_is_lost_alone() {
     };
     let pages = Split::Aligned(PAGE as u64);
     assert_eq!(lost_pages(20, pages), (0..20).collect());
+    assert_eq!(lost_pages(16, pages), (0..16).collect());
     assert_eq!(lost_pages(8, pages), BTreeSet::from([0, 7]));
     assert_eq!(lost_pages(20, Split::default()), BTreeSet::from([0, 19]));
 }

@@ -264,7 +264,7 @@ impl Recording {
         let mode = mode as i32;
         let size = self.tree.as_ref().map_or(0, |tree| tree.file(file).size);
         if mode & (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) != 0 {
-            self.count("fallocate that moves what is past a range");
+            self.count(trace_store::MOVES_BYTES);
             return self.look_again(origin, file, copy);
         }
         let is_hole = mode & libc::FALLOC_FL_PUNCH_HOLE != 0;

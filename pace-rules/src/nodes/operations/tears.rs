@@ -13,7 +13,7 @@ pub(in crate::nodes) const TEARS_MAX: usize = 5;
 /// Of a write in so many pieces each is lost alone. A split into as few as PACE's makes fewer: three
 /// times three, where the write begins within the file and ends past that, and four more where sectors
 /// end. Where there are more, it would take too long to say of each until when it can be lost.
-const MANY: RangeInclusive<usize> = 17..=1024;
+const MANY: RangeInclusive<usize> = 14..=1024;
 
 /// A part of the bytes of a write that a crash can cost while it leaves the rest.
 #[derive(Debug, Clone)]

@@ -2,8 +2,8 @@
 
 use trace::{Event, FileId, FileOp, SyncScope};
 
-use super::Reader;
 use super::files::Known;
+use super::{Reader, is_size};
 use crate::nodes::Effect;
 use crate::nodes::micro::{Micro, PAGE_BYTES};
 use crate::nodes::model::{DataSync, Exchange, Growth, Log};
@@ -22,9 +22,11 @@ struct TakenBack {
 impl Reader<'_> {
     pub(super) fn sync_all(&mut self, number: usize, event: &Event) {
         let flushes = self.this.model.sync_flushes;
+        // Who grew has its bytes with its size, whenever that is committed: the journal flushes the
+        // disk for it.
         self.cover(number, event, |this, group| {
             let group = &this.this.groups[group];
-            flushes || group.is_named || group.is_new
+            flushes || group.is_named || group.is_new || this.is_growth(group.operation())
         });
         let is_written = |group: &usize| {
             let operation = self.this.groups[*group].operation();
@@ -38,6 +40,15 @@ impl Reader<'_> {
         let mut since = self.first_since..self.this.all.len();
         let first = since.find(|operation| !self.is_before(*operation, number, event));
         self.first_since = first.unwrap_or(self.this.all.len());
+    }
+
+    /// Whether an operation sets a size, with the bytes that it has written.
+    fn is_growth(&self, operation: usize) -> bool {
+        let groups = &self.this.groups[self.this.all[operation].groups()];
+        groups.iter().any(|group| {
+            let micros = &self.micros.all[group.micros()];
+            micros.iter().any(|micro| is_size(&micro.effect))
+        })
     }
 
     pub(super) fn sync(&mut self, number: usize, event: &Event, file: FileId, scope: SyncScope) {
@@ -144,7 +155,6 @@ impl Reader<'_> {
                 | FileOp::ZeroBlocks { .. }
                 | FileOp::Allocate { .. },
             ) => true,
-            (_, FileOp::SetXattr { .. }) => false,
             (_, FileOp::Create { file: new, .. }) if *new == file => true,
             _ => self.this.model.data_sync == DataSync::Names,
         }

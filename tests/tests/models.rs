@@ -274,7 +274,7 @@ fn a_neighbour_commits_names_and_waits_for_no_data() {
             scope
                 .spawn(|| in_own_namespace(shows))
                 .join()
-                .expect("shown")
+                .expect("shown");
         });
     }
 }

@@ -164,9 +164,10 @@ fn attributes_that_were_there_before_and_access_lists_are_counted() {
         let flags = rustix::fs::XattrFlags::empty();
         rustix::fs::setxattr(file, "user.old", b"here", flags).expect("set");
     };
+    // One user more, and so a mask.
     let acl = "import os, struct; \
-               os.setxattr('file', 'system.posix_acl_access', struct.pack('<IHHIHHIHHI', 2, \
-               1, 6, 0xffffffff, 4, 4, 0xffffffff, 32, 4, 0xffffffff))";
+               os.setxattr('file', 'system.posix_acl_access', struct.pack('<I' + 5 * 'HHI', 2, \
+               1, 6, 0xffffffff, 2, 4, 1, 4, 4, 0xffffffff, 16, 4, 0xffffffff, 32, 4, 0xffffffff))";
     let recorded = record_command(prepare, support::python_command(acl));
     assert!(recorded.status.success());
     let counted: Vec<_> = recorded.trace.about.not_recorded.keys().collect();
@@ -175,6 +176,28 @@ fn attributes_that_were_there_before_and_access_lists_are_counted() {
         "what set the extended attributes that were there before",
     ];
     assert_eq!(counted, wanted);
+}
+
+/// `sed -i` sets the mode of its new file so.
+#[test]
+fn an_access_list_that_says_no_more_than_a_mode_is_one() {
+    let recorded = python(
+        r#"
+import os, struct
+f = os.open("f", os.O_RDWR | os.O_CREAT, 0o600)
+owner, group, others = (0x01, 6), (0x04, 4), (0x20, 4)
+entries = b"".join(struct.pack("<HHI", tag, mode, 0xffffffff) for tag, mode in (owner, group, others))
+os.setxattr(f, "system.posix_acl_access", struct.pack("<I", 2) + entries)
+"#,
+    );
+    recorded.assert_exact();
+    assert_eq!(
+        count(&recorded, |op| matches!(
+            op,
+            FileOp::SetMode { mode: 0o644, .. }
+        )),
+        1
+    );
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Extended attributes: what a file has of them is looked up after the calls that change them.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::{getxattr, llistxattr};
@@ -22,6 +24,18 @@ const BYTES_MAX: usize = 1 << 16;
 
 /// Of linux/fcntl.h: AT_SYMLINK_NOFOLLOW is the only flag of these calls that leads elsewhere.
 const NO_FOLLOW: i32 = libc::AT_SYMLINK_NOFOLLOW;
+
+/// The access control list of a file. One that says no more than a mode does is kept as that: who
+/// copies a file with its mode (`sed -i`, `cp -p`) may set it so.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+
+/// The mode of a file, if it has no access control list that says more.
+fn mode_without_list(copy: &OwnedFd) -> Option<u32> {
+    let has_none = matches!(value(copy, ACCESS_LIST), Ok(None));
+    let path = format!("/proc/self/fd/{}", copy.as_raw_fd());
+    let mode = || Some(fs::metadata(path).ok()?.mode() & 0o7777);
+    has_none.then(mode).flatten()
+}
 
 /// Whether crash states have attributes of this name: what programs keep in them. Others are of the
 /// kernel and its security modules, and access control lists change the mode as well.
@@ -94,6 +108,11 @@ impl Recording {
         copy: Option<OwnedFd>,
         name: Name,
     ) {
+        if &*name == ACCESS_LIST
+            && let Some(mode) = copy.as_ref().and_then(mode_without_list)
+        {
+            return self.operation(origin, FileOp::SetMode { file, mode });
+        }
         if !is_kept(&name) {
             return self.count(format!(
                 "{} of {}",

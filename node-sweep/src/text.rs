@@ -347,7 +347,7 @@ impl Finding {
     /// Its own model, and those that allow it too.
     fn possible_models(&self) -> Vec<&str> {
         let own = Some(&*self.model).filter(|name| *name != LINUX);
-        let others = self.models_where(|_, is_possible| is_possible);
+        let others = self.models_where(|name, is_possible| is_possible && name != self.model);
         own.into_iter().chain(others).collect()
     }
 
@@ -808,5 +808,8 @@ mod tests {
         let all = one.text_all();
         assert_eq!(all.matches("append msgs/1.blk").count(), 63);
         assert!(!all.contains("--all"));
+        // A disk was looked at too, so that its own model is among those that are said to allow it.
+        one.models.insert(one.model.clone(), true);
+        assert_eq!(one.text(), expected);
     }
 }

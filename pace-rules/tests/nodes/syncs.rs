@@ -219,6 +219,16 @@ fn sync_of_all_keeps_what_xfs_appended_to_a_block() {
     let lacks =
         |tree: &Tree| size(tree, "foo") != Some(15) || is_zeros(&content(tree, "foo")[10..]);
     assert_eq!(who_at_all(&script, lacks), NOBODY);
+    // Pages before that are written in place, each on its own.
+    let mut script = Script::new(1, &[(FOO, "foo", 4106)]);
+    script.write(0, FOO, 0, 4111, 4106);
+    script.file(0, FileOp::SyncAll).mark(0);
+    let is_old = |byte: &Byte| matches!(byte, Byte::Written(at) if *at < 4106);
+    let lacks_first = |tree: &Tree| {
+        let content = content(tree, "foo");
+        content.len() == 4111 && is_old(&content[0]) && !is_old(&content[4110])
+    };
+    assert_eq!(who_at_all(&script, lacks_first), ["xfs"]);
 }
 
 #[test]

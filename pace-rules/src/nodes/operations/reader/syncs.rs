@@ -2,8 +2,8 @@
 
 use trace::{Event, FileId, FileOp, SyncScope};
 
+use super::Reader;
 use super::files::Known;
-use super::{Reader, is_size};
 use crate::nodes::Effect;
 use crate::nodes::micro::{Micro, PAGE_BYTES};
 use crate::nodes::model::{DataSync, Exchange, Growth, Log};
@@ -22,11 +22,11 @@ struct TakenBack {
 impl Reader<'_> {
     pub(super) fn sync_all(&mut self, number: usize, event: &Event) {
         let flushes = self.this.model.sync_flushes;
-        // Who grew has its bytes with its size, whenever that is committed: the journal flushes the
-        // disk for it.
+        // A page with which a file has grown has its bytes with the size, whenever that is committed:
+        // the journal flushes the disk for it.
         self.cover(number, event, |this, group| {
-            let group = &this.this.groups[group];
-            flushes || group.is_named || group.is_new || this.is_growth(group.operation())
+            let of_group = &this.this.groups[group];
+            flushes || of_group.is_named || of_group.is_new || this.is_of_grown_page(group)
         });
         let is_written = |group: &usize| {
             let operation = self.this.groups[*group].operation();
@@ -42,13 +42,26 @@ impl Reader<'_> {
         self.first_since = first.unwrap_or(self.this.all.len());
     }
 
-    /// Whether an operation sets a size, with the bytes that it has written.
-    fn is_growth(&self, operation: usize) -> bool {
-        let groups = &self.this.groups[self.this.all[operation].groups()];
-        groups.iter().any(|group| {
-            let micros = &self.micros.all[group.micros()];
-            micros.iter().any(|micro| is_size(&micro.effect))
-        })
+    /// Whether a group is in a page with which a write makes its file larger.
+    fn is_of_grown_page(&self, group: usize) -> bool {
+        let group = &self.this.groups[group];
+        let FileOp::Write {
+            offset,
+            data,
+            size_before,
+            ..
+        } = self.op(group.operation())
+        else {
+            return false;
+        };
+        let page = size_before - size_before % PAGE_BYTES;
+        let is_in_it = |micro: &Micro| match &micro.effect {
+            Effect::Overwrite { offset, .. } | Effect::Write { offset, .. } => *offset >= page,
+            Effect::Grow { .. } => true,
+            _ => false,
+        };
+        offset + u64::from(data.len) > *size_before
+            && self.micros.all[group.micros()].iter().all(is_in_it)
     }
 
     pub(super) fn sync(&mut self, number: usize, event: &Event, file: FileId, scope: SyncScope) {

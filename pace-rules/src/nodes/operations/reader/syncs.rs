@@ -60,8 +60,7 @@ impl Reader<'_> {
             Effect::Grow { .. } => true,
             _ => false,
         };
-        offset + u64::from(data.len) > *size_before
-            && self.micros.all[group.micros()].iter().all(is_in_it)
+        offset + data.len > *size_before && self.micros.all[group.micros()].iter().all(is_in_it)
     }
 
     pub(super) fn sync(&mut self, number: usize, event: &Event, file: FileId, scope: SyncScope) {

@@ -15,7 +15,8 @@ pub struct AtRisk {
     /// The node's first so many micros are on its disk, or lost.
     pub micros: usize,
     /// What can be lost of them, ascending. A crash can leave all that has none of some of these
-    /// parts, and none of those that are lost with one of them.
+    /// parts, and none of those that are lost with one of them, but for those that exclude each
+    /// other.
     pub parts: Vec<Part>,
     /// Two of these, as indices, are never lost both.
     pub exclude: Vec<(usize, usize)>,

@@ -240,7 +240,7 @@ impl Operations {
         let left: Vec<_> = seeds
             .iter()
             .copied()
-            .filter(|seed| !kept.contains(seed))
+            .filter(|seed| kept.binary_search(seed).is_err())
             .collect();
         if left.len() == seeds.len() || left.is_empty() {
             return lost;

@@ -143,14 +143,21 @@ impl NodeRules {
                 with: with.iter().map(index).collect(),
             }
         };
-        let pairs = seeds.iter().enumerate().tuple_combinations();
-        let exclude =
-            pairs.filter(|((_, one), (_, other))| self.operations.exclude(**one, **other, events));
         AtRisk {
             micros,
             parts: open.iter().zip(&seeds).map(part).collect(),
-            exclude: exclude.map(|((one, _), (other, _))| (one, other)).collect(),
+            exclude: self.excluding(&seeds, events),
         }
+    }
+
+    /// The pairs of these groups that are never lost both, as indices.
+    fn excluding(&self, groups: &[usize], events: usize) -> Vec<(usize, usize)> {
+        let pairs = groups.iter().enumerate().tuple_combinations();
+        let excluding =
+            pairs.filter(|((_, one), (_, other))| self.operations.exclude(**one, **other, events));
+        excluding
+            .map(|((one, _), (other, _))| (one, other))
+            .collect()
     }
 
     /// Whether a crash after so many events can leave this on the disk.

@@ -229,6 +229,21 @@ fn sync_of_all_keeps_what_xfs_appended_to_a_block() {
         content.len() == 4111 && is_old(&content[0]) && !is_old(&content[4110])
     };
     assert_eq!(who_at_all(&script, lacks_first), ["xfs"]);
+    // So is the last one, if a larger size is on the disk before its bytes are.
+    let scope = SyncScope::FileRange {
+        offset: 11840,
+        len: 12288,
+    };
+    let mut script = Script::new(1, &[(FOO, "foo", 5000)]);
+    script
+        .write(0, FOO, 3648, 4096, 5000)
+        .write(0, FOO, 11840, 12288, 7744)
+        .file(0, FileOp::Sync { file: FOO, scope })
+        .file(0, FileOp::SyncAll)
+        .mark(0);
+    let is_old = |byte: &Byte| matches!(byte, Byte::Written(at) if *at < 5000);
+    let lacks_second = |tree: &Tree| is_old(&content(tree, "foo")[4096]);
+    assert_eq!(who_at_all(&script, lacks_second), ["xfs"]);
 }
 
 #[test]

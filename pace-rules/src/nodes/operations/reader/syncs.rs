@@ -1,9 +1,12 @@
 //! What a sync makes durable.
 
+use std::collections::HashMap;
+
+use itertools::Itertools as _;
 use trace::{Event, FileId, FileOp, SyncScope};
 
-use super::Reader;
 use super::files::Known;
+use super::{Reader, is_size};
 use crate::nodes::Effect;
 use crate::nodes::micro::{Micro, PAGE_BYTES};
 use crate::nodes::model::{DataSync, Exchange, Growth, Log};
@@ -24,9 +27,14 @@ impl Reader<'_> {
         let flushes = self.this.model.sync_flushes;
         // A page with which a file has grown has its bytes with the size, whenever that is committed:
         // the journal flushes the disk for it.
+        let grown = if flushes {
+            HashMap::new()
+        } else {
+            self.grown_pages()
+        };
         self.cover(number, event, |this, group| {
             let of_group = &this.this.groups[group];
-            flushes || of_group.is_named || of_group.is_new || this.is_of_grown_page(group)
+            flushes || of_group.is_named || of_group.is_new || this.is_of_grown_page(group, &grown)
         });
         let is_written = |group: &usize| {
             let operation = self.this.groups[*group].operation();
@@ -42,25 +50,41 @@ impl Reader<'_> {
         self.first_since = first.unwrap_or(self.this.all.len());
     }
 
-    /// Whether a group is in a page with which a write makes its file larger.
-    fn is_of_grown_page(&self, group: usize) -> bool {
+    /// By file of which something is not durable, the page with which it has grown last, if that size
+    /// is not on the disk yet.
+    fn grown_pages(&self) -> HashMap<FileId, u64> {
+        let files = self.open.iter().map(|group| self.this.groups[*group].file);
+        let grown = files.unique().filter_map(|file| {
+            let growth = |operation| match self.op(operation) {
+                FileOp::Write { offset, data, size_before, .. } => {
+                    let size = offset + data.len;
+                    (size > *size_before).then_some((operation, size, size_before))
+                }
+                _ => None,
+            };
+            let (last, size, size_before) = self.touching(file).rev().find_map(growth)?;
+            let mut groups = self.this.groups[self.this.all[last].groups()].iter();
+            let is_size = |micro: &Micro| matches!(&micro.effect, Effect::Grow { size: to, .. } if *to == size);
+            let is_open = |group: &Group| {
+                let mut micros = self.micros.all[group.micros()].iter();
+                group.cover == Narrow::NEVER && micros.any(is_size)
+            };
+            groups.any(is_open).then_some((file, size_before - size_before % PAGE_BYTES))
+        });
+        grown.collect()
+    }
+
+    /// Whether a group is bytes of that page, or of a later one.
+    fn is_of_grown_page(&self, group: usize, grown: &HashMap<FileId, u64>) -> bool {
         let group = &self.this.groups[group];
-        let FileOp::Write {
-            offset,
-            data,
-            size_before,
-            ..
-        } = self.op(group.operation())
-        else {
+        let Some(page) = grown.get(&group.file) else {
             return false;
         };
-        let page = size_before - size_before % PAGE_BYTES;
-        let is_in_it = |micro: &Micro| match &micro.effect {
-            Effect::Overwrite { offset, .. } | Effect::Write { offset, .. } => *offset >= page,
-            Effect::Grow { .. } => true,
-            _ => false,
-        };
-        offset + data.len > *size_before && self.micros.all[group.micros()].iter().all(is_in_it)
+        let mut micros = self.micros.all[group.micros()].iter();
+        micros.all(|micro| match &micro.effect {
+            Effect::Overwrite { offset, .. } | Effect::Write { offset, .. } => offset >= page,
+            effect => is_size(effect),
+        })
     }
 
     pub(super) fn sync(&mut self, number: usize, event: &Event, file: FileId, scope: SyncScope) {

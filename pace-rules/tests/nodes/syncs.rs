@@ -244,6 +244,26 @@ fn sync_of_all_keeps_what_xfs_appended_to_a_block() {
     let is_old = |byte: &Byte| matches!(byte, Byte::Written(at) if *at < 5000);
     let lacks_second = |tree: &Tree| is_old(&content(tree, "foo")[4096]);
     assert_eq!(who_at_all(&script, lacks_second), ["xfs"]);
+    // And zeros within it: the page was written before, with its size.
+    let mut script = Script::new(1, &[]);
+    script.create(0, FOO, "foo").write(0, FOO, 0, 4096, 0);
+    let (offset, len) = (2063, 2033);
+    script
+        .file(
+            0,
+            FileOp::Zero {
+                file: FOO,
+                offset,
+                len,
+            },
+        )
+        .file(0, FileOp::SyncAll)
+        .mark(0);
+    let lacks_zeros = |tree: &Tree| {
+        let content = content(tree, "foo");
+        content.len() == 4096 && !is_zeros(&content[2063..])
+    };
+    assert_eq!(who_at_all(&script, lacks_zeros), ["xfs"]);
 }
 
 #[test]

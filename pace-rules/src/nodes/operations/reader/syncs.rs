@@ -74,10 +74,12 @@ impl Reader<'_> {
         grown.collect()
     }
 
-    /// Whether a group is bytes of that page, or of a later one.
+    /// Whether a group is bytes that were written to that page, or to a later one. What makes zeros or a
+    /// hole of them writes the page before, and commits the size with that.
     fn is_of_grown_page(&self, group: usize, grown: &HashMap<FileId, u64>) -> bool {
         let group = &self.this.groups[group];
-        let Some(page) = grown.get(&group.file) else {
+        let is_write = matches!(self.op(group.operation()), FileOp::Write { .. });
+        let Some(page) = grown.get(&group.file).filter(|_| is_write) else {
             return false;
         };
         let mut micros = self.micros.all[group.micros()].iter();

@@ -244,6 +244,19 @@ fn sync_of_all_keeps_what_xfs_appended_to_a_block() {
     let is_old = |byte: &Byte| matches!(byte, Byte::Written(at) if *at < 5000);
     let lacks_second = |tree: &Tree| is_old(&content(tree, "foo")[4096]);
     assert_eq!(who_at_all(&script, lacks_second), ["xfs"]);
+    // And what is written in place after it had grown.
+    let mut script = Script::new(1, &[(FOO, "foo", 100)]);
+    script
+        .write(0, FOO, 100, 4096, 100)
+        .write(0, FOO, 0, 4096, 4196)
+        .file(0, FileOp::SyncAll)
+        .mark(0);
+    let is_old = |byte: &Byte| matches!(byte, Byte::Written(at) if *at < 100);
+    let lacks_page = |tree: &Tree| {
+        let content = content(tree, "foo");
+        content.len() == 4196 && is_old(&content[0])
+    };
+    assert_eq!(who_at_all(&script, lacks_page), ["xfs"]);
     // And zeros within it: the page was written before, with its size.
     let mut script = Script::new(1, &[]);
     script.create(0, FOO, "foo").write(0, FOO, 0, 4096, 0);

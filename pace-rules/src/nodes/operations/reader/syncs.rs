@@ -13,6 +13,21 @@ use crate::nodes::model::{DataSync, Exchange, Growth, Log};
 use crate::nodes::narrow::Narrow;
 use crate::nodes::operations::Group;
 
+/// The size of a file before and after a write that makes it larger.
+fn grown(op: &FileOp) -> Option<(u64, u64)> {
+    let FileOp::Write {
+        offset,
+        data,
+        size_before,
+        ..
+    } = op
+    else {
+        return None;
+    };
+    let size = offset + data.len;
+    (size > *size_before).then_some((*size_before, size))
+}
+
 /// Growth of a file that was taken back.
 #[derive(Default)]
 struct TakenBack {
@@ -50,21 +65,15 @@ impl Reader<'_> {
         self.first_since = first.unwrap_or(self.this.all.len());
     }
 
-    /// By file of which something is not durable, the page with which it has grown last, if that size
-    /// is not on the disk yet.
+    /// By file of which something is not durable, the page with which the last of its changes made it
+    /// larger, if that size is not on the disk yet.
     fn grown_pages(&self) -> HashMap<FileId, u64> {
         let files = self.open.iter().map(|group| self.this.groups[*group].file);
         let grown = files.unique().filter_map(|file| {
-            let growth = |operation| match self.op(operation) {
-                FileOp::Write { offset, data, size_before, .. } => {
-                    let size = offset + data.len;
-                    (size > *size_before).then_some((operation, size, size_before))
-                }
-                _ => None,
-            };
-            let (last, size, size_before) = self.touching(file).rev().find_map(growth)?;
-            let mut groups = self.this.groups[self.this.all[last].groups()].iter();
+            let last = self.touching(file).rev().find(|operation| self.is_of_bytes(*operation))?;
+            let (size_before, size) = grown(self.op(last))?;
             let is_size = |micro: &Micro| matches!(&micro.effect, Effect::Grow { size: to, .. } if *to == size);
+            let mut groups = self.this.groups[self.this.all[last].groups()].iter();
             let is_open = |group: &Group| {
                 let mut micros = self.micros.all[group.micros()].iter();
                 group.cover == Narrow::NEVER && micros.any(is_size)
@@ -74,12 +83,18 @@ impl Reader<'_> {
         grown.collect()
     }
 
-    /// Whether a group is bytes that were written to that page, or to a later one. What makes zeros or a
-    /// hole of them writes the page before, and commits the size with that.
-    fn is_of_grown_page(&self, group: usize, grown: &HashMap<FileId, u64>) -> bool {
+    /// Whether an operation changes the bytes of a file, or its size.
+    fn is_of_bytes(&self, operation: usize) -> bool {
+        let mut groups = self.this.groups[self.this.all[operation].groups()].iter();
+        groups.any(|group| !group.is_named)
+    }
+
+    /// Whether a group is bytes that were appended to that page, or to a later one. What is written
+    /// in place, or made zeros or a hole, may find the page and its size on the disk.
+    fn is_of_grown_page(&self, group: usize, pages: &HashMap<FileId, u64>) -> bool {
         let group = &self.this.groups[group];
-        let is_write = matches!(self.op(group.operation()), FileOp::Write { .. });
-        let Some(page) = grown.get(&group.file).filter(|_| is_write) else {
+        let has_grown = grown(self.op(group.operation())).is_some();
+        let Some(page) = pages.get(&group.file).filter(|_| has_grown) else {
             return false;
         };
         let mut micros = self.micros.all[group.micros()].iter();

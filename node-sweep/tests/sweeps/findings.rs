@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use campaign::Interrupt;
 use node_sweep::{
     CheckCommand, CrashState, DiskState, Finding, Findings, Fingerprint, Judge, Level, NodeStory,
-    Plan, Result, Rule, Subject, Verdict, make_again, sweep,
+    Result, Rule, Subject, Verdict, make_again,
 };
 use pace_rules::nodes::{LINUX, MODELS, Spaces, Split};
 use trace::{Action, Event, FileId, FileOp};
@@ -14,7 +13,7 @@ use trace_store::Trace;
 
 use crate::recording::{Recording, TMP, name};
 use crate::support::{
-    ALL_THERE, Everything, SAVED, missing, requests, saved, saves, spaces, swept,
+    ALL_THERE, Everything, SAVED, missing, requests, saved, saves, spaces, swept, swept_by,
 };
 
 #[test]
@@ -78,16 +77,7 @@ fn what_linux_may_do_is_what_one_of_its_file_systems_does_and_nothing_else() {
     assert!(!posix.is_subset(&of_each), "posix is none of them");
     let looks = Arc::default();
     let all = spaces(&trace, LINUX);
-    let swept = sweep(
-        &trace,
-        &all,
-        0..all.len(),
-        vec![Box::new(Everything(Arc::clone(&looks)))],
-        &Plan::default(),
-        &Interrupt::default(),
-        &mut (),
-    )
-    .expect("swept");
+    let swept = swept_by(&trace, &all, vec![Box::new(Everything(Arc::clone(&looks)))]);
     let seen: HashSet<_> = swept.broken.keys().copied().collect();
     assert_eq!(seen, of_each);
     // Nobody looks at one twice, whichever have it.
@@ -178,16 +168,7 @@ fn it_is_one_finding_whichever_node_it_is_and_whatever_the_others_do() {
     }
     let trace = recording.trace;
     let all = spaces(&trace, "posix");
-    let swept = sweep(
-        &trace,
-        &all,
-        0..all.len(),
-        vec![Box::new(Halves)],
-        &Plan::default(),
-        &Interrupt::default(),
-        &mut (),
-    )
-    .expect("swept");
+    let swept = swept_by(&trace, &all, vec![Box::new(Halves)]);
     let judged = Findings::new(&trace, &all, "posix");
     let findings = judged.explain(judged.of(&swept), &requests("posix"), true);
     let short = |finding: &Finding| {

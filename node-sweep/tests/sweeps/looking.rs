@@ -14,7 +14,7 @@ use trace::FileId;
 use trace_store::Trace;
 
 use crate::recording::Recording;
-use crate::support::{Everything, Keeps, saved, spaces, swept};
+use crate::support::{Everything, Keeps, saved, spaces, swept, swept_by};
 
 /// Passes some states, and is interrupted in the next.
 struct Interrupted(u64, Interrupt);
@@ -161,16 +161,7 @@ fn states_with_the_same_disks_are_looked_at_together_and_each_is_judged() {
     let subjects = (0..2)
         .map(|_| Box::new(Slow(Arc::clone(&looks))) as Box<dyn Subject>)
         .collect();
-    let together = sweep(
-        &trace,
-        &all,
-        0..all.len(),
-        subjects,
-        &Plan::default(),
-        &Interrupt::default(),
-        &mut (),
-    )
-    .expect("swept");
+    let together = swept_by(&trace, &all, subjects);
     let keys = |swept: &Swept| swept.broken.keys().copied().collect::<HashSet<_>>();
     assert_eq!(keys(&together), keys(&one_by_one));
     assert_eq!(

@@ -32,6 +32,21 @@ pub(crate) fn spaces(trace: &Trace, name: &str) -> Spaces {
     Spaces::new(&trace.run, &requests(name)).expect("spaces")
 }
 
+/// Has all states of these spaces looked at.
+pub(crate) fn swept_by(trace: &Trace, all: &Spaces, subjects: Vec<Box<dyn Subject + '_>>) -> Swept {
+    let (plan, interrupt) = (Plan::default(), Interrupt::default());
+    sweep(
+        trace,
+        all,
+        0..all.len(),
+        subjects,
+        &plan,
+        &interrupt,
+        &mut (),
+    )
+    .expect("swept")
+}
+
 pub(crate) fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Finding>) {
     let requests = requests(model);
     let all = spaces(trace, model);
@@ -49,16 +64,7 @@ pub(crate) fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Sw
         Box::new(Program::new(place, None, &check)) as Box<dyn Subject>
     });
     let subjects = subjects.collect();
-    let swept = sweep(
-        trace,
-        &all,
-        0..all.len(),
-        subjects,
-        &Plan::default(),
-        &Interrupt::default(),
-        &mut (),
-    )
-    .expect("swept");
+    let swept = swept_by(trace, &all, subjects);
     assert_eq!(
         directory.path().join("0").read_dir().expect("read").count(),
         0,

@@ -22,25 +22,29 @@ while True:
     time.sleep(0.01)
 ";
 
-/// Writes five bytes, and syncs, again and again: a line says what came of it when that is new.
+/// Writes five bytes, reads them and syncs, again and again, and says what came of it. The bytes are
+/// there before it is ready. A whole line is printed at once: there are two threads.
 const WRITES: &str = r"
 import os, sys, threading, time
 os.chdir(sys.argv[1])
-print('ready', flush=True)
+file = os.open('log', os.O_CREAT | os.O_RDWR)
+os.pwrite(file, b'hello', 0)
+def say(line):
+    print(line + '\n', end='', flush=True)
+say('ready')
 def beat():
     while True:
         time.sleep(0.1)
-        print('beat', flush=True)
+        say('beat')
 threading.Thread(target=beat, daemon=True).start()
-file = os.open('log', os.O_CREAT | os.O_RDWR)
 def tell(what, do):
     begun = time.monotonic()
     try:
         came = do()
     except OSError as error:
         came = error.strerror
-    slow = ', slowly' if time.monotonic() - begun > 0.25 else ''
-    print(f'{what}: {came}{slow}', flush=True)
+    slow = ', slowly' if time.monotonic() - begun > 1.0 else ''
+    say(f'{what}: {came}{slow}')
 while True:
     tell('write', lambda: os.pwrite(file, b'hello', 0))
     tell('read', lambda: os.pread(file, 5, 0))
@@ -48,7 +52,8 @@ while True:
     time.sleep(0.02)
 ";
 
-/// A node that runs a program, a client that waits, and results.
+/// A node that runs a program, a client that waits, and results. What a node syncs is in memory: a
+/// disk that others use may be slow by itself.
 struct Laid {
     folder: TempDir,
     temporary: TempDir,
@@ -58,7 +63,7 @@ impl Laid {
     fn new(program: &str, cluster: &str) -> Self {
         require_root();
         let folder = tempfile::tempdir().expect("a directory");
-        let temporary = tempfile::tempdir().expect("a directory");
+        let temporary = TempDir::new_in("/dev/shm").expect("a directory");
         let node = r#"
 [[nodes]]
 name = "a"
@@ -142,18 +147,18 @@ fault = \"kill\"\non = \"a\"\nuntil = {{ after_s = 0.05 }}\n"
 
 #[test]
 fn calls_fail_or_are_short_or_slow_as_long_as_the_fault_lasts() {
-    let laid = Laid::new(WRITES, &client(2.5));
-    let fault = |keys: &str, at: f64| {
+    let laid = Laid::new(WRITES, &client(5.0));
+    let fault = |keys: &str, at: f64, lasts: f64| {
         format!(
             "[[faults]]\nat = {{ time_s = {at:?} }}\nfault = \"call\"\non = \"a\"\n{keys}
-until = {{ after_s = 0.3 }}\n"
+until = {{ after_s = {lasts:?} }}\n"
         )
     };
     let plan = [
-        fault("call = \"write\"\npath = \"log\"\nfails = \"ENOSPC\"", 0.1),
-        fault("call = \"write\"\nshort = 2", 0.5),
-        fault("call = \"read\"\nfails = \"EIO\"\nonce = true", 0.9),
-        fault("call = \"sync\"\nslow_s = 0.3\nonce = true", 1.3),
+        fault("call = \"write\"\npath = \"log\"\nfails = \"ENOSPC\"", 0.1, 0.7),
+        fault("call = \"write\"\nshort = 2", 1.0, 0.7),
+        fault("call = \"read\"\nfails = \"EIO\"\nonce = true", 1.9, 0.7),
+        fault("call = \"sync\"\nslow_s = 1.2\nonce = true", 2.8, 1.5),
     ];
     let (status, runs) = laid.runs(&plan.concat(), 1);
     let (result, said) = &runs[0];
@@ -177,10 +182,10 @@ until = {{ after_s = 0.3 }}\n"
 /// The thread that is held is the one that writes; the other one goes on.
 #[test]
 fn a_held_call_stops_one_thread_and_a_power_loss_or_pause_of_its_node_ends_well() {
-    let laid = Laid::new(WRITES, &format!("disk = \"ext4\"\n{}", client(1.5)));
+    let laid = Laid::new(WRITES, &format!("disk = \"ext4\"\n{}", client(2.5)));
     let hold = "[[faults]]\nat = { time_s = 0.2 }\nfault = \"call\"\non = \"a\"\ncall = \"fsync\"
 hold = true\n";
-    let (status, runs) = laid.runs(&format!("{hold}until = {{ after_s = 0.8 }}\n"), 1);
+    let (status, runs) = laid.runs(&format!("{hold}until = {{ after_s = 1.5 }}\n"), 1);
     let (result, said) = &runs[0];
     assert_eq!(status, 0, "{result}");
     let held = said.split("fsync: None, slowly").next().expect("a part");

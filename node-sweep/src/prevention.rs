@@ -170,29 +170,44 @@ fn enough(
     candidates: &[Vec<Candidate>],
     mut forbids: impl FnMut(&[Candidate]) -> bool,
 ) -> Option<Vec<Candidate>> {
-    let alone = candidates.iter().flat_map(|syncs| {
-        let of_same = syncs.iter().map(|sync| sync.of_others(Others::Same));
-        [of_same.collect(), syncs.clone()]
-    });
-    let mut alone = alone.filter(|syncs: &Vec<_>| forbids(syncs));
-    let first = alone.next();
-    drop(alone);
-    first.or_else(|| {
-        let is_enough = candidates.len() > 1 && forbids(&candidates.concat());
-        is_enough.then(|| fewest(candidates, forbids))
-    })
+    let of_others = |others| {
+        let made = move |syncs: &Vec<Candidate>| -> Vec<_> {
+            syncs.iter().map(|sync| sync.of_others(others)).collect()
+        };
+        candidates.iter().map(made)
+    };
+    // Where the program does the very same is fewer places.
+    let mut alone = of_others(Others::Same).chain(of_others(Others::Alike));
+    let first = alone.find(|syncs: &Vec<_>| forbids(syncs));
+    let groups = match first {
+        Some(syncs) => for_each_file(syncs),
+        None if candidates.len() > 1 && forbids(&candidates.concat()) => candidates.to_vec(),
+        None => return None,
+    };
+    Some(fewest(groups, forbids))
 }
 
-/// As few of these calls as do together, those that are made at one place each.
+/// Calls of one node, those for each of its files together. Those of several nodes stay together: the
+/// nodes do alike.
+fn for_each_file(mut syncs: Vec<Candidate>) -> Vec<Vec<Candidate>> {
+    if syncs.iter().any(|sync| sync.node != syncs[0].node) {
+        return vec![syncs];
+    }
+    syncs.sort_by_key(|sync| sync.file);
+    let of_files = syncs.chunk_by(|one, other| one.file == other.file);
+    of_files.map(<[_]>::to_vec).collect()
+}
+
+/// As few of these groups of calls as do together.
 fn fewest(
-    candidates: &[Vec<Candidate>],
+    groups: Vec<Vec<Candidate>>,
     mut forbids: impl FnMut(&[Candidate]) -> bool,
 ) -> Vec<Candidate> {
-    let mut left = candidates.to_vec();
+    let mut left = groups;
     for place in (0..left.len()).rev() {
         let mut fewer = left.clone();
         fewer.remove(place);
-        if forbids(&fewer.concat()) {
+        if !fewer.is_empty() && forbids(&fewer.concat()) {
             left = fewer;
         }
     }

@@ -155,7 +155,11 @@ until = {{ after_s = {lasts:?} }}\n"
         )
     };
     let plan = [
-        fault("call = \"write\"\npath = \"log\"\nfails = \"ENOSPC\"", 0.1, 0.7),
+        fault(
+            "call = \"write\"\npath = \"log\"\nfails = \"ENOSPC\"",
+            0.1,
+            0.7,
+        ),
         fault("call = \"write\"\nshort = 2", 1.0, 0.7),
         fault("call = \"read\"\nfails = \"EIO\"\nonce = true", 1.9, 0.7),
         fault("call = \"sync\"\nslow_s = 1.2\nonce = true", 2.8, 1.5),

@@ -1,10 +1,11 @@
 //! What a commit of everything between two calls decides on btrfs: names are durable with it, and
 //! what comes after it is no more in the log of what was synced before.
 
-use trace::FileId;
+use trace::{ChangeOfName, FileId, FileKind, FileOp};
 
 use super::support::{
-    BAR, Byte, FOO, NOBODY, OTHER, Script, Tree, content, has, size, told, who, who_at_all,
+    BAR, Byte, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, content, has, name, new_in, size, told,
+    who, who_at_all, with_directory,
 };
 
 const LOG: FileId = FileId(5);
@@ -90,4 +91,44 @@ fn a_sync_that_has_nothing_to_do_does_not_write_the_log_on_btrfs() {
         let neither = |tree: &Tree| !has(tree, "foo") && has(tree, "second");
         assert_eq!(who_at_all(&script, neither), models, "{is_changed}");
     }
+}
+
+/// What the log says with a new name is that there is such a file: its size is that of before.
+#[test]
+fn a_size_is_not_kept_with_the_name_that_a_log_gives_a_file_with_a_link_on_btrfs() {
+    let mut script = with_directory(&[]);
+    let (parent, renamed) = (DIRECTORY, (DIRECTORY, name("new")));
+    script
+        .file(0, new_in(parent, "old", FOO, FileKind::Regular))
+        .write(0, FOO, 0, 8, 0)
+        .file(0, FileOp::SyncAll)
+        .file(
+            0,
+            FileOp::Link {
+                parent: FileId::ROOT,
+                name: name("link"),
+                file: FOO,
+            },
+        )
+        .create(0, BAR, "bar")
+        .datasync(0, FOO)
+        .write(0, FOO, 8, 8, 8)
+        .file(
+            0,
+            FileOp::Rename {
+                file: FOO,
+                names: ChangeOfName {
+                    from: (parent, name("old")),
+                    to: renamed.clone(),
+                },
+                replaced: None,
+                exchange: false,
+            },
+        )
+        .datasync(0, DIRECTORY)
+        .mark(0);
+    let behind = |tree: &Tree| {
+        !has(tree, "bar") && tree.contains_key(&renamed) && size(tree, "link") == Some(8)
+    };
+    assert_eq!(who_at_all(&script, behind), ["btrfs"]);
 }

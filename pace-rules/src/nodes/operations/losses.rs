@@ -257,9 +257,11 @@ impl Operations {
             return Vec::new();
         };
         let is_kept = |group: &&usize| {
+            // The size that comes with a name can be that of bytes that were logged before.
             let follows = self.follows(**group);
-            follows
-                .is_some_and(|follows| follows.is_written(events) && first <= follows.changed.get())
+            let is_logged =
+                |follows: Follows| follows.is_written(events) && first <= follows.changed.get();
+            !self.is_size_with_name(**group) && follows.is_some_and(is_logged)
         };
         lost.iter().filter(is_kept).copied().collect()
     }

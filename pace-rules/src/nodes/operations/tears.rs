@@ -8,7 +8,7 @@ use crate::nodes::micro::Micros;
 use crate::nodes::narrow::{Narrow, Span};
 
 /// A write is torn in so many ways at most, if its pieces are not [`MANY`].
-pub(in crate::nodes) const TEARS_MAX: usize = 5;
+pub(in crate::nodes) const TEARS_MAX: usize = 6;
 
 /// Of a write in so many pieces each is lost alone. A split into as few as PACE's makes fewer: three
 /// times three, where the write begins within the file and ends past that, and four more where sectors
@@ -104,18 +104,19 @@ impl Operations {
 }
 
 /// What a write that is torn lacks of its pieces: the last one, the first one, or all between them,
-/// and of many also the last two or the first two. A few are enough: a record that is torn lacks its
+/// and of many also the last two, the first two or all between those. A few are enough: a record that is torn lacks its
 /// head, its end, or its middle. A write that somebody wants split into more also lacks each alone.
 fn parts(pieces: &[Range<usize>]) -> Vec<&[Range<usize>]> {
     let [head, middle @ .., end] = pieces else {
         return Vec::new();
     };
     let (head, end) = (std::slice::from_ref(head), std::slice::from_ref(end));
-    let (first_two, last_two) = match pieces {
-        [_, _, .., _, _] => (&pieces[..2], &pieces[pieces.len() - 2..]),
-        _ => (&pieces[..0], &pieces[..0]),
+    let none = &pieces[..0];
+    let (first_two, inner, last_two) = match pieces {
+        [_, _, inner @ .., _, _] => (&pieces[..2], inner, &pieces[pieces.len() - 2..]),
+        _ => (none, none, none),
     };
-    let parts: [_; TEARS_MAX] = [end, head, middle, last_two, first_two];
+    let parts: [_; TEARS_MAX] = [end, head, middle, last_two, first_two, inner];
     let each = if MANY.contains(&pieces.len()) {
         middle
     } else {

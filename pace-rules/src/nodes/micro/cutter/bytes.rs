@@ -54,10 +54,12 @@ impl Cutter<'_> {
     }
 
     /// Where there is no log: bytes that can be kept whatever else is, and where they are new also
-    /// zeros, or garbage, in their place.
+    /// zeros, or garbage, in their place. Those of before give way sector by sector, too.
     fn write_alone(&mut self, file: FileId, write: Write, old: Range<u64>, new: Range<u64>) {
-        for range in self.slices(old) {
-            self.bytes_alone(file, range.start, written(write, &range));
+        for slice in self.slices(old) {
+            for range in self.sectors(slice, &whole(write)) {
+                self.bytes_alone(file, range.start, written(write, &range));
+            }
         }
         for range in self.slices(new) {
             let len = range.end - range.start;
@@ -290,8 +292,15 @@ impl Cutter<'_> {
     /// Each cut within a page is within a piece that is one page: a sync of some pages covers a
     /// piece or does not.
     fn torn(&self, file: FileId, piece: Range<u64>, whole: &Range<u64>) -> Vec<Range<u64>> {
-        let sector = self.sector_bytes;
-        if sector >= PAGE_BYTES || self.page(file, piece.start).is_none() {
+        if self.page(file, piece.start).is_none() {
+            return vec![piece];
+        }
+        self.sectors(piece, whole)
+    }
+
+    /// A piece of a write of `whole` cut where the split cuts it between sectors.
+    fn sectors(&self, piece: Range<u64>, whole: &Range<u64>) -> Vec<Range<u64>> {
+        if self.sector_bytes >= PAGE_BYTES {
             return vec![piece];
         }
         let mut cuts = self.cuts(&piece, whole);

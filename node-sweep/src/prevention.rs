@@ -17,7 +17,7 @@ use crate::findings::Findings;
 use crate::states::States;
 use crate::tree::Fingerprint;
 
-use candidates::{Candidate, Others, When};
+use candidates::{Candidate, Others, Place, When};
 pub(crate) use confirm::Confirmer;
 
 impl Findings<'_> {
@@ -170,21 +170,32 @@ fn enough(
     candidates: &[Vec<Candidate>],
     mut forbids: impl FnMut(&[Candidate]) -> bool,
 ) -> Option<Vec<Candidate>> {
-    let of_others = |others| {
-        let made = move |syncs: &Vec<Candidate>| -> Vec<_> {
-            syncs.iter().map(|sync| sync.of_others(others)).collect()
-        };
-        candidates.iter().map(made)
+    let of_others = |syncs: &[Candidate], others| -> Vec<_> {
+        syncs.iter().map(|sync| sync.of_others(others)).collect()
     };
-    // Where the program does the very same is fewer places.
-    let mut alone = of_others(Others::Same).chain(of_others(Others::Alike));
-    let first = alone.find(|syncs: &Vec<_>| forbids(syncs));
+    let alone = candidates
+        .iter()
+        .flat_map(|syncs| [Others::Same, Others::Alike].map(|others| of_others(syncs, others)));
+    let mut alone: Vec<_> = alone.collect();
+    alone.sort_by_key(|syncs| syncs.first().map(|sync| last_resort(&sync.of)));
+    let first = alone.into_iter().find(|syncs| forbids(syncs));
     let groups = match first {
         Some(syncs) => for_each_file(syncs),
         None if candidates.len() > 1 && forbids(&candidates.concat()) => candidates.to_vec(),
         None => return None,
     };
     Some(fewest(groups, forbids))
+}
+
+/// How late a place comes into question. What is alike is perhaps another thing, unless somebody is
+/// told then.
+fn last_resort(of: &Place) -> u8 {
+    match (of.when, of.others) {
+        (When::Told, _) | (When::Kept, Others::Same) => 0,
+        (When::After, Others::Same) => 1,
+        (When::Kept, Others::Alike) => 2,
+        (When::After, Others::Alike) => 3,
+    }
 }
 
 /// Calls of one node, those for each of its files together. Those of several nodes stay together: the

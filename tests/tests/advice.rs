@@ -102,3 +102,18 @@ fn pages_that_several_logs_protect_are_written_after_the_sync_of_one_of_them() {
     let expected = "undo1 right after write undo1, 512 bytes at 0, 1 times";
     assert_eq!(advice, [expected]);
 }
+
+/// What is lost of the first of two names changes nothing: so it is with every crash before the line.
+#[test]
+fn a_link_that_is_switched_is_safe_once_its_directory_is_synced() {
+    let advice = follow("linux", "switched");
+    let expected = "its directory before the line `switched 0`, 2 times";
+    assert_eq!(advice, [expected]);
+}
+
+/// The record of each round that was synced, and that of the round before, are not what the sync is for.
+#[test]
+fn records_that_are_acknowledged_together_are_synced_before_the_line() {
+    let advice = follow("linux", "twice");
+    assert_eq!(advice, ["log before the line `both 0`, 2 times"]);
+}

@@ -1,6 +1,7 @@
 //! Calls that could have made durable what was lost.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use trace::{Action, FileId};
 
@@ -147,9 +148,24 @@ impl Findings<'_> {
 
     /// The same calls wherever the program does what they follow.
     pub(super) fn everywhere(&self, syncs: &[Candidate]) -> Vec<Candidate> {
-        let mut known = HashSet::new();
-        let all = syncs.iter().flat_map(|sync| self.alike(sync));
-        all.filter(|sync| known.insert(sync.key())).collect()
+        let mut all: Vec<Candidate> = Vec::new();
+        let mut known = HashMap::new();
+        for sync in syncs.iter().flat_map(|sync| self.alike(sync)) {
+            match known.entry(sync.key()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(all.len());
+                    all.push(sync);
+                }
+                // It is for the later one of what it follows, too.
+                Entry::Occupied(entry) => {
+                    let known = &mut all[*entry.get()];
+                    if sync.places.len() < known.places.len() {
+                        *known = sync;
+                    }
+                }
+            }
+        }
+        all
     }
 
     /// A call, and those like it at the other times that the program did the same: from the same

@@ -46,7 +46,7 @@ impl<'f> Confirmer<'f> {
         let mut known: HashMap<_, HashSet<_>> = HashMap::new();
         let findings = self.findings;
         for Member { space, .. } in findings.spaces()?.members() {
-            let is_told = self.each(&findings.trace.run, space, &mut |_, state| {
+            let is_told = self.each(&findings.trace.run, space, &mut |_, _, state| {
                 known.entry(state.left_key).or_default().insert(state.key);
                 true
             });
@@ -79,13 +79,15 @@ impl<'f> Confirmer<'f> {
     }
 
     /// With the call the crash of a state may come earlier, before something was acknowledged. Nobody
-    /// has looked at such a state: what it lost may break it all the same.
+    /// has looked at such a state: what it lost may break it all the same, unless it is as if nothing
+    /// were lost.
     fn has_none(&mut self, run: &Run, space: &Space, left: &Left) -> bool {
         let known = self.known.take().expect("else nothing is asked");
-        let is_told = self.each(run, space, &mut |at, state| {
+        let is_told = self.each(run, space, &mut |states, at, state| {
             let is_known = || known[&state.left_key].contains(&state.key);
             let is_gone = !left.disks.contains(&state.left_key) || is_known();
-            !left.keys.contains(&state.key) && (is_gone || is_in_flight(run, space, at))
+            let is_allowed = is_gone || is_in_flight(run, space, at) || is_whole(states, at, state);
+            !left.keys.contains(&state.key) && is_allowed
         });
         self.known = Some(known);
         is_told
@@ -96,7 +98,7 @@ impl<'f> Confirmer<'f> {
         &mut self,
         run: &Run,
         space: &Space,
-        look: &mut dyn FnMut(&State, &CrashState) -> bool,
+        look: &mut dyn FnMut(&mut States<'_>, &State, &CrashState) -> bool,
     ) -> bool {
         if space.len() > self.left {
             return false;
@@ -105,7 +107,8 @@ impl<'f> Confirmer<'f> {
         (0..space.len()).all(|index| {
             self.left -= 1;
             let state = space.state(index);
-            let is_passed = states.make(&state).map_or(true, |made| look(&state, &made));
+            let made = states.make(&state);
+            let is_passed = made.map_or(true, |made| look(&mut states, &state, &made));
             is_passed && !self.findings.patience.is_over()
         })
     }
@@ -129,6 +132,16 @@ fn is_in_flight(run: &Run, space: &Space, state: &State) -> bool {
         };
         !(first + 1..state.cut[number]).any(is_after)
     })
+}
+
+/// Whether the disks of a state hold what they would if nothing were lost.
+fn is_whole(states: &mut States<'_>, state: &State, made: &CrashState) -> bool {
+    let mut whole = state.clone();
+    for kept in &mut whole.nodes {
+        kept.lost.clear();
+    }
+    let whole = states.make(&whole);
+    whole.is_ok_and(|whole| whole.left_key == made.left_key)
 }
 
 /// The run as it would have been with these calls, each at that of its places which has so many of

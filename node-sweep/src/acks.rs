@@ -28,11 +28,16 @@ pub(crate) fn untested(run: &Run, judge: &Judge) -> Option<String> {
 /// A warning, if a program acknowledged several things only when all was done.
 pub fn late_acks(run: &Run) -> Option<String> {
     let places = run.nodes.first().map(Places::of)?;
-    let (first, count) = (places.acks.first()?, places.acks.len());
+    let (first, last, count) = (places.acks.first()?, places.acks.last()?, places.acks.len());
+    // Lines between which something changes came when they were due.
+    let is_burst = !places
+        .changes
+        .iter()
+        .any(|place| (first..last).contains(&place));
     let after = |all: &[usize]| all.last().is_some_and(|last| last < first);
     let what = if count > 1 && places.changes.len() > 1 && after(&places.changes) {
         "all changes of its files"
-    } else if count > 1 && places.syncs.len() > 1 && after(&places.syncs) {
+    } else if count > 1 && is_burst && places.syncs.len() > 1 && after(&places.syncs) {
         "its last sync"
     } else {
         return None;
@@ -61,6 +66,59 @@ impl Places {
             acks: places(|action| matches!(action, Action::Mark { .. })),
             changes: places(|action| matches!(action, Action::File(op) if !op.is_sync())),
             syncs: places(Action::is_sync),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trace::{Data, Event, FileId, FileOp, SyncScope};
+
+    use super::*;
+
+    /// A program that changes something, syncs and prints lines, each a letter.
+    fn run_of(letters: &str) -> Run {
+        let file = FileId(1);
+        let data = Data { at: 0, len: 1 };
+        let event = |letter| Event {
+            start_ns: 0,
+            end_ns: 0,
+            process: 1,
+            thread: 1,
+            call: "call".into(),
+            stack: 0,
+            action: match letter {
+                'l' => Action::Mark { line: data },
+                's' => Action::File(FileOp::Sync {
+                    file,
+                    scope: SyncScope::File,
+                }),
+                _ => Action::File(FileOp::Write {
+                    file,
+                    offset: 0,
+                    data,
+                    size_before: 1,
+                }),
+            },
+        };
+        let node = Node {
+            name: "program".into(),
+            initial: Vec::new(),
+            events: letters.chars().map(event).collect(),
+        };
+        Run { nodes: vec![node] }
+    }
+
+    #[test]
+    fn lines_are_late_if_they_come_together_after_all_changes_or_syncs() {
+        for (letters, is_late) in [
+            ("cscsll", true),
+            ("cscscll", true),
+            ("cscslcl", false),
+            ("csclscl", false),
+            ("csl", false),
+        ] {
+            assert_eq!(late_acks(&run_of(letters)).is_some(), is_late, "{letters}");
         }
     }
 }

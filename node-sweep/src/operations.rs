@@ -54,10 +54,17 @@ impl Operation {
         let before = names.path(op.subject());
         let parents_before = names.parents(op.subject());
         names.apply(op);
-        let path = if before.is_empty() {
+        let is_nameless = before.is_empty();
+        let path = if is_nameless {
             names.path(op.subject())
         } else {
             before
+        };
+        // A link gives such a file its first name.
+        let shown = if path.is_empty() || (is_nameless && matches!(op, FileOp::Link { .. })) {
+            NAMELESS
+        } else {
+            &path
         };
         let syncs = syncs(op, parents_before);
         let syncs = syncs
@@ -69,7 +76,7 @@ impl Operation {
             file: op.subject(),
             names: given_name(op, names),
             removes: removed_name(op, names),
-            words: words(op, &path, names),
+            words: words(op, shown, names),
             syncs: syncs.collect(),
             path,
         }
@@ -524,6 +531,36 @@ mod tests {
                 exchange: false,
             },
         ])
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_called_so_until_it_has_one() {
+        let append = FileOp::Write {
+            file: FILE,
+            offset: 0,
+            data: trace::Data { at: 0, len: 3 },
+            size_before: 0,
+        };
+        let link = FileOp::Link {
+            parent: FileId::ROOT,
+            name: name("a"),
+            file: FILE,
+        };
+        let nameless = FileOp::CreateNameless {
+            file: FILE,
+            mode: 0o644,
+        };
+        let operations = Operations::of(&node(vec![nameless, append.clone(), link, append]));
+        let words: Vec<_> = (0..4)
+            .map(|event| &*operations.get(event).expect("one").words)
+            .collect();
+        let expected = [
+            "creat of a file without a name",
+            "append a file without a name, 3 bytes at 0",
+            "link a file without a name to a",
+            "append a, 3 bytes at 0",
+        ];
+        assert_eq!(words, expected);
     }
 
     #[test]

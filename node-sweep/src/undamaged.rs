@@ -6,7 +6,7 @@ use std::thread;
 
 use campaign::Interrupt;
 use pace_rules::nodes::micros;
-use trace_store::{MOVES_BYTES, Trace};
+use trace_store::{MOVES_BYTES, REFLINK, Trace};
 
 use crate::check::{Complaint, Verdict};
 use crate::disks::Disks;
@@ -57,8 +57,8 @@ pub struct Undamaged {
     tries: Mutex<u32>,
     /// Whether the state lacks what was not recorded, as all crash states do.
     is_partial: bool,
-    /// Whether the run has writes that were never made, in place of a call that is not followed.
-    is_made_up: bool,
+    /// A call that is not followed, if the run has writes that were never made in place of it.
+    made_up: Option<&'static str>,
     /// What the check complained of, if that may come from what was not recorded.
     complaint: OnceLock<String>,
     /// Why the check is refused, if it is.
@@ -160,7 +160,9 @@ impl Undamaged {
             state: undamaged(trace, model)?,
             tries: Mutex::default(),
             is_partial: !trace.about.not_recorded.is_empty(),
-            is_made_up: trace.about.not_recorded.contains_key(MOVES_BYTES),
+            made_up: [MOVES_BYTES, REFLINK]
+                .into_iter()
+                .find(|what| trace.about.not_recorded.contains_key(*what)),
             complaint: OnceLock::new(),
             refused: OnceLock::new(),
             states: Mutex::default(),
@@ -225,19 +227,19 @@ impl Undamaged {
     /// A verdict of a crash state, which accuses nobody if the check complains of what was not
     /// recorded, too.
     pub(crate) fn temper(&self, verdict: Verdict) -> Verdict {
-        match (verdict, self.complaint.get()) {
-            (Verdict::Broken(_), Some(complaint)) => Verdict::Inconclusive(format!(
+        match (verdict, self.complaint.get(), self.made_up) {
+            (Verdict::Broken(_), Some(complaint), _) => Verdict::Inconclusive(format!(
                 "not all calls of the run were recorded, and without those the check does not say `ok` even where \
                  nothing was lost: {complaint}"
             )),
-            (Verdict::Broken(complaint), None) if self.is_made_up => {
+            (Verdict::Broken(complaint), None, Some(what)) => {
                 let words = complaint.words.join("; ");
                 Verdict::Inconclusive(format!(
-                    "{MOVES_BYTES} is not followed, and states have it as single writes, which no crash leaves: try \
+                    "{what} is not followed, and states have it as single writes, which no crash leaves: try \
                      --disk and --level block: {words}"
                 ))
             }
-            (Verdict::Broken(complaint), None) => {
+            (Verdict::Broken(complaint), None, None) => {
                 // One that is broken each time needs nothing to be compared with.
                 let tries = *self.tries.lock().expect("nobody panics with it");
                 let ok_without_crash = complaint.tries.map(|_| tries);
@@ -246,7 +248,7 @@ impl Undamaged {
                     ..complaint
                 })
             }
-            (verdict, _) => verdict,
+            (verdict, ..) => verdict,
         }
     }
 
@@ -595,7 +597,7 @@ mod tests {
 
     #[test]
     fn states_of_writes_that_were_never_made_accuse_nobody() {
-        for (what, accuses) in [(MOVES_BYTES, false), ("chown", true)] {
+        for (what, accuses) in [(MOVES_BYTES, false), (REFLINK, false), ("chown", true)] {
             let mut trace = Trace::default();
             trace.about.not_recorded.insert(what.into(), 1);
             let undamaged = Undamaged::of(&trace, "posix").expect("a state");

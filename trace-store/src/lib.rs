@@ -178,6 +178,10 @@ pub const TO_ANOTHER_NODE: &str = " (a datagram to another node)";
 /// in the run, as writes that were never made.
 pub const MOVES_BYTES: &str = "fallocate that moves what is past a range";
 
+/// The name in [`About::not_recorded`] of a call that has a file share the bytes of another one, which
+/// is in the run as writes, too.
+pub const REFLINK: &str = "reflink";
+
 impl About {
     /// Those of [`Self::not_recorded`] that matter where only disks are looked at: what nodes told
     /// each other decides which disks there can be at once.

@@ -53,7 +53,7 @@ impl Recording {
             return Next::GoOn;
         }
         let what = if CLONES.contains(&control) {
-            "reflink".to_owned()
+            trace_store::REFLINK.to_owned()
         } else {
             format!("ioctl {control:#x}")
         };

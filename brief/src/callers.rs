@@ -3,14 +3,17 @@
 /// So many of them are named: those next to the call.
 const CALLERS_MAX: usize = 3;
 
-/// Modules in which every function is of the language: the C library, interpreters.
-const LANGUAGES: [&str; 8] = [
+/// Modules in which every function is of the language: the C library, interpreters, and what these call
+/// the C library by.
+const LANGUAGES: [&str; 10] = [
     "ld-linux",
     "libc.",
     "libc-",
     "libpthread",
     "libpython",
     "python",
+    "_ctypes",
+    "libffi",
     "perl",
     "libjvm",
 ];

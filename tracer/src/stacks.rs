@@ -36,6 +36,10 @@ const PIECE_BYTES: u64 = 4096;
 /// addresses all the time.
 const READS_MAX: u32 = 16;
 
+/// Interpreters, as their files are called. Where one is depends on what it made of the same line of a
+/// program before: Python runs a call by other instructions once it has seen it often enough.
+const INTERPRETERS: [&str; 4] = ["python", "libpython", "perl", "libperl"];
+
 /// The sections by which code is unwound.
 const SECTIONS: [&str; 5] = [
     ".eh_frame",
@@ -70,6 +74,7 @@ struct Image {
     path: String,
     /// A hash of it.
     of_path: u64,
+    is_interpreter: bool,
     file: File,
     sections: HashMap<&'static str, Section>,
     /// Where in the file, and at which address, the pieces of code are that are loaded.
@@ -99,7 +104,8 @@ pub(crate) struct Stacks {
 
 impl Stacks {
     /// The stack of a thread that has stopped, as a number by which [`Stacks::names`] knows it. It
-    /// is the same for the same places of the same files. 0 if there is nothing to be known.
+    /// is the same for the same places of the same files, of which an interpreter is one place. 0 if
+    /// there is nothing to be known.
     pub(crate) fn of(&mut self, thread: pid_t, process: pid_t) -> u64 {
         let Ok((instruction, registers)) = system::unwind_registers(thread) else {
             return 0;
@@ -122,9 +128,15 @@ impl Stacks {
             return 0;
         }
         let mut hasher = DefaultHasher::new();
-        for (image, address) in &addresses {
-            (self.images[*image].of_path, address).hash(&mut hasher);
-        }
+        let mut places: Vec<_> = addresses
+            .iter()
+            .map(|(image, address)| {
+                let image = &self.images[*image];
+                (image.of_path, (!image.is_interpreter).then_some(address))
+            })
+            .collect();
+        places.dedup();
+        places.hash(&mut hasher);
         let number = hasher.finish();
         self.known.entry(number).or_insert(addresses);
         number
@@ -279,6 +291,7 @@ impl Image {
         let segments = segments.collect();
         Ok(Self {
             of_path: hash_of(&path),
+            is_interpreter: is_interpreter(&path),
             path,
             file,
             sections,
@@ -334,6 +347,11 @@ impl Image {
 
 fn line_of(code: &CodeInfo<'_>) -> Option<(String, u32)> {
     Some((code.to_path().display().to_string(), code.line?))
+}
+
+fn is_interpreter(path: &str) -> bool {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    INTERPRETERS.iter().any(|name| file.starts_with(name))
 }
 
 fn hash_of(path: &str) -> u64 {

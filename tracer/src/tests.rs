@@ -422,6 +422,24 @@ fn stacks_have_the_names_of_functions() {
     );
 }
 
+/// Python runs the same line by other instructions once it has seen it a few times.
+#[test]
+fn an_interpreter_is_one_place_whatever_it_made_of_a_line() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let program = "import os, sys
+file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)
+for _ in range(40):
+    os.fsync(file)";
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).arg(path);
+    let traced = trace_by(command, SyncStacks(Vec::new())).expect("started");
+    let stacks = traced.wait().expect("traced");
+    assert_eq!(stacks.len(), 40);
+    let first = &stacks[0];
+    assert!(stacks.iter().all(|stack| stack == first), "{stacks:#?}");
+}
+
 /// Lets one thread at a time open files by name, as a recorder does.
 #[derive(Default)]
 struct OneAtATime {

@@ -74,15 +74,21 @@ impl Group {
         }
     }
 
-    /// Adds what is the same to any check.
-    fn add(&mut self, broken: &Broken, content: Fingerprint, start: Start, relaxation: Relaxation) {
+    /// Adds what is the same to any check. `content` is nothing if no call is to forbid it.
+    fn add(
+        &mut self,
+        broken: &Broken,
+        content: Option<Fingerprint>,
+        start: Start,
+        relaxation: Relaxation,
+    ) {
         // One that lost all at once may need all of that to be broken.
         let contents = if relaxation.is_at_once() {
             &mut self.at_once
         } else {
             &mut self.contents
         };
-        contents.insert(content);
+        contents.extend(content);
         self.states += broken.states;
         self.different += 1;
         self.models.add(broken.models);
@@ -123,6 +129,9 @@ impl Findings<'_> {
             } else {
                 of_key.relaxation
             };
+            // What kept one operation besides can be there before anything was promised.
+            let is_besides = relaxation == Relaxation::OneKept && swept.blamed.contains_key(key);
+            let content = (!is_besides).then_some(content);
             group.add(broken, content, start, relaxation);
             group.show_if_smaller(shown);
         }

@@ -12,7 +12,7 @@ use pace_rules::nodes::{Loss, MODELS, Request, Space, State};
 use trace::Run;
 
 use crate::finding::Finding;
-use crate::findings::Findings;
+use crate::findings::{AlikeStates, Findings};
 use crate::prevention::Confirmer;
 use crate::states::States;
 use crate::text::searched_words;
@@ -60,7 +60,7 @@ impl Findings<'_> {
     /// If there is no request.
     pub fn explain(
         &self,
-        findings: Vec<(Finding, HashSet<Fingerprint>)>,
+        findings: Vec<(Finding, AlikeStates)>,
         requests: &[Request],
         is_whole: bool,
     ) -> Vec<Finding> {
@@ -84,12 +84,16 @@ impl Findings<'_> {
     fn find_models(
         &self,
         findings: &mut [Finding],
-        alike: &[HashSet<Fingerprint>],
+        alike: &[AlikeStates],
         requests: &[Request],
         is_whole: bool,
     ) {
         let sets: Vec<_> = findings.iter().map(Finding::losses).collect();
-        let wanted = alike.iter().flatten().copied().collect();
+        let wanted = alike
+            .iter()
+            .flat_map(|alike| &alike.contents)
+            .copied()
+            .collect();
         for model in MODELS {
             let is_own = requests.iter().any(|request| request.model == model);
             if is_own && requests.len() == 1 {
@@ -112,7 +116,7 @@ impl Findings<'_> {
             };
             for (finding, alike) in findings.iter_mut().zip(alike) {
                 let is_possible = finding.models.entry(model.name.to_owned()).or_default();
-                *is_possible |= !alike.is_disjoint(&found);
+                *is_possible |= !alike.contents.is_disjoint(&found);
             }
         }
     }

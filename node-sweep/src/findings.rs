@@ -6,7 +6,7 @@ mod nodes;
 mod smaller;
 mod timeline;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use brief::Likeness;
@@ -24,6 +24,7 @@ use crate::starts::{Afters, Start, Turns};
 use crate::states::States;
 use crate::sweep::{Broken, ModelSet, Swept};
 use crate::tree::Fingerprint;
+pub use groups::AlikeStates;
 use groups::Group;
 
 /// A run, what may be on its disks, and what of it was found to be broken.
@@ -119,16 +120,18 @@ impl<'a> Findings<'a> {
 
     /// The findings of a sweep, the smallest first. What would have prevented each, and where else
     /// it is possible, is not looked at here.
-    pub fn of(&self, swept: &Swept) -> Vec<(Finding, HashSet<Fingerprint>)> {
+    pub fn of(&self, swept: &Swept) -> Vec<(Finding, AlikeStates)> {
         let Some(spaces) = self.spaces else {
             return Vec::new();
         };
         let mut states = States::each(&self.trace.run, spaces, self.trace);
         let groups = self.groups(spaces, &mut states, swept);
         let told = |(place, group): (usize, Group)| {
-            let (state, key) = (&group.state, group.key);
             let of_model = self.of_model(group.member);
             let states = &mut states[group.member];
+            let story = of_model.story(Some(states), &group.state, &group.smallest, group.key);
+            // What lost more beside is possible wherever this is, unless only all together breaks it.
+            let alike = group.alike(story.is_of_several_losses());
             let finding = Finding {
                 number: place + 1,
                 states: group.states,
@@ -136,12 +139,9 @@ impl<'a> Findings<'a> {
                 relaxations: group.relaxations,
                 starts: start_names(&group.starts),
                 models: self.possible_on(group.models),
-                ..of_model.story(Some(states), state, &group.smallest, key)
+                ..story
             };
-            // What lost more beside is possible wherever this is, unless only all together breaks it.
-            let is_together = finding.is_of_several_losses();
-            let beside = group.at_once.into_iter().filter(|_| is_together);
-            (finding, group.contents.into_iter().chain(beside).collect())
+            (finding, alike)
         };
         groups.into_iter().enumerate().map(told).collect()
     }

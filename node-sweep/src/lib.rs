@@ -67,7 +67,7 @@ pub use error::{Error, Result};
 pub use finding::{
     DiskStory, EventPlace, Fate, Finding, Line, Lost, Moment, NodeStory, Sync, relaxation_words,
 };
-pub use findings::{Findings, Kinds};
+pub use findings::{AlikeStates, Findings, Kinds};
 pub use inconclusive::{Inconclusive, Reason};
 pub use judged::Verdicts;
 pub use levels::{Concluded, Control, MakeSubjects, Requested};

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use pace_rules::nodes::{Loss, Relaxation, Relaxations, Request, Spaces};
 
 use crate::finding::{Finding, Sync};
-use crate::findings::Findings;
+use crate::findings::{AlikeStates, Findings};
 use crate::states::States;
 use crate::tree::Fingerprint;
 
@@ -29,7 +29,7 @@ impl Findings<'_> {
     pub(crate) fn prevention(
         &self,
         finding: &Finding,
-        alike: &HashSet<Fingerprint>,
+        alike: &AlikeStates,
         requests: &[Request],
         confirmer: &mut Confirmer<'_>,
     ) -> Vec<Sync> {

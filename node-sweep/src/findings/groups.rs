@@ -13,13 +13,31 @@ use crate::states::States;
 use crate::sweep::{Broken, ModelSet, Swept};
 use crate::tree::Fingerprint;
 
+/// What is in states that are alike: each of what its disks hold, and of what was acknowledged.
+#[derive(Debug, Default, Clone)]
+pub struct AlikeStates {
+    pub(crate) contents: HashSet<Fingerprint>,
+    /// Of those that kept one operation of all that they could lose, where only some of these losses
+    /// do the harm. The same on the disk is taken for harmless before anything was acknowledged.
+    pub(crate) besides: HashSet<Fingerprint>,
+}
+
+impl AlikeStates {
+    /// One state.
+    pub(crate) fn of(content: Fingerprint) -> Self {
+        Self {
+            contents: HashSet::from([content]),
+            besides: HashSet::new(),
+        }
+    }
+}
+
 /// States that are alike.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Of what their disks hold, and of what was acknowledged.
-    pub(crate) contents: HashSet<Fingerprint>,
+    alike: AlikeStates,
     /// The same of those that lost more beside, all at once.
-    pub(crate) at_once: HashSet<Fingerprint>,
+    at_once: AlikeStates,
     pub(crate) states: u64,
     pub(crate) different: u64,
     pub(crate) relaxations: BTreeMap<String, u64>,
@@ -60,8 +78,8 @@ impl Group {
     /// Without any state yet; this one is shown.
     fn of(shown: &Shown<'_>) -> Self {
         Self {
-            contents: HashSet::new(),
-            at_once: HashSet::new(),
+            alike: AlikeStates::default(),
+            at_once: AlikeStates::default(),
             states: 0,
             different: 0,
             relaxations: BTreeMap::new(),
@@ -74,27 +92,37 @@ impl Group {
         }
     }
 
-    /// Adds what is the same to any check. `content` is nothing if no call is to forbid it.
+    /// Adds what is the same to any check.
     fn add(
         &mut self,
         broken: &Broken,
-        content: Option<Fingerprint>,
+        content: Fingerprint,
         start: Start,
-        relaxation: Relaxation,
+        (relaxation, is_blamed): (Relaxation, bool),
     ) {
-        // One that lost all at once may need all of that to be broken.
-        let contents = if relaxation.is_at_once() {
-            &mut self.at_once
-        } else {
-            &mut self.contents
+        let contents = match relaxation {
+            Relaxation::OneKept if is_blamed => &mut self.at_once.besides,
+            // One that lost all at once may need all of that to be broken.
+            relaxation if relaxation.is_at_once() => &mut self.at_once.contents,
+            _ => &mut self.alike.contents,
         };
-        contents.extend(content);
+        contents.insert(content);
         self.states += broken.states;
         self.different += 1;
         self.models.add(broken.models);
         *self.starts.entry(start).or_default() += broken.states;
         let words = relaxation_words(relaxation).to_owned();
         *self.relaxations.entry(words).or_default() += broken.states;
+    }
+
+    /// What its states hold; with what lost more beside only if the finding is of several losses.
+    pub(super) fn alike(&self, is_together: bool) -> AlikeStates {
+        let mut alike = self.alike.clone();
+        if is_together {
+            alike.contents.extend(&self.at_once.contents);
+            alike.besides.extend(&self.at_once.besides);
+        }
+        alike
     }
 
     /// Shows this state, if there is less to understand in it.
@@ -124,15 +152,13 @@ impl Findings<'_> {
             let of_model = self.of_model(shown.member);
             let cause = of_model.cause(&shown.state, shown.broken);
             let group = groups.entry(cause).or_insert_with(|| Group::of(&shown));
-            let relaxation = if swept.blamed.contains_key(key) {
+            let is_blamed = swept.blamed.contains_key(key);
+            let relaxation = if is_blamed {
                 spaces.relaxation(broken.smallest)
             } else {
                 of_key.relaxation
             };
-            // What kept one operation besides can be there before anything was promised.
-            let is_besides = relaxation == Relaxation::OneKept && swept.blamed.contains_key(key);
-            let content = (!is_besides).then_some(content);
-            group.add(broken, content, start, relaxation);
+            group.add(broken, content, start, (relaxation, is_blamed));
             group.show_if_smaller(shown);
         }
         let mut groups: Vec<_> = groups.into_values().collect();

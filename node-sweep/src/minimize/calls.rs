@@ -1,14 +1,12 @@
 //! What nodes asked of their file systems, made less.
 
-use std::collections::HashSet;
-
 use pace_rules::nodes::{Histories, Request, Space, Spaces, State};
 
 use super::{Lessen, Missing, alone};
 use crate::check::Complaint;
 use crate::error::Result;
 use crate::finding::Finding;
-use crate::findings::Findings;
+use crate::findings::{AlikeStates, Findings};
 use crate::states::{CrashState, States};
 use crate::tree::Impossible;
 
@@ -131,9 +129,9 @@ impl Lessen for Calls<'_> {
         );
         // Who asks what other spaces have must ask of one that is in this one.
         let run = &self.findings.trace.run;
-        let own = HashSet::from([crash_state.content]);
+        let own = AlikeStates::of(crash_state.content);
         let is_own = |request: &Request| {
-            let found = self.findings.search(run, request, &own, &[]);
+            let found = self.findings.search(run, request, &own.contents, &[]);
             found.is_some_and(|found| !found.is_empty())
         };
         if !self.requests.iter().any(is_own) {

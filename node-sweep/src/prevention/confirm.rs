@@ -7,7 +7,7 @@ use pace_rules::nodes::{Member, Request, Space, State};
 use trace::{Action, Event, FileId, FileOp, Run, SyncScope};
 
 use super::candidates::Candidate;
-use crate::findings::Findings;
+use crate::findings::{AlikeStates, Findings};
 use crate::states::{CrashState, States};
 use crate::tree::Fingerprint;
 
@@ -58,11 +58,12 @@ impl<'f> Confirmer<'f> {
     }
 
     /// What must not be left of states that are alike; none if that is not known.
-    pub(super) fn left_of(&self, alike: &HashSet<Fingerprint>) -> Option<Left> {
+    pub(super) fn left_of(&self, alike: &AlikeStates) -> Option<Left> {
+        let AlikeStates { contents, besides } = alike;
         let known = self.known.as_ref()?.iter();
-        let with_alike = known.filter(|(_, keys)| !keys.is_disjoint(alike));
+        let with_alike = known.filter(|(_, keys)| !keys.is_disjoint(contents));
         Some(Left {
-            keys: alike.clone(),
+            keys: contents.union(besides).copied().collect(),
             disks: with_alike.map(|(disks, _)| *disks).collect(),
         })
     }

@@ -19,6 +19,7 @@ mod machine;
 mod manual;
 mod merge;
 mod options;
+mod processes;
 mod recover;
 mod report;
 mod rules;

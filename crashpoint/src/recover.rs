@@ -404,7 +404,7 @@ fn of_directory(
         ..NodeOptions::default()
     };
     let deadline = Instant::now() + check.limit;
-    let cancelled = || check.interrupt.requested() || Instant::now() >= deadline;
+    let cancelled = |_| check.interrupt.requested() || Instant::now() >= deadline;
     let Some((trace, status)) = record(options, command, &cancelled)? else {
         return Ok(Tried::NotFollowed);
     };

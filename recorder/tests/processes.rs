@@ -468,7 +468,7 @@ fn an_ordinary_user_is_recorded_and_keeps_what_set_uid_gives_or_is_refused() {
                 ..NodeOptions::default()
             },
             command,
-            &|| false,
+            &|_| false,
         )
     };
     let (trace, status) = record_as_nobody("echo x >f; mv f g; sync g")
@@ -536,7 +536,7 @@ fn where_only_the_disk_is_looked_at_nothing_is_refused_and_what_is_made_is_count
         disk_only: true,
         ..NodeOptions::default()
     };
-    let recorded = record(options, support::python_command(script), &|| false);
+    let recorded = record(options, support::python_command(script), &|_| false);
     let (trace, status) = recorded.expect("recorded").expect("to its end");
     assert!(status.success());
     assert!(trace.about.refused.is_empty());
@@ -560,7 +560,7 @@ fn recorded_under(
     };
     let mut command = Command::new("sh");
     command.args(["-ec", script]).current_dir(directory.path());
-    let (trace, status) = record(options, command, &|| false)?.expect("to its end");
+    let (trace, status) = record(options, command, &|_| false)?.expect("to its end");
     assert!(status.success());
     Ok(trace)
 }
@@ -649,7 +649,7 @@ fn a_program_that_cannot_be_started_or_is_set_uid_is_refused() {
             name: "node".into(),
             ..NodeOptions::default()
         };
-        record(options, Command::new(program), &|| false).expect_err("it is refused")
+        record(options, Command::new(program), &|_| false).expect_err("it is refused")
     };
     assert!(matches!(
         refused("/nonexistent/program"),
@@ -700,7 +700,7 @@ fn a_recording_that_nobody_wants_any_more_ends_at_once_with_all_processes() {
     );
     command.args(["-c", &script]);
     let began = std::time::Instant::now();
-    let recorded = record(options, command, &|| path.exists()).expect("recorded");
+    let recorded = record(options, command, &|_| path.exists()).expect("recorded");
     assert!(recorded.is_none() && began.elapsed() < std::time::Duration::from_secs(300));
     for pid in std::fs::read_to_string(&path)
         .expect("read")
@@ -757,7 +757,7 @@ fn those_who_lose_their_parent_before_it_tells_of_them_end_as_well() {
                 path.display()
             ),
         ]);
-        let recorded = record(options, command, &|| path.exists()).expect("recorded");
+        let recorded = record(options, command, &|_| path.exists()).expect("recorded");
         assert!(recorded.is_none());
     }
 }

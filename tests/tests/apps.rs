@@ -622,6 +622,25 @@ fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
 }
 
 #[test]
+fn a_program_that_leaves_another_one_running_is_waited_for_with_a_word() {
+    for (leaves, is_told) in [("sleep 4 &", true), ("sleep 0.1 &", false)] {
+        let script = format!("{} && {leaves}", replace("&& sync -d file.tmp"));
+        let swept = sweep(
+            &["--check", "echo ok", "--model", "xfs"],
+            &["/bin/sh", "-c", &script],
+        );
+        swept.assert_clean();
+        let words = "the program has ended, and a process that it started has not";
+        assert_eq!(
+            swept.said.matches(words).count(),
+            usize::from(is_told),
+            "{}",
+            swept.said
+        );
+    }
+}
+
+#[test]
 fn a_check_that_decides_nothing_passes_nothing() {
     let cases = [
         ("true", "no verdict", "600"),

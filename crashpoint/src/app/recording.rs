@@ -20,6 +20,7 @@ use trace_store::Trace;
 
 use super::PROGRAM;
 use crate::finding::OPERATIONS;
+use crate::processes::Waiting;
 use crate::states;
 use crate::terminal::give_terminal;
 
@@ -186,8 +187,12 @@ impl Recording<'_> {
     fn run(&self, options: NodeOptions) -> anyhow::Result<Option<Trace>> {
         let data = &options.directory.clone().expect("it has one");
         let command = self.command(data)?;
-        let recorded =
-            record(options, command, &|| self.interrupt.requested()).map_err(without_interpreter);
+        let waiting = Waiting::default();
+        let cancelled = |pid| {
+            waiting.look_at(pid);
+            self.interrupt.requested()
+        };
+        let recorded = record(options, command, &cancelled).map_err(without_interpreter);
         if recorded.is_err() && !data.is_dir() {
             bail!(
                 "the program removed its directory of data, or gave it another name: nothing was tested"

@@ -24,6 +24,7 @@ use super::run::{is_interrupted, say_ready};
 use super::simulate::SimulateArgs;
 use super::workspace::Workspace;
 use crate::finding::OPERATIONS;
+use crate::processes::has_ended;
 use crate::terminal::give_terminal;
 
 mod simulated;
@@ -357,16 +358,6 @@ impl Process for Watched {
     fn ended(&mut self) -> io::Result<Option<Ending>> {
         Ok(has_ended(self.pid()).then_some(Ending::Unknown))
     }
-}
-
-/// Whether a process is gone, or waits to be waited for.
-fn has_ended(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // After the name, which may have anything in it (proc(5)).
-    let state = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.trim_start().chars().next());
-    matches!(state, None | Some('Z' | 'X'))
 }
 
 fn summarize(trace: &Trace, out: &Path) -> io::Result<()> {

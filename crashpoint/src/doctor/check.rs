@@ -298,7 +298,7 @@ pub(super) fn recording() -> Found {
             .args(["-c", "echo text >file"])
             .current_dir(directory.path())
             .stdin(Stdio::null());
-        let recorded = record(options, command, &|| false)?;
+        let recorded = record(options, command, &|_| false)?;
         Ok(recorded.map_or(0, |(trace, _)| {
             trace.run.nodes.iter().map(|node| node.events.len()).sum()
         }))

@@ -126,14 +126,15 @@ pub fn about_now() -> About {
 }
 
 /// Records one program, which is a cluster of one, until it and all that it started have ended.
-/// Somebody may want no more of it before that: then they are killed, and there is nothing.
+/// Somebody may want no more of it before that, and is asked with the program's process id: then they
+/// are killed, and there is nothing.
 ///
 /// # Errors
 /// If it cannot be started or recorded.
 pub fn record(
     options: NodeOptions,
     command: Command,
-    cancelled: &dyn Fn() -> bool,
+    cancelled: &dyn Fn(u32) -> bool,
 ) -> Result<Option<(Trace, ExitStatus)>> {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(
@@ -147,7 +148,9 @@ pub fn record(
         .bystander
         .is_some()
         .then(|| options.schedule.to_string());
-    let Some(node) = start(options, command)?.wait_unless(cancelled)? else {
+    let started = start(options, command)?;
+    let pid = started.pid();
+    let Some(node) = started.wait_unless(&|| cancelled(pid))? else {
         return Ok(None);
     };
     let status = node.status;

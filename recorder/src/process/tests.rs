@@ -35,7 +35,7 @@ fn noticed(script: &str, forgotten: &str) -> Vec<String> {
         marks: false,
         ..NodeOptions::default()
     };
-    let (trace, status) = record(options, command, &|| false)
+    let (trace, status) = record(options, command, &|_| false)
         .expect("recorded")
         .expect("not cancelled");
     assert!(status.success(), "{script}");

@@ -127,10 +127,13 @@ fn syncs(op: &FileOp, parents: Vec<FileId>) -> Vec<FileId> {
         FileOp::Rename { names, .. } => vec![names.to.0, names.from.0],
         _ => parents,
     };
-    if !matches!(
-        op,
-        FileOp::Unlink { .. } | FileOp::Rename { .. } | FileOp::SyncAll
-    ) {
+    let is_of_itself = match op {
+        FileOp::Unlink { .. } | FileOp::Rename { .. } | FileOp::SyncAll => false,
+        // A symbolic link, a pipe or a device is not what fsync gets when its name is opened.
+        FileOp::Create { kind, .. } => matches!(kind, FileKind::Regular | FileKind::Directory),
+        _ => true,
+    };
+    if is_of_itself {
         syncs.insert(0, op.subject());
     }
     let mut seen = BTreeSet::new();

@@ -111,6 +111,16 @@ fn a_link_that_is_switched_is_safe_once_its_directory_is_synced() {
     assert_eq!(advice, [expected]);
 }
 
+/// Nobody can open a symbolic link itself to sync it.
+#[test]
+fn a_link_that_is_made_is_safe_once_its_directory_is_synced() {
+    let advice = follow("linux", "linked");
+    assert_eq!(
+        advice,
+        ["its directory before the line `linked 0`, 4 times"]
+    );
+}
+
 /// The record of each round that was synced, and that of the round before, are not what the sync is for.
 #[test]
 fn records_that_are_acknowledged_together_are_synced_before_the_line() {

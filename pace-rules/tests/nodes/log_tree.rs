@@ -483,6 +483,37 @@ fn the_sync_of_a_file_does_not_keep_the_new_name_of_an_old_directory_on_btrfs() 
     assert_eq!(who(&script, 1, is_lost), NOBODY);
 }
 
+/// The sync of the directory that a file leaves commits everything (btrfs_record_unlink_dir), or the log
+/// has the new name already (btrfs_log_new_name).
+#[test]
+fn the_sync_of_the_directory_that_a_file_leaves_keeps_its_new_name_on_btrfs() {
+    let create = new_in(DIRECTORY, "file", FOO, FileKind::Regular);
+    let names = ChangeOfName {
+        from: (DIRECTORY, name("file")),
+        to: (FileId::ROOT, name("moved")),
+    };
+    let rename = FileOp::Rename {
+        file: FOO,
+        names,
+        replaced: None,
+        exchange: false,
+    };
+    let is_lost = |tree: &Tree| !has(tree, "moved");
+    let committed = |script: &mut Script| {
+        script.file(0, FileOp::SyncAll);
+    };
+    let logged = |script: &mut Script| {
+        script.sync(0, FOO).sync(0, DIRECTORY);
+    };
+    for before in [&committed as &dyn Fn(&mut Script), &logged] {
+        let mut script = with_directory(&[]);
+        script.file(0, create.clone());
+        before(&mut script);
+        script.file(0, rename.clone()).sync(0, DIRECTORY).mark(0);
+        assert_eq!(who(&script, 1, is_lost), NOBODY);
+    }
+}
+
 /// One that is new is logged with the name that it has, and nothing else that was done before.
 #[test]
 fn the_sync_of_a_file_keeps_the_new_directory_above_it_and_its_name_on_btrfs() {

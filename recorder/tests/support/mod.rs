@@ -354,7 +354,7 @@ pub fn record_command(prepare: impl FnOnce(&Path), mut command: Command) -> Reco
         marks: true,
         ..NodeOptions::default()
     };
-    let (trace, status) = record(options, command, &|| false)
+    let (trace, status) = record(options, command, &|_| false)
         .expect("recorded")
         .expect("to its end");
     Recorded {

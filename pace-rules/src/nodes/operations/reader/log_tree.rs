@@ -629,7 +629,8 @@ impl Reader<'_> {
     }
 
     /// Whether a sync of a file, and of no other one, keeps a group of names: of a rename between
-    /// directories that of one is only its own part.
+    /// directories that of the new one is only its own part. That of the old one commits everything,
+    /// or the log has the new name (btrfs_record_unlink_dir, btrfs_log_new_name).
     fn is_of_sync(&self, group: usize, op: &FileOp, file: FileId) -> bool {
         let FileOp::Rename {
             file: renamed,
@@ -640,6 +641,9 @@ impl Reader<'_> {
         else {
             return touched(op).contains(&file) && !self.is_left_out(group, op, file);
         };
+        if !exchange && file == names.from.0 {
+            return true;
+        }
         let is_of_it = |effect: &Effect| match effect {
             Effect::SetEntry {
                 parent,

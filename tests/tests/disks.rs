@@ -220,8 +220,8 @@ fn what_a_quiet_disk_does_not_show_is_found_under_other_schedules_and_the_right_
 
 #[test]
 fn what_no_recording_shows_is_said_to_be_not_seen_in_so_many() {
-    // The commit of the neighbour has both.
-    let swept = sweep_planted("moved-between-directories", "wrong", &["--model", "btrfs"]);
+    // The journal of ext4 commits both files.
+    let swept = sweep_planted("another-file-synced", "wrong", &["--model", "btrfs"]);
     assert_eq!(swept.of(ON_EXT4).len(), 0, "{:#?}", swept.findings);
     let by_calls = swept.of("btrfs");
     assert!(!by_calls.is_empty(), "{}", swept.said);

@@ -629,8 +629,7 @@ impl Reader<'_> {
     }
 
     /// Whether a sync of a file, and of no other one, keeps a group of names: of a rename between
-    /// directories that of the new one is only its own part. That of the old one commits everything,
-    /// or the log has the new name (btrfs_record_unlink_dir, btrfs_log_new_name).
+    /// directories that of the new one is only its own part.
     fn is_of_sync(&self, group: usize, op: &FileOp, file: FileId) -> bool {
         let FileOp::Rename {
             file: renamed,
@@ -641,9 +640,6 @@ impl Reader<'_> {
         else {
             return touched(op).contains(&file) && !self.is_left_out(group, op, file);
         };
-        if !exchange && file == names.from.0 {
-            return true;
-        }
         let is_of_it = |effect: &Effect| match effect {
             Effect::SetEntry {
                 parent,
@@ -663,7 +659,7 @@ impl Reader<'_> {
             _ => *renamed == file,
         };
         let micros = &self.micros.all[self.this.groups[group].micros()];
-        micros.iter().any(|micro| is_of_it(&micro.effect))
+        is_left(op, file) || micros.iter().any(|micro| is_of_it(&micro.effect))
     }
 
     /// Whether a file has the name that a rename took from another one: with it that is logged too.
@@ -673,6 +669,13 @@ impl Reader<'_> {
         };
         known.parent == Some(names.from.0) && known.name.as_ref() == Some(&names.from.1)
     }
+}
+
+/// Whether an operation takes a file out of a directory, or gives it another name there. The sync of
+/// that directory commits everything, or the log has the new name (btrfs_record_unlink_dir,
+/// btrfs_log_new_name).
+fn is_left(op: &FileOp, directory: FileId) -> bool {
+    matches!(op, FileOp::Rename { names, exchange: false, .. } if names.from.0 == directory)
 }
 
 /// The name that an operation gives to the file that it is about, and the directory of that.

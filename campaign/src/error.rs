@@ -122,6 +122,9 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             " (free some space, or choose another directory for --out)"
         }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            " (name a directory that is empty, or one that is not there yet)"
+        }
         _ => "",
     }
 }

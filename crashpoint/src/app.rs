@@ -32,6 +32,8 @@ const RECORDINGS_MAX: u64 = 64;
 /// What the only node is called.
 pub(crate) const PROGRAM: &str = "program";
 
+const DAY_S: u32 = 24 * 60 * 60;
+
 /// The arguments of `crashpoint app`.
 #[derive(Debug, Args)]
 pub(crate) struct AppArgs {
@@ -89,8 +91,8 @@ pub(crate) struct AppArgs {
     )]
     recover: Option<String>,
 
-    /// How long the check may take for a state, in seconds
-    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400), conflicts_with = "resume")]
+    /// How long the check may take for a state: seconds, or with a unit, such as 2m
+    #[arg(long, value_name = "TIME", default_value = "30", value_parser = whole_seconds, conflicts_with = "resume")]
     check_limit: u32,
 
     /// Pass a run in which the program printed no line, or changed nothing in its directory
@@ -415,6 +417,21 @@ impl Recovering<'_> {
             directory: self.directory,
         };
         again.record(trace, request, &mut who, interrupt)
+    }
+}
+
+/// A time of whole seconds, up to a day.
+fn whole_seconds(words: &str) -> Result<u32, String> {
+    let seconds = words.parse::<u64>().or_else(|_| {
+        let time = humantime::parse_duration(words).map_err(|error| error.to_string())?;
+        if time.subsec_nanos() != 0 {
+            return Err("give whole seconds".to_owned());
+        }
+        Ok(time.as_secs())
+    })?;
+    match u32::try_from(seconds) {
+        Ok(seconds) if (1..=DAY_S).contains(&seconds) => Ok(seconds),
+        _ => Err("give 1 second to 24 hours".into()),
     }
 }
 

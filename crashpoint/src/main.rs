@@ -168,7 +168,10 @@ fn main() -> ExitCode {
         return status;
     }
     match parse() {
-        Ok(parsed) => campaign::exit(run(parsed)),
+        // As it was, not as anyhow holds it: a reader that is gone is told by what it is.
+        Ok(parsed) => campaign::exit(
+            run(parsed).map_err(anyhow::Error::reallocate_into_boxed_dyn_error_without_backtrace),
+        ),
         Err(error) => campaign::exit_usage(&error),
     }
 }

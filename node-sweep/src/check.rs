@@ -264,7 +264,10 @@ impl Checker {
         };
         let request = format!("{}\t{}\n", directory.display(), acks.display());
         match server.ask(request.as_bytes(), self.check.patience())? {
-            Answer::Said(said) => Ok(Verdict::of(&said, true)),
+            Answer::Said(said) => {
+                let verdict = said.strip_suffix(END).unwrap_or(&said);
+                Ok(Verdict::of(verdict, true))
+            }
             Answer::Hung => {
                 self.server = None;
                 Ok(self.check.too_long())
@@ -292,13 +295,16 @@ struct Server {
     errors: File,
 }
 
-/// The place after the line `end`, if there is one.
+/// The line after the lines of an answer.
+const END: &[u8] = b"end\n";
+
+/// The place after that line, if it is there.
 fn after_end(said: &[u8]) -> Option<usize> {
     let mut end = 0;
     said.split_inclusive(|byte| *byte == b'\n')
         .find_map(|line| {
             end += line.len();
-            (line == b"end\n").then_some(end)
+            (line == END).then_some(end)
         })
 }
 
@@ -564,6 +570,14 @@ mod tests {
             let verdict = once(words);
             assert!(is_open(&verdict, why), "{words}: {verdict:?}");
         }
+    }
+
+    #[test]
+    fn a_check_that_keeps_running_is_quoted_without_the_end_of_its_answer() {
+        let mut checker = checker(CheckCommand::Serve("read line; echo what; echo end".into()));
+        let verdict = checker.judge(Path::new("/some/state"), Path::new("/some/acks"));
+        let verdict = verdict.expect("it runs");
+        assert!(is_open(&verdict, "printed is `what`"), "{verdict:?}");
     }
 
     #[test]

@@ -139,7 +139,8 @@ impl Crashes {
 fn ends(node: &Node) -> Vec<usize> {
     let has_files = !node.initial.is_empty();
     let is_end = |action: &Action| match action {
-        Action::File(op) => !op.is_sync(),
+        // A file without a name is in no crash state.
+        Action::File(op) => !op.is_sync() && !matches!(op, FileOp::CreateNameless { .. }),
         Action::Send(_) | Action::Receive(_) => false,
         Action::Mark { .. } => !has_files,
     };
@@ -215,6 +216,21 @@ mod tests {
         assert_eq!(coverage(&[[1; 32]]), [(1, 2); 3]);
         assert_eq!(coverage(&[[2; 32]]), [(0, 2), (0, 2), (1, 2)]);
         assert_eq!(coverage(&[[1; 32], [2; 32]]), [(1, 2), (1, 2), (2, 2)]);
+    }
+
+    /// Before it gets a name it is in no state, so a crash after it is one after what came before.
+    #[test]
+    fn a_file_without_a_name_is_no_change() {
+        let mut run = run();
+        let nameless = FileOp::CreateNameless {
+            file: FileId(2),
+            mode: 0o600,
+        };
+        run.nodes[0].events.insert(3, event(Action::File(nameless)));
+        let mut crashes = Crashes::default();
+        crashes.add(0, &[4], &[1; 32]);
+        let coverage = crashes.coverage(&[&run], &HashSet::from([[1; 32]]));
+        assert_eq!(coverage.acknowledgements, Tried { of: 2, after: 1 });
     }
 
     #[test]

@@ -603,8 +603,8 @@ impl Lost {
 /// A call that would have prevented something, on a node.
 fn sync_words(sync: &Sync, node: &str) -> String {
     let others = if sync.files > sync.times {
-        let others = counted(sync.files - 1, "file");
-        format!(", and of {others} with such a name,")
+        let others = counted(sync.files - 1, "more file");
+        format!(" and {others} named like it,")
     } else {
         String::new()
     };

@@ -646,6 +646,7 @@ fn a_check_that_decides_nothing_passes_nothing() {
         ("true", "no verdict", "600"),
         ("kill -9 $$", "SIGKILL", "600"),
         ("sleep 3000", "longer than", "1"),
+        ("sleep 3000", "longer than", "1s"),
     ];
     for (check, why, limit) in cases {
         // Of what the run left it says that it is ok.

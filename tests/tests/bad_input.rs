@@ -227,12 +227,15 @@ fn whole_lines(path: &Path) {
 #[test]
 fn a_reader_that_has_had_enough() {
     require_root();
-    for program in [
-        program("crashpoint").display().to_string() + " fs --ops 1",
-        program("replay").display().to_string(),
+    let [crashpoint, replay] =
+        ["crashpoint", "replay"].map(|name| program(name).display().to_string());
+    for command in [
+        format!("{crashpoint} fs --ops 1 --fs ext4 --jobs 1"),
+        format!("{replay} --fs ext4 --jobs 1"),
+        format!("{crashpoint} doctor --fs ext4"),
     ] {
         let line = format!(
-            "echo 'creat foo; sync' | {program} --fs ext4 --jobs 1 --format json | true; exit ${{PIPESTATUS[1]}}"
+            "echo 'creat foo; sync' | {command} --format json | true; exit ${{PIPESTATUS[1]}}"
         );
         let output = Command::new("bash")
             .args(["-c", &line])

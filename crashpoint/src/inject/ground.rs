@@ -189,6 +189,9 @@ impl Left {
             log_times: self.place.log_times.clone(),
         };
         examine(of, plan, &mut ran, &files, kept, interrupt)?;
+        if let Some(want) = &of.1.want {
+            ran.agreement = Some(want.agreement(&of.1.nodes, &ran, &files));
+        }
         Ok(ran)
     }
 

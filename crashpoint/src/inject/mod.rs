@@ -5,6 +5,7 @@ mod ground;
 mod lanes;
 mod points;
 mod specs;
+mod want;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, Shard, own_call, quoted, say};
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{ArgGroup, Args};
 use cluster::{ClusterFile, SimulatedCluster};
 use injector::online::{
     EXHAUSTIVE, Exhaustive, FaultPlan, InjectDirectory, InjectManifest, InjectResult, Order,
-    Repeated, STRATEGIES, Selection, Strategy, Summary, campaign, headline, strategy, table,
-    timeline,
+    Repeated, STRATEGIES, Search, Selection, Strategy, Summary, campaign, headline, strategy,
+    table, timeline,
 };
 
 pub(crate) use finding::{minimize, replay, show, summary_of};
@@ -35,6 +36,7 @@ use crate::cluster::MachinesArgs;
 
 /// The arguments of `crashpoint inject`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("proposes").args(["strategy", "want"]).multiple(true)))]
 pub(crate) struct InjectArgs {
     /// The cluster file
     #[arg(
@@ -48,7 +50,7 @@ pub(crate) struct InjectArgs {
     #[arg(
         long,
         value_name = "PLAN",
-        required_unless_present_any = ["resume", "strategy", "points"],
+        required_unless_present_any = ["resume", "strategy", "points", "want"],
         conflicts_with = "resume"
     )]
     plan: Option<PathBuf>,
@@ -62,6 +64,29 @@ pub(crate) struct InjectArgs {
     )]
     strategy: Option<String>,
 
+    /// Search for a failure that makes this happen, and stop at the first: `log: TEXT`, a node logs a line
+    /// with this text; `exit`, or `exit: TEXT`, a node ends by itself, and how; `found: TEXT`, the check
+    /// or the history says that this is broken; or rules with a violation
+    ///
+    /// The failures are those of the strategy `exhaustive`, those first that have to do with the text;
+    /// what each run logs says where to look next. Exit status: 1 a run shows it, 3 none does.
+    #[arg(
+        long,
+        value_name = "WANT",
+        conflicts_with_all = ["plan", "points", "resume", "repeat", "simulate"]
+    )]
+    want: Option<String>,
+
+    /// With --want: the log in which it was seen. What it has in common with the log of a run without
+    /// failures says when the failure came
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "want",
+        conflicts_with = "points_of"
+    )]
+    seen_in: Option<PathBuf>,
+
     /// Print the failure points of a run without faults: which calls nodes make on which files, where
     /// in the program, how often. Nothing is injected
     #[arg(
@@ -73,7 +98,7 @@ pub(crate) struct InjectArgs {
 
     /// Of the strategy `exhaustive`: try every occurrence of a failure point, and not only the first,
     /// the last and one in the middle
-    #[arg(long, requires = "strategy", conflicts_with = "resume")]
+    #[arg(long, requires = "proposes", conflicts_with = "resume")]
     all_occurrences: bool,
 
     /// Of the strategy `exhaustive`: so many failures in a run, one or two. A second one is at a call
@@ -97,7 +122,7 @@ pub(crate) struct InjectArgs {
     #[arg(
         long,
         value_name = "DIR",
-        requires = "strategy",
+        requires = "proposes",
         conflicts_with = "resume"
     )]
     points_of: Option<PathBuf>,
@@ -119,7 +144,7 @@ pub(crate) struct InjectArgs {
     #[arg(
         long,
         value_name = "N",
-        requires = "strategy",
+        requires = "proposes",
         conflicts_with = "resume",
         value_parser = clap::value_parser!(u64).range(1..)
     )]
@@ -194,7 +219,7 @@ fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Res
     points::refuse_elsewhere(arguments)?;
     let file = read_file(path, simulate)?;
     let specifications = crate::specs::read(&arguments.spec, About::Run)?;
-    if specifications.is_empty() {
+    if specifications.is_empty() && arguments.want.is_none() {
         refuse_unjudged(&file, path)?;
     } else {
         refuse_idle(&file, path)?;
@@ -203,8 +228,15 @@ fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Res
         specifications,
         ..manifest_of(arguments, path, &file)?
     };
+    let seen_in = want::prepare(arguments, &mut manifest)?;
     if manifest.strategy.as_deref() == Some(EXHAUSTIVE) {
-        manifest.collected = Some(points::collect(arguments, (&file, &manifest), interrupt)?);
+        points::collect(
+            arguments,
+            &file,
+            &mut manifest,
+            seen_in.as_deref(),
+            interrupt,
+        )?;
     }
     let directory = arguments.out.as_deref();
     let directory = directory.map(|out| InjectDirectory::create(out, manifest.clone()));
@@ -238,6 +270,9 @@ fn manifest_of(
         manifest.first = Some(arguments.repeat);
     } else {
         manifest.strategy.clone_from(&arguments.strategy);
+        if arguments.want.is_some() {
+            manifest.strategy = Some(EXHAUSTIVE.to_owned());
+        }
         manifest.seed = seed;
         manifest.first = arguments.sample;
     }
@@ -323,7 +358,11 @@ fn file_of(manifest: &InjectManifest, directory: &Path) -> anyhow::Result<Cluste
 fn strategy_of(manifest: &InjectManifest, file: &ClusterFile) -> anyhow::Result<Box<dyn Strategy>> {
     let InjectManifest { seed, first, .. } = *manifest;
     if let Some(collected) = &manifest.collected {
-        return Ok(Box::new(Exhaustive::new(file, seed, collected)));
+        let all = Exhaustive::new(file, seed, collected);
+        return Ok(match &manifest.want {
+            Some(want) => Box::new(Search::new(all, want.clone())),
+            None => Box::new(all),
+        });
     }
     if let Some(name) = &manifest.strategy {
         let found = strategy(name, file, seed);
@@ -370,7 +409,11 @@ impl Campaign<'_> {
             first: self.manifest.first,
             shard: Shard::of_manifest(self.manifest.shard.as_deref())?,
             deadline: budget.map(|budget| Instant::now() + budget),
-            stop_after: self.arguments.stop_after,
+            // Whoever searches wants one.
+            stop_after: self
+                .arguments
+                .stop_after
+                .or(self.manifest.want.as_ref().map(|_| 1)),
         })
     }
 
@@ -465,11 +508,18 @@ pub(crate) fn merge(
     Ok(outcome(&summary, &merged.manifest))
 }
 
-/// What a campaign's exit status says. A strategy that brought about nothing of what should happen
+/// What a campaign's exit status says. A search that found nothing has no answer. A strategy that brought about nothing of what should happen
 /// sometimes has shown nothing.
 pub(crate) fn outcome(summary: &Summary, manifest: &InjectManifest) -> Outcome {
     let is_uneventful =
         || manifest.strategy.is_some() && summary.is_uneventful(&manifest.sometimes);
+    if manifest.want.is_some() {
+        return if summary.shown() > 0 {
+            Outcome::Findings
+        } else {
+            Outcome::Incomplete
+        };
+    }
     if summary.broken() > 0 {
         Outcome::Findings
     } else if is_uneventful()

@@ -1,13 +1,14 @@
 //! The failure points of a run without faults.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, say};
 use cluster::ClusterFile;
 use injector::Judged;
 use injector::online::{
-    Collected, EXHAUSTIVE, InjectManifest, Order, PointFailure, Ran, SeenPoint, manifest,
+    Collected, EXHAUSTIVE, InjectManifest, Order, PointFailure, Ran, RunFiles, SeenPoint,
     points_table, without_faults,
 };
 use serde_json::json;
@@ -22,7 +23,7 @@ pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Re
     refuse_idle(&file, path)?;
     let mut manifest = InjectManifest::new(&file, &path.canonicalize()?);
     manifest.strategy = Some(EXHAUSTIVE.to_owned());
-    let Some(ran) = watched((&file, &manifest), interrupt)? else {
+    let Some(ran) = watched((&file, &manifest), None, interrupt)? else {
         say("interrupted: everything is stopped");
         return Ok(Outcome::Incomplete);
     };
@@ -60,9 +61,10 @@ fn line(seen: &SeenPoint, has_disks: bool) -> String {
 /// A run without faults; nothing if it was interrupted.
 fn watched(
     of: (&ClusterFile, &InjectManifest),
+    kept: Option<&Path>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<Ran>> {
-    match run_once(of, (0, &without_faults(of.0)), None, interrupt) {
+    match run_once(of, (0, &without_faults(of.0)), kept, interrupt) {
         Err(injector::Error::Cluster(cluster::Error::Interrupted)) => Ok(None),
         ran => Ok(Some(ran?)),
     }
@@ -84,30 +86,38 @@ pub(super) fn refuse_elsewhere(arguments: &InjectArgs) -> anyhow::Result<()> {
         (arguments.all_occurrences, "--all-occurrences"),
         (arguments.points_of.is_some(), "--points-of"),
     ];
-    let is_elsewhere = arguments.strategy.as_deref() != Some(EXHAUSTIVE);
+    let is_elsewhere =
+        arguments.want.is_none() && arguments.strategy.as_deref() != Some(EXHAUSTIVE);
     match given.into_iter().find(|(is_given, _)| *is_given) {
         Some((_, name)) if is_elsewhere => bail!("{name} is for --strategy {EXHAUSTIVE}"),
         _ => Ok(()),
     }
 }
 
-/// Those that a campaign goes by: of a run without faults, which has to be ok, or of another campaign.
+/// Notes in a manifest those that a campaign goes by: of a run without faults, which has to be ok, or of
+/// another campaign; and what a search learns from it.
 pub(super) fn collect(
     arguments: &InjectArgs,
-    of: (&ClusterFile, &InjectManifest),
+    file: &ClusterFile,
+    manifest: &mut InjectManifest,
+    seen_in: Option<&str>,
     interrupt: &Interrupt,
-) -> anyhow::Result<Collected> {
-    if of.1.simulated.is_some() {
+) -> anyhow::Result<()> {
+    if manifest.simulated.is_some() {
         bail!("nodes are traced in namespaces only: leave out --simulate");
     }
     if let Some(directory) = &arguments.points_of {
         let at = directory.display();
-        let known =
-            manifest(directory)?.with_context(|| format!("{at} has no results of inject"))?;
+        let known = injector::online::manifest(directory)?;
+        let known = known.with_context(|| format!("{at} has no results of inject"))?;
         let collected = known
             .collected
             .with_context(|| format!("{at} has no failure points"))?;
-        return Ok(collected_of(arguments, collected.points));
+        if let (Some(want), Some(known)) = (&mut manifest.want, known.want) {
+            known.teach(want);
+        }
+        manifest.collected = Some(collected_of(arguments, collected.points));
+        return Ok(());
     }
     if arguments.shard.is_some() {
         bail!(
@@ -115,9 +125,16 @@ pub(super) fn collect(
              give --points-of DIR to each"
         );
     }
-    let Some(ran) = watched(of, interrupt)? else {
+    let kept = tempfile::tempdir().context("make a directory for what a run leaves")?;
+    let Some(ran) = watched((file, manifest), Some(kept.path()), interrupt)? else {
         bail!("interrupted while failure points were collected: nothing was begun");
     };
+    if ran.shows_wanted() {
+        bail!(
+            "a run without failures shows what is wanted: {}",
+            why(&ran.judged)
+        );
+    }
     if ran.judged != Judged::Ok {
         bail!(
             "without faults the run is not ok, so nothing could be learned from failures: {}",
@@ -129,7 +146,12 @@ pub(super) fn collect(
             "no node made a call on its files while the clients worked: there is no failure point"
         );
     }
-    Ok(collected_of(arguments, ran.points))
+    if let Some(want) = &mut manifest.want {
+        let files = RunFiles::kept(kept.path());
+        want.learn(&manifest.nodes, (&ran, &files), &ran.points, seen_in)?;
+    }
+    manifest.collected = Some(collected_of(arguments, ran.points));
+    Ok(())
 }
 
 fn collected_of(arguments: &InjectArgs, points: Vec<SeenPoint>) -> Collected {

@@ -22,7 +22,7 @@ pub struct Selection {
     pub shard: Option<Shard>,
     /// Until then.
     pub deadline: Option<Instant>,
-    /// Until so many have broken something.
+    /// Until so many have broken something, or shown what is sought.
     pub stop_after: Option<u64>,
 }
 
@@ -58,9 +58,15 @@ impl Selection {
     }
 
     /// Whether its time is over, or enough was found.
-    fn is_over(&self, summary: &Summary) -> bool {
+    fn is_over(&self, strategy: &dyn Strategy, so_far: &[InjectResult]) -> bool {
         let is_late = self.deadline.is_some_and(|at| Instant::now() >= at);
-        is_late || self.stop_after.is_some_and(|most| summary.broken() >= most)
+        let sought = so_far
+            .iter()
+            .filter(|result| strategy.is_what_is_sought(&result.ran));
+        is_late
+            || self
+                .stop_after
+                .is_some_and(|most| sought.count() as u64 >= most)
     }
 }
 
@@ -126,6 +132,12 @@ impl Summary {
         self.results.iter().filter(broken).count() as u64
     }
 
+    /// How many show what a search is for.
+    pub fn shown(&self) -> u64 {
+        let shown = |result: &&InjectResult| result.ran.shows_wanted();
+        self.results.iter().filter(shown).count() as u64
+    }
+
     /// How many waited for a failure point that did not come up, though tried twice.
     pub fn missed(&self) -> u64 {
         let missed = |result: &&InjectResult| result.ran.missed_its_point();
@@ -167,7 +179,7 @@ pub fn campaign(
     let indices = summary.results.iter().map(|result| result.index);
     let mut tried: BTreeSet<u64> = indices.collect();
     while let Some(index) = selection.next(strategy, &summary.results, &tried) {
-        if selection.is_over(&summary) {
+        if selection.is_over(strategy, &summary.results) {
             summary.is_cut_off = true;
             break;
         }

@@ -13,6 +13,7 @@ use super::ran::Ran;
 use super::sometimes::conditions;
 use super::strategies::EXHAUSTIVE;
 use super::text::table;
+use super::want::Want;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::surrounded::Surrounded;
@@ -52,6 +53,9 @@ pub struct InjectManifest {
     /// The failure points of the run without faults, if they are what plans are made of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collected: Option<Collected>,
+    /// What is searched for, if it is a search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub want: Option<Want>,
     /// The seed of what is drawn.
     pub seed: u64,
     /// How many plans are tried at most.
@@ -111,6 +115,7 @@ impl InjectManifest {
             plan: None,
             strategy: None,
             collected: None,
+            want: None,
             seed: 0,
             first: None,
             specifications: Vec::new(),
@@ -134,6 +139,7 @@ impl InjectManifest {
             (self.plan != other.plan, "plans"),
             (self.strategy != other.strategy, "strategies"),
             (self.collected != other.collected, "failure points"),
+            (self.want != other.want, "wants"),
             (self.seed != other.seed, "seeds"),
             (self.first != other.first, "numbers of plans"),
             (

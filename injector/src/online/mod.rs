@@ -33,6 +33,7 @@ mod strategies;
 mod strategy;
 mod text;
 mod triggers;
+mod want;
 mod witness;
 mod worse;
 
@@ -60,8 +61,9 @@ pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub use run::{HISTORY, Place, run};
 pub use simulated::Simulated;
 pub use sometimes::conditions;
-pub use strategies::{EXHAUSTIVE, Exhaustive, STRATEGIES, strategy, without_faults};
+pub use strategies::{EXHAUSTIVE, Exhaustive, STRATEGIES, Search, strategy, without_faults};
 pub use strategy::{Repeated, Strategy};
 pub use text::{alike, findings, headline, table, timeline, totals};
+pub use want::{WANTED, Want};
 pub use witness::anomalies;
 pub use worse::Worse;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::points::SeenPoint;
+use super::want::WANTED;
 use crate::laboratory::Judged;
 use specification::{Examined, Unlooked, Violated};
 
@@ -41,6 +42,10 @@ pub struct Ran {
     /// everything was healed; none if they were not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<SeenPoint>,
+    /// In a search, how much of what is wanted its logs show that are not in those of a run without
+    /// failures, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<f64>,
     /// Which run of simulated machines it is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedRun>,
@@ -225,6 +230,12 @@ impl Ran {
         before.any(|event| matches!(&event.what, Happening::Role { role: has, .. } if has == role))
     }
 
+    /// Whether it shows what a search is for.
+    pub fn shows_wanted(&self) -> bool {
+        let mut violations = self.violations.iter();
+        violations.any(|violated| violated.specification == WANTED)
+    }
+
     /// What is broken, if something is.
     pub fn broken(&self) -> Option<&[String]> {
         match &self.judged {
@@ -294,6 +305,7 @@ impl Ran {
             violations: Vec::new(),
             unlooked: Vec::new(),
             points: Vec::new(),
+            agreement: None,
             simulated: None,
         }
     }

@@ -101,11 +101,12 @@ pub fn run(
 ) -> Result<Ran> {
     let mut runner = begin(ground, plan, place, cancelled)?;
     runner.tell_roles(None);
+    let begun_ns = runner.begun_ns();
     let ran = runner.all_of_it(place);
     let calls = Rc::clone(&runner.calls);
     runner.ground.end();
     // What the functions are called is known when the nodes have ended.
-    let points = SeenPoint::all(&calls);
+    let points = SeenPoint::all(&calls, begun_ns);
     ran.map(|ran| Ran { points, ..ran })
 }
 
@@ -139,6 +140,7 @@ impl Runner<'_> {
             violations: Vec::new(),
             unlooked: Vec::new(),
             points: Vec::new(),
+            agreement: None,
             simulated: None,
         })
     }
@@ -233,6 +235,11 @@ impl Runner<'_> {
             acknowledged: self.clients.acknowledged(),
             what,
         });
+    }
+
+    /// When the clients were started, as calls are stamped: in nanoseconds of `CLOCK_MONOTONIC`.
+    fn begun_ns(&self) -> u64 {
+        tracer::now_ns().saturating_sub(self.since_begin(self.ground.now()))
     }
 
     fn since_begin(&self, at: Duration) -> u64 {

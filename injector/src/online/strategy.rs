@@ -35,6 +35,11 @@ pub trait Strategy {
         false
     }
 
+    /// Whether a run is what the campaign is made for, and may end for.
+    fn is_what_is_sought(&self, ran: &Ran) -> bool {
+        ran.broken().is_some()
+    }
+
     /// The role that a plan of it needs, and that no node had, if it is not to be tried for that.
     fn lacks_role(&self, _plan: &FaultPlan, _so_far: &[InjectResult]) -> Option<String> {
         None

@@ -246,6 +246,7 @@ mod tests {
                 violations: Vec::new(),
                 unlooked: Vec::new(),
                 points: Vec::new(),
+                agreement: None,
                 simulated: None,
             },
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use datalog::{Database, Value};
 use history::{History, Operation, Outcome, ReadError};
 
-use super::logs::{each_line, read_times};
+use super::logs::{each_line, log_of, read_times};
 use super::{RunFacts, refused_file};
 use crate::error::Result;
 use crate::laboratory::Judged;
@@ -47,7 +47,7 @@ pub(super) fn fill_logs(database: &mut Database, run: &RunFacts<'_>) -> Result<(
     for node in run.nodes {
         let of_node = times.iter().filter(|time| time.node == *node).cloned();
         let of_node: Vec<_> = of_node.collect();
-        let log = run.files.logs.join(format!("{node}.log"));
+        let log = log_of(run.files, node);
         let (mut rows, mut number) = (Rows::new(), 0_i64);
         let mut take = |line: String, time_ns: u64| {
             number += 1;

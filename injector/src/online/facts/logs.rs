@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::RunFiles;
 use crate::error::{Error, Result};
 
 /// A log had grown so far at a time.
@@ -36,6 +37,32 @@ pub(in crate::online) fn write_times(path: &Path, times: &[LogTime]) -> Result<(
     }
     let written = File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(doing("write", path))
+}
+
+/// Where the log of a node is.
+pub(in crate::online) fn log_of(files: &RunFiles, node: &str) -> PathBuf {
+    files.logs.join(format!("{node}.log"))
+}
+
+/// What a node logged in a run that ended at `end_ns`: lines with their times, in nanoseconds from the
+/// start of the clients on.
+///
+/// # Errors
+/// If that cannot be read.
+pub(in crate::online) fn log_times(
+    files: &RunFiles,
+    node: &str,
+    end_ns: u64,
+) -> Result<Vec<(String, u64)>> {
+    let times = read_times(&files.log_times)?;
+    let of_node: Vec<_> = times.into_iter().filter(|time| time.node == node).collect();
+    let mut lines = Vec::new();
+    let mut take = |line, time| {
+        lines.push((line, time));
+        Ok(())
+    };
+    each_line(&log_of(files, node), &of_node, end_ns, &mut take)?;
+    Ok(lines)
 }
 
 /// How logs grew; nothing of a run that did not keep it.

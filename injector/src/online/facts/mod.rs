@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 
 pub use logs::LogTime;
 pub(super) use logs::write_times;
+pub(super) use logs::{log_of, log_times};
 
 /// What the file with every line of the clients is called.
 pub const ACKNOWLEDGEMENTS: &str = "acknowledgements";

@@ -23,6 +23,7 @@ fn run(events: Vec<RunEvent>) -> Ran {
         violations: Vec::new(),
         unlooked: Vec::new(),
         points: Vec::new(),
+        agreement: None,
         simulated: None,
     }
 }

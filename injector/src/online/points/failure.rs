@@ -125,6 +125,17 @@ impl PointFailure {
         }
     }
 
+    /// What programs say that met with it.
+    pub(in crate::online) fn said(self) -> &'static str {
+        match self {
+            Self::Kill | Self::KillAfter | Self::PowerLoss => "",
+            Self::Eio | Self::EioForGood => "EIO input/output error",
+            Self::Enospc => "ENOSPC no space left on device",
+            Self::Short => "short write",
+            Self::Hold => "slow took too long timeout timed out",
+        }
+    }
+
     /// The fault of a plan that it is at a point, when this node comes there for the so-manieth time.
     pub(in crate::online) fn fault(self, seen: &SeenPoint, on: Selector, nth: u64) -> PlannedFault {
         let of = seen.call_of(nth);

@@ -21,7 +21,7 @@ pub use text::{UNSEEN, points_table};
 const ID_LEN: usize = 10;
 
 /// A call and its context.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point {
     /// What a plan calls the call.
     pub call: String,
@@ -37,7 +37,7 @@ pub struct Point {
 }
 
 /// A point that came up in a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenPoint {
     /// Its ID.
     pub id: String,
@@ -46,6 +46,9 @@ pub struct SeenPoint {
     pub point: Point,
     /// How often each node came there.
     pub by_node: BTreeMap<String, u64>,
+    /// When a node first came there, in nanoseconds from the start of the clients on.
+    #[serde(default)]
+    pub first_ns: u64,
     /// How often the call failed.
     #[serde(default, skip_serializing_if = "is_none")]
     pub failed: u64,
@@ -123,8 +126,9 @@ impl From<Made> for Point {
 }
 
 impl SeenPoint {
-    /// Those that were counted in a run, in the order in which nodes came there first.
-    pub(super) fn all(calls: &Calls) -> Vec<Self> {
+    /// Those that were counted in a run, in the order in which nodes came there first. The clients
+    /// were started at `begun_ns`, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) fn all(calls: &Calls, begun_ns: u64) -> Vec<Self> {
         let mut all: BTreeMap<Point, (u64, Self)> = BTreeMap::new();
         for (node, tally) in calls.tallies() {
             for (made, times, callers) in tally {
@@ -138,17 +142,18 @@ impl SeenPoint {
         }
         let mut all: Vec<_> = all.into_values().collect();
         all.sort_by_key(|(first_ns, _)| *first_ns);
-        all.into_iter().map(|(_, seen)| seen).collect()
+        let relative = |(first_ns, seen): (u64, Self)| Self {
+            first_ns: first_ns.saturating_sub(begun_ns),
+            ..seen
+        };
+        all.into_iter().map(relative).collect()
     }
 
     pub(super) fn of(point: Point) -> Self {
         Self {
             id: point.id(),
             point,
-            by_node: BTreeMap::new(),
-            failed: 0,
-            bytes_min: None,
-            callers: Vec::new(),
+            ..Self::default()
         }
     }
 

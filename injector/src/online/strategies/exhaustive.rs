@@ -29,10 +29,10 @@ const RESTART_AFTER: Duration = Duration::from_secs(1);
 
 /// A failure of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Single {
+pub(super) struct Single {
     /// Which of the points.
-    point: usize,
-    failure: PointFailure,
+    pub(super) point: usize,
+    pub(super) failure: PointFailure,
     /// The node, and which of its times it is.
     at: (String, u64),
 }
@@ -141,15 +141,25 @@ impl Exhaustive {
         }
     }
 
-    fn len(&self) -> u64 {
+    /// How many single failures there are.
+    pub(super) fn len(&self) -> u64 {
         self.singles.len() as u64
+    }
+
+    pub(super) fn singles(&self) -> &[Single] {
+        &self.singles
+    }
+
+    /// Where a single failure comes.
+    pub(super) fn seen(&self, single: &Single) -> &SeenPoint {
+        &self.collected.points[single.point]
     }
 
     /// A first failure. Where nodes have roles, the role says which node, since another one may have
     /// it in another run.
     fn first(&self, index: u64) -> Option<PlannedFault> {
         let single = self.singles.get(usize::try_from(index).ok()?)?;
-        let seen = &self.collected.points[single.point];
+        let seen = self.seen(single);
         let (node, nth) = &single.at;
         let role = seen.point.role.clone().map(Selector::Role);
         let on = role.unwrap_or_else(|| Selector::Node(node.clone()));

@@ -3,6 +3,7 @@
 mod exhaustive;
 mod partitions;
 mod random;
+mod search;
 mod time;
 
 use cluster::ClusterFile;
@@ -11,6 +12,7 @@ use super::strategy::Strategy;
 pub use exhaustive::{Exhaustive, without_faults};
 use partitions::Partitions;
 use random::Random;
+pub use search::Search;
 use time::Time;
 
 /// Makes a strategy for a cluster, with a seed for what it draws.

@@ -1,0 +1,42 @@
+//! What a search is for: `--want`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow, bail};
+use injector::online::{EXHAUSTIVE, InjectManifest, WANTED, Want};
+use specification::About;
+
+use super::InjectArgs;
+
+/// Notes in a manifest what is wanted, and the specification that looks for it. Returns the log in which
+/// it was seen, if one is given.
+pub(super) fn prepare(
+    arguments: &InjectArgs,
+    manifest: &mut InjectManifest,
+) -> anyhow::Result<Option<String>> {
+    let Some(text) = &arguments.want else {
+        return Ok(None);
+    };
+    if arguments
+        .strategy
+        .as_deref()
+        .is_some_and(|name| name != EXHAUSTIVE)
+    {
+        bail!("--want tries the failures of --strategy {EXHAUSTIVE}: leave out --strategy");
+    }
+    let mut specifications = manifest.specifications.iter();
+    if specifications.any(|specification| specification.name == WANTED) {
+        bail!("one of the specifications is called {WANTED}, as that of --want: rename its file");
+    }
+    let (want, specification) = Want::parse(text).map_err(|why| anyhow!("--want: {why}"))?;
+    let program = specification.program("--want", About::Run);
+    program.map_err(|problem| anyhow!("{problem}"))?;
+    manifest.want = Some(want);
+    manifest.specifications.push(specification);
+    let read = |path: &PathBuf| {
+        let read = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        Ok(String::from_utf8_lossy(&read).into_owned())
+    };
+    arguments.seen_in.as_ref().map(read).transpose()
+}

@@ -1,0 +1,155 @@
+//! The search for a failure that makes something happen: single failures as `exhaustive` has them, in
+//! an order that learns from each run.
+
+use super::super::directory::InjectResult;
+use super::super::plan::FaultPlan;
+use super::super::points::{PointFailure, SeenPoint};
+use super::super::ran::Ran;
+use super::super::strategy::Strategy;
+use super::super::want::{Want, share, words};
+use super::exhaustive::{Exhaustive, Single};
+
+/// How much two failures have in common, if it is their file, their kind or their call.
+const SAME_FILE: f64 = 0.5;
+const SAME_FAILURE: f64 = 0.3;
+const SAME_CALL: f64 = 0.2;
+
+/// What each run at a point that came no nearer costs the others there.
+const IN_VAIN: f64 = 0.15;
+
+/// [`Exhaustive`], ordered by what is wanted.
+///
+/// Before anything was tried, a failure is worth what its call, its file and the functions that make
+/// it have in common with the wanted words, and how near it is to where a log departs that was given.
+/// A run that shows more of what is wanted than runs do on the average raises the failures that are
+/// like its own; one that does not lowers those at its point.
+pub struct Search {
+    all: Exhaustive,
+    want: Want,
+    /// What speaks for each single failure from the beginning on.
+    worth: Vec<f64>,
+}
+
+impl Search {
+    /// For what is wanted.
+    pub fn new(all: Exhaustive, want: Want) -> Self {
+        let worth = |single: &Single| {
+            let nearness = want.nearness.get(single.point).copied().unwrap_or(0.0);
+            nearness + likeness(&want, all.seen(single), single.failure)
+        };
+        Self {
+            worth: all.singles().iter().map(worth).collect(),
+            want,
+            all,
+        }
+    }
+
+    /// What two failures have in common, from 0 to 1.
+    fn affinity(&self, one: &Single, other: &Single) -> f64 {
+        if one.point == other.point {
+            return 1.0;
+        }
+        let [of_one, of_other] = [one, other].map(|single| &self.all.seen(single).point);
+        let shares = [
+            (of_one.file == of_other.file, SAME_FILE),
+            (one.failure == other.failure, SAME_FAILURE),
+            (of_one.call == of_other.call, SAME_CALL),
+        ];
+        shares
+            .iter()
+            .filter(|(is_so, _)| *is_so)
+            .map(|it| it.1)
+            .sum()
+    }
+
+    /// What each single failure is worth after these results.
+    fn values(&self, so_far: &[InjectResult]) -> Vec<f64> {
+        let singles = self.all.singles();
+        let tried = so_far.iter().filter_map(|result| {
+            let single = singles.get(usize::try_from(result.index).ok()?)?;
+            Some((single, result.ran.agreement.unwrap_or(0.0)))
+        });
+        let tried: Vec<_> = tried.collect();
+        let sum: f64 = tried.iter().map(|(_, agreement)| agreement).sum();
+        let mean = sum / tried.len().max(1) as f64;
+        let value = |(single, worth): (&Single, &f64)| {
+            let mut gained: f64 = 0.0;
+            let mut in_vain = 0.0;
+            for (other, agreement) in &tried {
+                let more = agreement - mean;
+                if more > 0.0 {
+                    gained = gained.max(more * self.affinity(single, other));
+                } else if single.point == other.point {
+                    in_vain += IN_VAIN;
+                }
+            }
+            worth + gained - in_vain
+        };
+        singles.iter().zip(&self.worth).map(value).collect()
+    }
+
+    fn is_single(&self, index: u64) -> bool {
+        index < self.all.len()
+    }
+}
+
+/// How much a failure at a point has in common with the wanted words.
+fn likeness(want: &Want, seen: &SeenPoint, failure: PointFailure) -> f64 {
+    let Some(wanted) = want.lines.first() else {
+        return 0.0;
+    };
+    let (call, file) = (&seen.point.call, &seen.point.file);
+    let at = format!(
+        "{call} {file} {} {}",
+        seen.callers.join(" "),
+        failure.said()
+    );
+    share(wanted, &words(&at))
+}
+
+impl Strategy for Search {
+    fn count(&self) -> Option<u64> {
+        self.all.count()
+    }
+
+    fn propose(&mut self, index: u64, so_far: &[InjectResult]) -> Option<FaultPlan> {
+        self.all.propose(index, so_far)
+    }
+
+    fn order(&self, so_far: &[InjectResult], end: u64) -> Box<dyn Iterator<Item = u64> + '_> {
+        let values = self.values(so_far);
+        let value = |index: &u64| values[self.all.root(*index) as usize];
+        let mut order: Vec<_> = self.all.order(so_far, end).collect();
+        // Stable: what is worth the same comes as it comes without a search.
+        order.sort_by(|one, other| {
+            let pairs_last = self.is_single(*other).cmp(&self.is_single(*one));
+            pairs_last.then_with(|| value(other).total_cmp(&value(one)))
+        });
+        Box::new(order.into_iter())
+    }
+
+    fn root(&self, index: u64) -> u64 {
+        self.all.root(index)
+    }
+
+    fn tells(&self, so_far: &[InjectResult]) -> Vec<String> {
+        let mut lines = self.all.tells(so_far);
+        let shown = so_far.iter().filter(|result| result.ran.shows_wanted());
+        let shown: Vec<_> = shown.map(|result| (result.index + 1).to_string()).collect();
+        let what = match shown.as_slice() {
+            [] => "not shown by any run".to_owned(),
+            [one] => format!("shown by run {one}"),
+            more => format!("shown by runs {}", more.join(", ")),
+        };
+        lines.push(format!("wanted `{}`: {what}", self.want.text));
+        lines
+    }
+
+    fn tries_again(&self, ran: &Ran) -> bool {
+        self.all.tries_again(ran)
+    }
+
+    fn is_what_is_sought(&self, ran: &Ran) -> bool {
+        ran.shows_wanted()
+    }
+}

@@ -1,0 +1,135 @@
+//! The search for a failure that makes a line of a log. Needs root.
+
+use end_to_end::{Folder, printed, said};
+
+/// A node that installs a snapshot after other work: first the manifest that names it, which is wrong,
+/// and then its name.
+const NODE: &str = r#"
+cd "$1"
+if [ -e manifest ] && [ ! -e "$(cat manifest)" ]; then
+    echo "cannot start: snapshot $(cat manifest) not found"
+fi
+echo ready
+sleep 0.3
+for name in users orders prices stock; do
+    echo 1 >$name.new
+    mv $name.new $name
+done
+echo 1 >snapshot.new
+echo snapshot-7 >manifest.new
+mv manifest.new manifest
+mv snapshot.new snapshot-7
+exec sleep 600
+"#;
+
+/// A node whose log has no word in common with what it does.
+const STEPS: &str = r#"
+cd "$1"
+if [ -e kilo ] && [ ! -e lima ]; then
+    echo "something is wrong with me"
+fi
+echo ready
+sleep 0.3
+for name in alfa bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike; do
+    if [ ! -e $name ]; then
+        mkdir $name
+        echo "step: now there is $name"
+        sleep 0.02
+    fi
+done
+exec sleep 600
+"#;
+
+const CLUSTER: &str = r#"
+[[nodes]]
+name = "a"
+command = "sh {here}/node.sh {dir}"
+ready = { log = "ready" }
+stop = "SIGKILL"
+[client]
+command = "sleep 1"
+"#;
+
+fn laid(node: &str) -> Folder {
+    Folder::new(&[("cluster.toml", CLUSTER), ("node.sh", node)])
+}
+
+fn search<'a>(want: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["inject", "cluster.toml", "--want", want], more].concat()
+}
+
+/// How many failures were tried, of how many.
+fn tried(text: &str) -> (usize, usize) {
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("single failures: "));
+    let words: Vec<_> = line.expect("it is told").split(' ').collect();
+    let number = |place: usize| words[place].parse().expect("a number");
+    (number(2), number(4))
+}
+
+#[test]
+fn the_failure_that_makes_a_line_is_found_by_its_words_and_made_again() {
+    let laid = laid(NODE);
+    let want = "log: \"snapshot snapshot-7 not found\"";
+    let text = printed(&laid.ends(1, &search(want, &["--out", "found"])));
+    let (tried, of) = tried(&text);
+    assert!(tried <= 8 && of >= 60, "{tried} of {of}");
+    assert!(
+        text.contains("`: shown by run ") && text.contains("wanted: shown(\"a\", "),
+        "{text}"
+    );
+    let shown = printed(&laid.run(&["show", "found"]));
+    let (_, replay) = shown.split_once(" replay found ").expect("it is told");
+    let number = replay.split_whitespace().next().expect("a number");
+    laid.ends(1, &["replay", "found", number]);
+    // It goes on where it stopped, and has what it looked for.
+    laid.ends(1, &["inject", "--resume", "found"]);
+}
+
+#[test]
+fn a_log_that_was_given_says_when_the_failure_came() {
+    let laid = laid(STEPS);
+    let names = [
+        "alfa", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india",
+    ];
+    let names = names.iter().chain(&["juliett", "kilo"]);
+    let lines = names.map(|name| format!("17:03 step: now there is {name}\n"));
+    let seen = format!(
+        "ready\n{}something is wrong with me\n",
+        lines.collect::<String>()
+    );
+    laid.write("production.log", &seen);
+    let want = "log: something is wrong";
+    let text = printed(&laid.ends(1, &search(want, &["--seen-in", "production.log"])));
+    let (with, of) = tried(&text);
+    let (without, _) = tried(&printed(&laid.ends(1, &search(want, &[]))));
+    assert!(
+        with <= 4 && without >= 10 && of >= 40,
+        "{with} and {without} of {of}"
+    );
+}
+
+#[test]
+fn what_no_failure_shows_is_no_answer_and_what_is_there_anyway_is_refused() {
+    let laid = laid(NODE);
+    let none = laid.ends(3, &search("log: nobody says this", &["--sample", "2"]));
+    let text = printed(&none);
+    assert!(
+        text.contains("wanted `log: nobody says this`: not shown by any run"),
+        "{text}"
+    );
+    for (want, why) in [
+        ("log: ready", "a run without failures shows what is wanted"),
+        ("no colon", "--want: `no colon` is none of log: TEXT"),
+        ("x(A) :- logd(A).", "did you mean logged?"),
+    ] {
+        let said = said(&laid.ends(2, &search(want, &[])));
+        assert!(
+            said.contains(why) && said.lines().count() == 1,
+            "{want}: {said}"
+        );
+    }
+    let partitions = laid.ends(2, &search("exit", &["--strategy", "partitions"]));
+    assert!(said(&partitions).contains("leave out --strategy"));
+}

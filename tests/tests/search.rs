@@ -30,11 +30,11 @@ if [ -e kilo ] && [ ! -e lima ]; then
 fi
 echo ready
 sleep 0.3
-for name in alfa bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike; do
+for name in alfa bravo charlie delta echo foxtrot golf hotel india juliett kilo lima; do
     if [ ! -e $name ]; then
         mkdir $name
         echo "step: now there is $name"
-        sleep 0.02
+        sleep 0.01
     fi
 done
 exec sleep 600
@@ -47,7 +47,7 @@ command = "sh {here}/node.sh {dir}"
 ready = { log = "ready" }
 stop = "SIGKILL"
 [client]
-command = "sleep 1"
+command = "sleep 2"
 "#;
 
 fn laid(node: &str) -> Folder {
@@ -108,6 +108,32 @@ fn a_log_that_was_given_says_when_the_failure_came() {
         with <= 4 && without >= 10 && of >= 40,
         "{with} and {without} of {of}"
     );
+}
+
+/// A check that finds something whenever it is asked but for the first time, the fourth, and so on: what
+/// a run without failures does not show, the next one does, and that after it does not.
+const CHANCE: &str = r#"
+echo asked >>"$1"
+[ $(($(wc -l <"$1") % 3)) -eq 1 ] && echo ok || echo broken odd luck
+"#;
+
+#[test]
+fn what_is_shown_by_chance_is_not_laid_to_a_failure() {
+    let cluster = format!("{CLUSTER}[check]\ncommand = \"sh {{here}}/check.sh {{here}}/asked\"\n");
+    let files = [
+        ("cluster.toml", &*cluster),
+        ("node.sh", NODE),
+        ("check.sh", CHANCE),
+    ];
+    let laid = Folder::new(&files);
+    let text = printed(&laid.ends(3, &search("found: odd luck", &["--sample", "2"])));
+    assert_eq!(
+        text.matches("was not when the same failure came again")
+            .count(),
+        2,
+        "{text}"
+    );
+    assert!(text.contains("not shown by any run"), "{text}");
 }
 
 #[test]

@@ -432,7 +432,10 @@ impl Campaign<'_> {
             let kept = kept
                 .as_ref()
                 .map(|directory| directory.run_directory(index));
-            run_once(file, (index, plan), kept.transpose()?.as_deref(), interrupt)
+            let kept = kept.transpose()?;
+            let mut ran = run_once(file, (index, plan), kept.as_deref(), interrupt)?;
+            want::confirm(&mut ran, file, (index, plan), interrupt)?;
+            Ok(ran)
         };
         let mut keep = |result: &InjectResult| {
             if let Some(directory) = directory.borrow_mut().as_mut() {

@@ -4,10 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
-use injector::online::{EXHAUSTIVE, InjectManifest, WANTED, Want};
+use campaign::Interrupt;
+use cluster::ClusterFile;
+use injector::online::{EXHAUSTIVE, FaultPlan, InjectManifest, Ran, WANTED, Want, without_faults};
 use specification::About;
 
 use super::InjectArgs;
+use super::ground::run_once;
 
 /// Notes in a manifest what is wanted, and the specification that looks for it. Returns the log in which
 /// it was seen, if one is given.
@@ -39,4 +42,25 @@ pub(super) fn prepare(
         Ok(String::from_utf8_lossy(&read).into_owned())
     };
     arguments.seen_in.as_ref().map(read).transpose()
+}
+
+/// Looks whether what a run shows is shown by the same failures once more, and not by a run without
+/// any: what comes by chance has no failure that makes it.
+pub(super) fn confirm(
+    ran: &mut Ran,
+    of: (&ClusterFile, &InjectManifest),
+    (index, plan): (u64, &FaultPlan),
+    interrupt: &Interrupt,
+) -> injector::Result<()> {
+    if !ran.shows_wanted() {
+        return Ok(());
+    }
+    if !run_once(of, (index, plan), None, interrupt)?.shows_wanted() {
+        ran.take_back_wanted(
+            "what is wanted was shown, and was not when the same failure came again",
+        );
+    } else if run_once(of, (index, &without_faults(of.0)), None, interrupt)?.shows_wanted() {
+        ran.take_back_wanted("what is wanted was shown, and by a run without failures as well");
+    }
+    Ok(())
 }

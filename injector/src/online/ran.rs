@@ -278,6 +278,24 @@ impl Ran {
         }
     }
 
+    /// Takes back that it shows what a search is for.
+    pub fn take_back_wanted(&mut self, why: &str) {
+        let is_wanted = |violated: &Violated| violated.specification == WANTED;
+        let words: Vec<_> = self
+            .violations
+            .extract_if(.., |violated| is_wanted(violated))
+            .map(|violated| violated.words())
+            .collect();
+        if let Judged::Broken { broken } = &mut self.judged {
+            broken.retain(|line| !words.contains(line));
+            if broken.is_empty() {
+                self.judged = Judged::Inconclusive { why: why.into() };
+                return;
+            }
+        }
+        self.notes.push(why.into());
+    }
+
     /// Takes in that specifications could not be held against it: it is no pass then.
     pub fn not_examined(&mut self, why: &dyn std::fmt::Display) {
         let why = format!("specifications: {why}");

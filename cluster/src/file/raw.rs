@@ -208,9 +208,7 @@ impl RawFile {
     fn explore(&self, nodes: &[NodeConfig]) -> std::result::Result<Explore, Wrong> {
         let count = nodes.len();
         Ok(match self.explore.clone() {
-            RawExplore::ReplicatedStateMachine => Explore::ReplicatedStateMachine {
-                majority: count / 2 + 1,
-            },
+            RawExplore::ReplicatedStateMachine => Explore::ReplicatedStateMachine { majority: 0 },
             RawExplore::Majority(majority) if (1..=count).contains(&majority) => {
                 Explore::ReplicatedStateMachine { majority }
             }

@@ -487,7 +487,15 @@ fn sets(explore: Explore, with_disk: &[usize]) -> Result<Vec<Vec<usize>>, BlockE
     Ok(match explore {
         Explore::ReplicatedStateMachine { majority } => {
             let sets = majorities(majority, with_disk);
-            sets.map_err(|(majority, count)| BlockError::Majority(majority, count))?
+            let mut sets =
+                sets.map_err(|(majority, count)| BlockError::Majority(majority, count))?;
+            if majority == 0 {
+                let others = with_disk.iter().map(|node| vec![*node]);
+                let others = others.chain([with_disk.to_vec()]);
+                let others: Vec<_> = others.filter(|set| !sets.contains(set)).collect();
+                sets.extend(others);
+            }
+            sets
         }
         Explore::PrimaryReplicas { primary } => {
             if !with_disk.contains(&primary) {

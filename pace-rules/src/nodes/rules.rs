@@ -21,6 +21,9 @@ pub(super) struct Rule {
     pub(super) alone: Vec<usize>,
     /// Whether states in which all that had happened is there are this rule's to visit.
     pub(super) prefix: bool,
+    /// Whether it has no states but those that lose at once what nothing had made durable: all others
+    /// of all nodes would be as many as there are places of each.
+    pub(super) only_at_once: bool,
 }
 
 /// How the nodes of a rule are relaxed.
@@ -62,6 +65,7 @@ impl Rule {
             how: How::Alike,
             alone: Vec::new(),
             prefix,
+            only_at_once: false,
         }
     }
 
@@ -95,9 +99,12 @@ pub(super) fn majorities(
     Ok((0..sets).map(from).collect())
 }
 
-fn of_majorities(majority: usize, all: &[Node], with_files: &[usize]) -> Result<Vec<Rule>, Error> {
+/// The majorities. Where it is not said how many nodes are one, also each node alone, and all of them at
+/// once: a majority says nothing of nodes that do not do the same, or of what any one of them may keep.
+fn of_majorities(wanted: usize, all: &[Node], with_files: &[usize]) -> Result<Vec<Rule>, Error> {
     let count = with_files.len();
-    let sets = majorities(majority, with_files);
+    let has_others = wanted == 0 && count > 1;
+    let sets = majorities(wanted, with_files);
     let sets = sets.map_err(|(majority, count)| Error::Majority(majority, count))?;
     let mut known = Vec::new();
     let mut rules = Vec::new();
@@ -113,11 +120,26 @@ fn of_majorities(majority: usize, all: &[Node], with_files: &[usize]) -> Result<
         };
         // Each loses alone what it can only lose alone, once.
         let alone = relaxed.iter().filter(|node| !known.contains(*node));
-        let alone: Vec<_> = alone.copied().filter(|_| majority > 1).collect();
+        let alone = alone.copied().filter(|_| majority > 1 && !has_others);
+        let alone: Vec<_> = alone.collect();
         known.extend(&relaxed);
         rules.push(Rule {
             alone,
             ..Rule::alike(name, &relaxed, &relaxed, rules.is_empty())
+        });
+    }
+    if has_others {
+        let alone = |node: &usize| {
+            let name = format!("1 of {count}: {}", words(all, &[*node]));
+            Rule::alike(name, &[*node], &[*node], false)
+        };
+        rules.extend(with_files.iter().map(alone));
+    }
+    if has_others && majority_of(count, wanted) < count {
+        rules.push(Rule {
+            only_at_once: true,
+            prefix: false,
+            ..Rule::of_all(with_files)
         });
     }
     Ok(rules)

@@ -22,8 +22,10 @@ use trace::{Node, Run};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Explore {
     /// PACE's rule for replicated state machines: so many nodes with files are relaxed, all at once
-    /// and in the same way. 0 is a majority of them. PACE takes one set of nodes for any; these are
-    /// as many sets as there are nodes, since one that leads does not do what the others do.
+    /// and in the same way. PACE takes one set of nodes for any; these are as many sets as there are
+    /// nodes, since one that leads does not do what the others do. 0 is a majority of them, and then
+    /// each node is relaxed alone, and all of them where they lose at once what was not durable:
+    /// nodes that are said to do the same may not.
     ReplicatedStateMachine {
         /// How many.
         majority: usize,
@@ -310,6 +312,9 @@ impl Space {
             this.rules.push((rule, tuples));
         }
         for number in 0..this.rules.len() {
+            if this.rules[number].0.only_at_once {
+                continue;
+            }
             let sections = Section::all(&this, number, request.relaxations);
             this.sections.extend(sections);
         }

@@ -181,9 +181,13 @@ fn nodes_lose_all_at_once_alone_and_together() {
     let all = [vec![0], vec![0, 1], vec![1]];
     assert_eq!(losers(Explore::BruteForce), all.clone().into());
     assert_eq!(losers(Explore::SameOnAll), all.clone().into());
-    assert_eq!(losers(Explore::PrimaryReplicas { primary: 1 }), all.into());
-    let majority = Explore::ReplicatedStateMachine { majority: 0 };
-    assert_eq!(losers(majority), [vec![0, 1]].into());
+    assert_eq!(
+        losers(Explore::PrimaryReplicas { primary: 1 }),
+        all.clone().into()
+    );
+    let majority = |majority| losers(Explore::ReplicatedStateMachine { majority });
+    assert_eq!(majority(0), all.into());
+    assert_eq!(majority(2), [vec![0, 1]].into());
 }
 
 /// Two copies are overwritten in place, and the log that could mend them is removed: no single loss

@@ -88,6 +88,12 @@ fn nodes_lose_together_what_they_do_to_files_with_names_that_say_nothing() {
             assert!(lacking(&script, 0).contains(majority.as_slice()));
         }
         assert!(lacking(&script, 3).contains(&vec![0, 1, 2]));
+        // Nodes that are said to do the same may not: each alone, and all.
+        let two = lacking(&script, 2);
+        for others in [&[0][..], &[1], &[2], &[0, 1, 2]] {
+            assert!(lacking(&script, 0).contains(others), "{others:?}");
+            assert!(!two.contains(others), "{others:?}");
+        }
     }
 }
 

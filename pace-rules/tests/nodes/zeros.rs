@@ -75,6 +75,19 @@ fn a_file_that_was_cut_off_within_a_page_shows_its_old_bytes_when_it_grows_again
     }
 }
 
+/// Of a hole, or of zeros, that lie past the end that the disk knows nothing is on the disk of xfs, and
+/// the file is no larger for them. Program 158 of seed 8300012 showed it (`tests/tests/models.rs`).
+#[test]
+fn zeros_past_the_end_on_the_disk_make_no_file_larger_on_xfs() {
+    let shows = |tree: &Tree| has(tree, "bar") && size(tree, "foo") == Some(100);
+    for zeros in [hole(8192, 100), zeros_in_blocks(8192, 4096)] {
+        let mut script = Script::new(1, &[(FOO, "foo", 100)]);
+        script.write(0, FOO, 12288, 100, 100).file(0, zeros);
+        script.create(0, BAR, "bar").sync(0, FileId::ROOT).mark(0);
+        assert_eq!(shown_on(&script, 1, shows), ["xfs"]);
+    }
+}
+
 /// btrfs leaves what was cut off on the disk, whatever is synced, until the page is written again: when
 /// something else is written to it, or begins when the file grows.
 #[test]

@@ -9,7 +9,7 @@ use super::Cutter;
 use super::bytes::{Write, whole, written};
 use super::known::pages;
 use crate::nodes::micro::{Neighbour, Order, PAGE_BYTES};
-use crate::nodes::model::{Allocation, DataOrder, Log};
+use crate::nodes::model::{Allocation, DataOrder, Growth, Log};
 use crate::nodes::{Content, Effect};
 
 /// So many writes to a page that was zeroed are looked for in the block that it has kept.
@@ -104,11 +104,23 @@ impl Cutter<'_> {
         known.pages.retain(|page, _| !hole.contains(page));
     }
 
-    /// Zeros that are kept in the order of names.
+    /// Zeros that are kept in the order of names. Where a file grows with its bytes they make it no
+    /// larger: xfs_flush_unmap_range writes what of the range is in memory, and the size is what it was.
     fn zeros_with_names(&mut self, file: FileId, range: Range<u64>) {
-        if !range.is_empty() {
-            self.group([zeros_at(file, &range)]);
+        if range.is_empty() {
+            return;
         }
+        let offset = range.start;
+        let content = zeros(&range);
+        self.group([if self.model.growth == Growth::WithData {
+            Effect::Overwrite {
+                file,
+                offset,
+                content,
+            }
+        } else {
+            zeros_at(file, &range)
+        }]);
     }
 
     /// Zeros in a part of a page, which go to the disk as bytes do where that has its place. Ordered

@@ -107,17 +107,7 @@ pub(super) fn collect(
         bail!("nodes are traced in namespaces only: leave out --simulate");
     }
     if let Some(directory) = &arguments.points_of {
-        let at = directory.display();
-        let known = injector::online::manifest(directory)?;
-        let known = known.with_context(|| format!("{at} has no results of inject"))?;
-        let collected = known
-            .collected
-            .with_context(|| format!("{at} has no failure points"))?;
-        if let (Some(want), Some(known)) = (&mut manifest.want, known.want) {
-            known.teach(want);
-        }
-        manifest.collected = Some(collected_of(arguments, collected.points));
-        return Ok(());
+        return take_over(arguments, directory, manifest);
     }
     if arguments.shard.is_some() {
         bail!(
@@ -151,6 +141,25 @@ pub(super) fn collect(
         want.learn(&manifest.nodes, (&ran, &files), &ran.points, seen_in)?;
     }
     manifest.collected = Some(collected_of(arguments, ran.points));
+    Ok(())
+}
+
+/// Notes those of another campaign.
+fn take_over(
+    arguments: &InjectArgs,
+    directory: &Path,
+    manifest: &mut InjectManifest,
+) -> anyhow::Result<()> {
+    let at = directory.display();
+    let known = injector::online::manifest(directory)?;
+    let known = known.with_context(|| format!("{at} has no results of inject"))?;
+    let collected = known
+        .collected
+        .with_context(|| format!("{at} has no failure points"))?;
+    if let (Some(want), Some(known)) = (&mut manifest.want, known.want) {
+        known.teach(want);
+    }
+    manifest.collected = Some(collected_of(arguments, collected.points));
     Ok(())
 }
 

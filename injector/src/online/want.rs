@@ -96,17 +96,7 @@ impl Want {
                 self.lines.push(line.clone());
             }
         }
-        // It is the log of one node: of which one, the lines that they share say.
-        let shared = |log: &Log| {
-            let known: BTreeSet<_> = log.iter().map(|(_, words)| words).collect();
-            seen.iter().filter(|line| known.contains(line)).count()
-        };
-        let like = logs.iter().max_by_key(|(_, log)| shared(log));
-        if let Some((node, log)) = like.filter(|(_, log)| shared(log) > 0) {
-            let until = departs(&seen, log, &self.usual);
-            let near = |point: &SeenPoint| nearness(point, node, log, until);
-            self.nearness = points.iter().map(near).collect();
-        }
+        self.nearness = nearest(&seen, &logs, &self.usual, points);
         Ok(())
     }
 
@@ -252,6 +242,27 @@ fn log(files: &RunFiles, node: &str, ran: &Ran) -> crate::Result<Log> {
     let lines = log_times(files, node, end_ns)?;
     let lines = lines.into_iter().map(|(line, time)| (time, words(&line)));
     Ok(lines.collect())
+}
+
+/// How near each point is to where a log departs from that of the node which it is like: the log is that
+/// of one node, and of which one, the lines say that they share. Nothing if there is no such node.
+fn nearest(
+    seen: &[Words],
+    logs: &[(&String, Log)],
+    usual: &BTreeSet<Words>,
+    points: &[SeenPoint],
+) -> Vec<f64> {
+    let shared = |log: &Log| {
+        let known: BTreeSet<_> = log.iter().map(|(_, words)| words).collect();
+        seen.iter().filter(|line| known.contains(line)).count()
+    };
+    let like = logs.iter().max_by_key(|(_, log)| shared(log));
+    let Some((node, log)) = like.filter(|(_, log)| shared(log) > 0) else {
+        return Vec::new();
+    };
+    let until = departs(seen, log, usual);
+    let near = |point: &SeenPoint| nearness(point, node, log, until);
+    points.iter().map(near).collect()
 }
 
 /// When in a run without failures a log departs from its log: right after the last line that both have

@@ -129,20 +129,27 @@ fn of_majorities(wanted: usize, all: &[Node], with_files: &[usize]) -> Result<Ve
         });
     }
     if has_others {
-        let alone = |node: &usize| {
-            let name = format!("1 of {count}: {}", words(all, &[*node]));
-            Rule::alike(name, &[*node], &[*node], false)
-        };
-        rules.extend(with_files.iter().map(alone));
-    }
-    if has_others && majority_of(count, wanted) < count {
-        rules.push(Rule {
-            only_at_once: true,
-            prefix: false,
-            ..Rule::of_all(with_files)
-        });
+        rules.extend(beside_majorities(all, with_files));
     }
     Ok(rules)
+}
+
+/// Each node alone, and all of them at once if they are no majority.
+fn beside_majorities<'a>(
+    all: &'a [Node],
+    with_files: &'a [usize],
+) -> impl Iterator<Item = Rule> + use<'a> {
+    let count = with_files.len();
+    let alone = with_files.iter().map(move |node| {
+        let name = format!("1 of {count}: {}", words(all, &[*node]));
+        Rule::alike(name, &[*node], &[*node], false)
+    });
+    let at_once = || Rule {
+        only_at_once: true,
+        prefix: false,
+        ..Rule::of_all(with_files)
+    };
+    alone.chain((majority_of(count, 0) < count).then(at_once))
 }
 
 /// All nodes, the primary, and one of the replicas.

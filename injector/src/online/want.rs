@@ -138,7 +138,7 @@ impl Want {
             Some((wanted, [])) => near(wanted),
             Some((wanted, others)) => {
                 let sum: f64 = others.iter().map(near).sum();
-                (near(wanted) + sum / others.len() as f64) / 2.0
+                f64::midpoint(near(wanted), sum / others.len() as f64)
             }
         }
     }

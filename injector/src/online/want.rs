@@ -296,6 +296,10 @@ fn nearness(point: &SeenPoint, node: &str, log: &Log, place: usize) -> f64 {
 mod tests {
     use super::*;
 
+    fn percent(share: f64) -> u32 {
+        (share * 100.0).round() as u32
+    }
+
     fn all(words: &[&str]) -> Words {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
@@ -305,8 +309,11 @@ mod tests {
         let line = "2026-11-27T04:00:01Z WARN wal.FileNotFound 0x3fa9c wal-000012 at a:2380";
         let expected = ["wal", "warn", "file", "not", "found"];
         assert_eq!(words(line), all(&expected));
-        assert_eq!(share(&all(&["file", "found"]), &all(&["found", "it"])), 0.5);
-        assert_eq!(share(&all(&[]), &all(&["found"])), 0.0);
+        assert_eq!(
+            percent(share(&all(&["file", "found"]), &all(&["found", "it"]))),
+            50
+        );
+        assert_eq!(percent(share(&all(&[]), &all(&["found"]))), 0);
     }
 
     #[test]
@@ -341,12 +348,12 @@ mod tests {
         let (mut want, _) = Want::parse("log: snapshot file not found").expect("a want");
         let shown = |want: &Want, lines: &[&str]| {
             let new: BTreeSet<_> = lines.iter().map(|line| words(line)).collect();
-            want.shown_by(&new)
+            percent(want.shown_by(&new))
         };
-        assert_eq!(shown(&want, &["starts", "no snapshot was found"]), 0.5);
-        assert_eq!(shown(&want, &["error: snapshot file 7 not found"]), 1.0);
+        assert_eq!(shown(&want, &["starts", "no snapshot was found"]), 50);
+        assert_eq!(shown(&want, &["error: snapshot file 7 not found"]), 100);
         want.lines.push(words("retrying the rename"));
-        assert_eq!(shown(&want, &["retrying the rename"]), 0.5);
+        assert_eq!(shown(&want, &["retrying the rename"]), 50);
     }
 
     /// The failure was after the second `saved`: what came there first is nearest.
@@ -370,11 +377,11 @@ mod tests {
             by_node: [(node.to_owned(), 1)].into(),
             ..SeenPoint::default()
         };
-        let near = |point: &SeenPoint| nearness(point, "a", &log, place);
-        assert_eq!(near(&point(35, "a")), 1.0);
-        assert_eq!(near(&point(25, "a")), 0.5);
-        assert_eq!(near(&point(45, "a")), 0.5);
-        assert_eq!(near(&point(35, "b")), 0.0);
+        let near = |point: &SeenPoint| percent(nearness(point, "a", &log, place));
+        assert_eq!(near(&point(35, "a")), 100);
+        assert_eq!(near(&point(25, "a")), 50);
+        assert_eq!(near(&point(45, "a")), 50);
+        assert_eq!(near(&point(35, "b")), 0);
         assert_eq!(departs(&[words("what")], &log, &usual), 0);
     }
 }

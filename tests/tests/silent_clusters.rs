@@ -1,0 +1,61 @@
+//! Clusters with one planted mistake each, `tests/silent/clusters`: it is found, and the right twin is
+//! clean. Needs root.
+
+use end_to_end::{Folder, printed, require_root};
+
+const NODES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/silent/clusters/nodes.py");
+
+/// A cluster of a kind, of which these nodes sync. Its file does not say what its nodes are.
+fn laid(kind: &str, nodes: &[&str], syncs: &str) -> Folder {
+    let python = "/usr/bin/python3 -IS {here}/nodes.py";
+    let addresses: Vec<_> = nodes
+        .iter()
+        .map(|name| format!("{{address:{name}}}"))
+        .collect();
+    let addresses = addresses.join(" ");
+    let cluster = format!(
+        "[environment]\nSYNCS = \"{syncs}\"\n\
+         [[nodes]]\nnames = {nodes:?}\ncommand = \"{python} node {{name}}\"\n\
+         ready = {{ log = \"ready\" }}\nstop = \"SIGKILL\"\n\
+         [client]\ncommand = \"{python} client {kind} {addresses}\"\n\
+         [check]\ncommand = \"{python} check {kind} {{acks}} {addresses}\"\n"
+    );
+    let program = std::fs::read_to_string(NODES).expect("read");
+    Folder::new(&[("cluster.toml", &cluster), ("nodes.py", &program)])
+}
+
+/// What a sweep of all states says, which must end with this status.
+fn swept(laid: &Folder, status: i32, model: &str) -> String {
+    laid.ends(0, &["cluster", "record", "cluster.toml", "-o", "trace"]);
+    let sweep = [
+        "cluster", "sweep", "trace", "--model", model, "--starts", "together",
+    ];
+    printed(&laid.ends(status, &sweep))
+}
+
+/// Every node has each entry, and a majority that loses it leaves one copy: all of them have to lose it.
+#[test]
+fn what_no_node_synced_is_lost_on_all() {
+    require_root();
+    let nodes = ["n1", "n2", "n3"];
+    let text = swept(&laid("everywhere", &nodes, ""), 1, "ext4-ordered");
+    assert!(text.contains("is on no node"), "{text}");
+    for node in nodes {
+        assert!(text.contains(&format!("fsync of log on {node} ")), "{text}");
+    }
+    swept(&laid("everywhere", &nodes, "n2"), 0, "ext4-ordered");
+}
+
+/// Both could lose what they wrote to the file of this name, and only the first one does.
+#[test]
+fn what_another_node_relies_on_is_lost_alone() {
+    require_root();
+    let nodes = ["n1", "n2"];
+    let text = swept(&laid("transfer", &nodes, ""), 1, "ext4-ordered");
+    assert!(
+        text.contains("a credit without its debit") && text.contains("fsync of log on n1 "),
+        "{text}"
+    );
+    assert!(!text.contains("fsync of log on n2 "), "{text}");
+    swept(&laid("transfer", &nodes, "n1"), 0, "ext4-ordered");
+}

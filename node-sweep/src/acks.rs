@@ -25,6 +25,15 @@ pub(crate) fn untested(run: &Run, judge: &Judge) -> Option<String> {
     Some(format!("{what} (--allow-no-acks passes such a run)"))
 }
 
+/// A warning, if nobody of a cluster acknowledged anything.
+pub fn no_acks(run: &Run) -> Option<String> {
+    let mut places = run.nodes.iter().map(Places::of);
+    places.all(|places| places.acks.is_empty()).then(|| {
+        "warning: the client printed no line: nothing was acknowledged that could be lost, and only          what the check says without acknowledgements is tested"
+            .to_owned()
+    })
+}
+
 /// A warning, if a program acknowledged several things only when all was done.
 pub fn late_acks(run: &Run) -> Option<String> {
     let places = run.nodes.first().map(Places::of)?;
@@ -75,6 +84,13 @@ mod tests {
     use trace::{Data, Event, FileId, FileOp, SyncScope};
 
     use super::*;
+
+    #[test]
+    fn a_client_that_prints_nothing_is_told_of() {
+        let words = no_acks(&run_of("wsws")).expect("a warning");
+        assert!(words.contains("printed no line"), "{words}");
+        assert_eq!(no_acks(&run_of("wswsl")), None);
+    }
 
     /// A program that changes something, syncs and prints lines, each a letter.
     fn run_of(letters: &str) -> Run {

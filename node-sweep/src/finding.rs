@@ -58,6 +58,9 @@ pub struct Finding {
     /// of it breaks anything alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_together: Vec<EventPlace>,
+    /// Whether nobody looked whether each of these is needed, since the time was up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub together_unproven: bool,
     /// The key of that state, by which it is known again.
     #[serde(skip)]
     pub key: Fingerprint,

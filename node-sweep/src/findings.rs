@@ -180,6 +180,7 @@ impl<'a> Findings<'a> {
             patterns: self.patterns(&nodes),
             state: shown.smallest,
             lost_together: together(shown),
+            together_unproven: shown.is_unproven,
             key,
             plain: self.plain(shown),
             nodes,

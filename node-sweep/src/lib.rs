@@ -56,7 +56,7 @@ mod tree;
 mod undamaged;
 mod watcher;
 
-pub use acks::late_acks;
+pub use acks::{late_acks, no_acks};
 pub use again::{Address, keep, make_again, make_finding_again, refuse_to_keep};
 pub use blocks::{kind_words, recorded_disks};
 pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};

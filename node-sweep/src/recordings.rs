@@ -439,6 +439,7 @@ mod tests {
                     complaint: vec![words].into(),
                     models: ModelSet::default(),
                     with_losses: None,
+                    is_unproven: false,
                 });
                 broken.models.add(ModelSet::of(source.model(index)));
             }

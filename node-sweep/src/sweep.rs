@@ -223,6 +223,8 @@ pub struct Broken {
     pub models: ModelSet,
     /// If it is not the state of that number, which lost all at once: all that is lost of that.
     pub with_losses: Option<Arc<[Loss]>>,
+    /// Whether nobody looked whether each of these is needed.
+    pub is_unproven: bool,
 }
 
 impl Broken {
@@ -234,6 +236,7 @@ impl Broken {
             complaint,
             models: ModelSet::default(),
             with_losses: None,
+            is_unproven: false,
         }
     }
 

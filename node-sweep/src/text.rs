@@ -257,7 +257,11 @@ impl Finding {
             lines.add("lost", &words, 1);
         }
         if self.lost_together.len() > 1 {
-            let words = "without any one of these losses nothing is broken";
+            let words = if self.together_unproven {
+                "there was no time to look whether each of these losses is needed"
+            } else {
+                "without any one of these losses nothing is broken"
+            };
             lines.add("together", words, 1);
         }
     }
@@ -698,6 +702,7 @@ mod tests {
             patterns: BTreeMap::new(),
             state: 7,
             lost_together: Vec::new(),
+            together_unproven: false,
             key: Default::default(),
             plain: Vec::new(),
             nodes,

@@ -57,5 +57,10 @@ fn what_another_node_relies_on_is_lost_alone() {
         "{text}"
     );
     assert!(!text.contains("fsync of log on n2 "), "{text}");
+    // Connections end after each answer, and that sends no byte.
+    assert!(
+        text.contains("end of the connection") && !text.contains("1 byte"),
+        "{text}"
+    );
     swept(&laid("transfer", &nodes, "n1"), 0, "ext4-ordered");
 }

@@ -8,7 +8,7 @@ use campaign::{Interrupt, Outcome};
 use clap::Args;
 use cluster::ClusterFile;
 use local_fs::{Scratch, enter_mount_namespace};
-use node_sweep::{Judge, Level, Nodes, Request, Requested, Rule, Start, Subject};
+use node_sweep::{Judge, Level, Nodes, Request, Requested, Rule, Start, Subject, no_acks};
 use trace_store::Trace;
 
 use super::live::{self, LiveArgs};
@@ -143,6 +143,9 @@ fn begin(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome
     }
     let directory = arguments.trace.as_deref().expect("it is required");
     let (mut trace, _) = load(directory)?;
+    if let Some(warning) = no_acks(&trace.run) {
+        campaign::say(&warning);
+    }
     let request = visit.request(arguments.explore, Judge::Cluster)?;
     let request = started(request, &arguments.starts);
     let again = arguments.again;

@@ -62,6 +62,7 @@ fn groups(words: impl Fn(u64, &BlockState) -> Option<String>) -> Vec<Group> {
                 complaint: vec![words].into(),
                 models: crate::ModelSet::default(),
                 with_losses: None,
+                is_unproven: false,
             },
         );
     }

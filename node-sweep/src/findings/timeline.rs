@@ -2,7 +2,7 @@
 
 use brief::counted;
 use pace_rules::nodes::State;
-use trace::{Action, Message, Run};
+use trace::{Action, Event, Message, Run};
 
 use super::Findings;
 use super::nodes::Parts;
@@ -94,6 +94,9 @@ impl Findings<'_> {
                 let to = self
                     .peer(message, false)
                     .map_or(String::new(), |node| format!(" to {node}"));
+                if is_end(&run.nodes[node].events[event]) {
+                    return format!("end of the connection{to}");
+                }
                 format!("send of {}{to}", counted(message.to - message.from, "byte"))
             }
             Action::Receive(message) => {
@@ -124,10 +127,23 @@ impl Findings<'_> {
             .peer(message, true)
             .map_or("a".into(), |name| format!("{name}'s"));
         let arrives = if is_past { "arrived" } else { "arrives" };
+        if self.is_end_of_stream(message) {
+            return format!("{from} end of the connection {arrives}");
+        }
         format!(
             "{from} message ({}) {arrives}",
             counted(message.to - message.from, "byte")
         )
+    }
+
+    /// Whether what arrives is that the other end was closed, and nothing else.
+    fn is_end_of_stream(&self, message: &Message) -> bool {
+        let events = self.trace.run.nodes.iter().flat_map(|node| &node.events);
+        let mut sent = events.filter(|event| match &event.action {
+            Action::Send(sent) => sent.stream == message.stream && sent.to > message.from,
+            _ => false,
+        });
+        message.to - message.from == 1 && sent.next().is_some_and(is_end)
     }
 
     fn line(&self, line: trace::Data) -> String {
@@ -180,4 +196,10 @@ impl Findings<'_> {
         });
         first_missing.any(|done_ns| done_ns <= told_ns)
     }
+}
+
+/// Whether an event that sends closes the connection, which the other end reads as a byte of its own.
+fn is_end(event: &Event) -> bool {
+    const SENDING: [&str; 3] = ["send", "write", "splice"];
+    !SENDING.iter().any(|call| event.call.starts_with(call))
 }

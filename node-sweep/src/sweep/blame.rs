@@ -140,10 +140,14 @@ impl<S: Source> Rounds<'_, '_, S> {
             && together.len() < SETS_MAX
             && self.is_broken(index, &rest, sought)?.is_some()
         {
+            self.maker.is_unanswered = false;
             let set = ddmin(&rest, |losses| {
                 Ok::<_, Error>(self.is_broken(index, losses, sought)?.is_some())
             })?;
             let key = self.is_broken(index, &set, sought)?;
+            if self.maker.is_unanswered {
+                self.maker.unproven.extend(key);
+            }
             if set.len() == all.len() {
                 self.maker
                     .with_losses
@@ -245,6 +249,7 @@ impl<S: Source> Rounds<'_, '_, S> {
             None => self.verdict()?,
         };
         let verdict = verdict.filter(|verdict| !matches!(verdict, Ok(Verdict::Inconclusive(_))));
+        self.maker.is_unanswered |= verdict.is_none();
         Ok(verdict.map(|verdict| Answer {
             index,
             key,

@@ -34,6 +34,10 @@ pub(super) struct Maker<S> {
     pub(super) judged: HashSet<Fingerprint>,
     /// All that is lost in those that have no number of their own.
     pub(super) with_losses: HashMap<Fingerprint, Arc<[Loss]>>,
+    /// Those of which some state with fewer losses was not judged: not each loss may be needed.
+    pub(super) unproven: HashSet<Fingerprint>,
+    /// Whether a state that was asked for was not judged.
+    pub(super) is_unanswered: bool,
 }
 
 impl<S> Maker<S> {
@@ -48,6 +52,8 @@ impl<S> Maker<S> {
             besides: HashSet::new(),
             judged: HashSet::new(),
             with_losses: HashMap::new(),
+            unproven: HashSet::new(),
+            is_unanswered: false,
         }
     }
 

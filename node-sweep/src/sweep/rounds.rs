@@ -151,6 +151,7 @@ impl<'a, 'scope, S: Source> Rounds<'a, 'scope, S> {
             (broken.states, broken.smallest) = (maker.states(key), same.smallest.1);
             broken.models = same.models;
             broken.with_losses = maker.with_losses.get(key).cloned();
+            broken.is_unproven = maker.unproven.contains(key);
         }
         let is_part = stop.plan.is_sample || stop.plan.only_known || stop.plan.shard.is_some();
         swept.is_whole = !is_part && !swept.interrupted && !swept.is_over;

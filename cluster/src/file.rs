@@ -81,9 +81,9 @@ pub struct ClusterFile {
 pub enum Explore {
     /// All nodes do the same: a majority stands for all others of its size.
     ReplicatedStateMachine {
-        /// How many of the nodes are one; 0 if that is not said. Then it is the smallest of those with
-        /// files, and each node alone and all of them at once are worth a look, too.
-        majority: usize,
+        /// How many of the nodes are one, if that is said. Else it is the smallest of those with files,
+        /// and each node alone and all of them at once are worth a look, too.
+        majority: Option<usize>,
     },
     /// One node leads, and the others follow it.
     PrimaryReplicas {

@@ -260,7 +260,7 @@ pub(crate) fn models_named(name: &str) -> Result<Vec<&'static Model>> {
 pub fn explore(file: &ClusterFile, run: &Run) -> Result<Explore> {
     Ok(match &file.explore {
         cluster::Explore::ReplicatedStateMachine { majority } => Explore::ReplicatedStateMachine {
-            majority: *majority,
+            majority: majority.unwrap_or(0),
         },
         cluster::Explore::PrimaryReplicas { primary } => {
             let name = &file.nodes[*primary].name;

@@ -208,8 +208,11 @@ impl RawFile {
     fn explore(&self, nodes: &[NodeConfig]) -> std::result::Result<Explore, Wrong> {
         let count = nodes.len();
         Ok(match self.explore.clone() {
-            RawExplore::ReplicatedStateMachine => Explore::ReplicatedStateMachine { majority: 0 },
+            RawExplore::ReplicatedStateMachine => {
+                Explore::ReplicatedStateMachine { majority: None }
+            }
             RawExplore::Majority(majority) if (1..=count).contains(&majority) => {
+                let majority = Some(majority);
                 Explore::ReplicatedStateMachine { majority }
             }
             RawExplore::Majority(majority) => {

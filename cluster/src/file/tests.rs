@@ -391,7 +391,7 @@ fn the_example_of_the_guide_and_the_files_that_come_with_it_can_be_read() {
     let file = parse(&example.replace("{here}", "/folder")).expect("it is right");
     assert_eq!(
         file.explore,
-        Explore::ReplicatedStateMachine { majority: 0 }
+        Explore::ReplicatedStateMachine { majority: None }
     );
     assert!(
         file.nodes[1].files[Path::new("store.conf")]

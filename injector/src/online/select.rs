@@ -71,10 +71,11 @@ impl Known<'_> {
     /// The largest minority that the seed draws.
     fn minority(&self) -> Vec<usize> {
         let count = self.file.nodes.len();
-        let majority = match self.file.explore {
+        let said = match self.file.explore {
             Explore::ReplicatedStateMachine { majority } => majority,
-            Explore::PrimaryReplicas { .. } => count / 2 + 1,
+            Explore::PrimaryReplicas { .. } => None,
         };
+        let majority = said.unwrap_or(count / 2 + 1);
         let mut chance = Chance::new(self.seed, "minority");
         let mut left: Vec<_> = (0..count).collect();
         let drawn = (majority..count).map(|_| {

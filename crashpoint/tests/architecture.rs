@@ -1,9 +1,12 @@
 //! The figure in ARCHITECTURE.md is what cargo says.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use walkdir::WalkDir;
 
 /// What only tests are made of.
 const OF_TESTS: [&str; 5] = ["amx-host", "elects", "end-to-end", "store", "toy-fs"];
@@ -125,4 +128,33 @@ fn no_library_depends_on_anyhow() {
             library["name"]
         );
     }
+}
+
+/// `make test` runs no others.
+#[test]
+fn only_ace_gen_has_examples_in_its_documentation() {
+    let mut having = BTreeSet::new();
+    for package in packages() {
+        let manifest = text(&package["manifest_path"]);
+        let sources = Path::new(&manifest).with_file_name("src");
+        let files = WalkDir::new(sources).into_iter().filter_map(Result::ok);
+        for file in files.filter(|file| file.path().extension().is_some_and(|end| end == "rs")) {
+            if has_examples(&fs::read_to_string(file.path()).expect("read")) {
+                having.insert(text(&package["name"]));
+            }
+        }
+    }
+    assert_eq!(having, ["ace-gen".to_owned()].into());
+}
+
+/// Whether a fence opens in a comment of documentation that does not say that it is text.
+fn has_examples(source: &str) -> bool {
+    let comments = source.lines().map(str::trim_start);
+    let comments = comments.filter_map(|line| {
+        let comment = line
+            .strip_prefix("///")
+            .or_else(|| line.strip_prefix("//!"))?;
+        comment.trim_start().strip_prefix("```")
+    });
+    comments.step_by(2).any(|language| language != "text")
 }

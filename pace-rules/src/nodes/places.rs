@@ -13,6 +13,9 @@ use super::space::{Error, NodeRules};
 /// More tuples are not looked at: a few hundred megabytes.
 const TUPLES_MAX: usize = 20_000_000;
 
+/// The same of a rule that a run is swept without if it has more.
+const AT_ONCE_MAX: usize = 1_000_000;
+
 /// How far a node's disk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
@@ -263,8 +266,13 @@ impl Search<'_> {
         if is_midway == (self.midway != Midway::None) {
             self.found.flat.extend_from_slice(chosen);
         }
-        if self.found.len() > TUPLES_MAX {
-            return Err(Error::TooMany(TUPLES_MAX));
+        let most = if self.rule.only_at_once {
+            AT_ONCE_MAX
+        } else {
+            TUPLES_MAX
+        };
+        if self.found.len() > most {
+            return Err(Error::TooMany(most));
         }
         Ok(())
     }

@@ -308,8 +308,11 @@ impl Space {
             lost: request.lost,
         };
         for rule in rules(request.explore, &run.nodes, &with_files)? {
-            let tuples = Tuples::of(&this.nodes, &this.clocks, &rule)?;
-            this.rules.push((rule, tuples));
+            match Tuples::of(&this.nodes, &this.clocks, &rule) {
+                // Of all nodes there may be far more than of a majority, which is swept all the same.
+                Err(Error::TooMany(_)) if rule.only_at_once => {}
+                tuples => this.rules.push((rule, tuples?)),
+            }
         }
         for number in 0..this.rules.len() {
             if this.rules[number].0.only_at_once {

@@ -35,31 +35,33 @@ unset IN_NAMESPACES
 const FUNCTIONS: &str = r#"
 pid_of() { cat "$top/$1.pid"; }
 
-# start NAME ADDRESS DIRECTORY COMMAND...: a node with a network of its own.
-start() {
+# node NAME ADDRESS DIRECTORY COMMAND...: a node with a network of its own, which is not started yet.
+# So one that is asked for before it is started refuses at once, and does not keep who asks waiting.
+node() {
     name=$1 address=$2 directory=$3
     shift 3
     mkfifo "$top/$name.go"
     # shellcheck disable=SC2016
     unshare --net --uts --ipc --mount sh -ec '
-        read -r go <"$1"
         hostname "$2"
         mount -t tmpfs crash /dev/shm
         ip link set lo up
-        ip address add "$3/16" dev eth0
-        ip link set eth0 up
-        cd "$4"
-        shift 4
-        exec "$@" </dev/null' sh "$top/$name.go" "$name" "$address" "$directory" "$@" \
+        echo there >"$1"
+        read -r go <"$1"
+        cd "$3"
+        shift 3
+        exec "$@" </dev/null' sh "$top/$name.go" "$name" "$directory" "$@" \
         >"$top/$name.log" 2>&1 &
     pid=$!
     echo "$pid" >"$top/$name.pid"
-    exec 3>"$top/$name.go"
+    read -r _ <"$top/$name.go"
     ip link add "v$pid" type veth peer name eth0 netns "$pid"
     ip link set "v$pid" master bridge up
-    echo go >&3
-    exec 3>&-
+    nsenter --target "$pid" --net ip address add "$address/16" dev eth0
+    nsenter --target "$pid" --net ip link set eth0 up
 }
+
+start() { echo go >"$top/$1.go"; }
 
 # What says that a node is ready: words in its log, a port at which it listens, or a command there.
 logs() { grep -qF -- "$2" "$top/$1.log"; }
@@ -140,9 +142,11 @@ pub(super) fn script(
     let alone_s = file
         .first_alone
         .map_or(ALONE_S, |alone| alone.as_secs_f64());
+    text.extend(file.nodes.iter().map(node));
+    text.push('\n');
     for step in steps(file, turns) {
         text += &match step {
-            Step::Start(node) => start(&file.nodes[node]),
+            Step::Start(node) => format!("start {}\n", file.nodes[node].name),
             Step::Ready(node) => waited(
                 "await",
                 &file.nodes[node],
@@ -232,7 +236,7 @@ fn shell(words: &[String]) -> String {
     words.join(" ")
 }
 
-fn start(node: &NodeConfig) -> String {
+fn node(node: &NodeConfig) -> String {
     let directory = if node.has_data {
         format!("{DIRECTORY}/{}", node.name)
     } else {
@@ -251,7 +255,7 @@ fn start(node: &NodeConfig) -> String {
         None => (String::new(), String::new()),
     };
     format!(
-        "{owner}start {} {} {directory} {user}{}\n",
+        "{owner}node {} {} {directory} {user}{}\n",
         node.name,
         node.address,
         shell(&words)
@@ -345,10 +349,11 @@ mod tests {
         let script = script(&file(), None, &archives, "").expect("written");
         let lines = [
             "chown -R root: /run/crashpoint/b",
-            "start b 10.77.0.1 /run/crashpoint/b runuser -u root -- env b --words 'of two'",
+            "node b 10.77.0.1 /run/crashpoint/b runuser -u root -- env b --words 'of two'",
             "await 300 listens b 2379",
             "await 25 runs a ask 10.77.0.2",
-            "start c 10.77.0.3 / env c",
+            "node c 10.77.0.3 / env c",
+            "start c",
             "said=$(printf -- '-\\t%s\\n' /run/crashpoint/.export/acknowledged | check --serve) || true",
         ];
         for line in lines {

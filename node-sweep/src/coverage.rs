@@ -89,15 +89,30 @@ impl Coverage {
         format!("crashes right after {}", each.join(", "))
     }
 
-    /// What was not tried, in a line; nothing if there is nothing to tell.
-    pub(crate) fn untried_line(&self) -> Option<String> {
-        let Crowded { moments, of, lost } = self.crowded.filter(|crowded| crowded.moments > 0)?;
-        let more = lost + 1;
-        Some(format!(
-            "not tried: {more} or more operations lost and others kept, at {moments} of {of} \
-             moments ({} or more were not durable there; --lost {more} tries {more})",
-            lost + 3
-        ))
+    /// What was not tried, in lines.
+    pub(crate) fn untried_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let Some(crowded) = self.crowded else {
+            return lines;
+        };
+        let Crowded {
+            moments, of, lost, ..
+        } = crowded;
+        if moments > 0 {
+            let more = lost + 1;
+            lines.push(format!(
+                "not tried: {more} or more operations lost and others kept, at {moments} of {of} \
+                 moments ({} or more were not durable there; --lost {more} tries {more})",
+                lost + 3
+            ));
+        }
+        if crowded.is_without_all {
+            let most = "not tried: all nodes lose at once what was not durable, since the places \
+                        at which they can stop have more than a million combinations (a shorter \
+                        run has fewer)";
+            lines.push(most.into());
+        }
+        lines
     }
 }
 
@@ -240,12 +255,13 @@ mod tests {
                 moments,
                 of: 41,
                 lost: 1,
+                is_without_all: false,
             });
             let coverage = Coverage {
                 crowded,
                 ..Coverage::default()
             };
-            coverage.untried_line()
+            coverage.untried_lines().pop()
         };
         assert_eq!(line(0), None);
         assert_eq!(

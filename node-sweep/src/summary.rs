@@ -252,8 +252,12 @@ impl Summary {
 
     /// After what of the run crashes were tried, and what was not, for each level.
     fn coverage_lines(&self) -> String {
-        let of = |coverage: Coverage| [Some(coverage.line()), coverage.untried_line()];
-        let lines = |level: &Self| level.coverage.map(of).into_iter().flatten().flatten();
+        let of = |coverage: Coverage| {
+            let mut lines = vec![coverage.line()];
+            lines.extend(coverage.untried_lines());
+            lines
+        };
+        let lines = |level: &Self| level.coverage.map(of).into_iter().flatten();
         match &*self.levels {
             [] => lines(self).map(|line| line + "\n").collect(),
             levels => levels

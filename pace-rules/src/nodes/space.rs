@@ -221,6 +221,8 @@ pub struct Space {
     rules: Vec<(Rule, Tuples)>,
     sections: Vec<Section>,
     lost: usize,
+    /// There are too many combinations of places for what all nodes lose at once.
+    is_without_all: bool,
 }
 
 /// What the rules know of a node.
@@ -306,11 +308,12 @@ impl Space {
             rules: Vec::new(),
             sections: Vec::new(),
             lost: request.lost,
+            is_without_all: false,
         };
         for rule in rules(request.explore, &run.nodes, &with_files)? {
             match Tuples::of(&this.nodes, &this.clocks, &rule) {
                 // Of all nodes there may be far more than of a majority, which is swept all the same.
-                Err(Error::TooMany(_)) if rule.only_at_once => {}
+                Err(Error::TooMany(_)) if rule.only_at_once => this.is_without_all = true,
                 tuples => this.rules.push((rule, tuples?)),
             }
         }
@@ -618,6 +621,12 @@ impl Space {
     /// How many operations a node loses at most.
     pub(super) fn lost(&self) -> usize {
         self.lost
+    }
+
+    /// Whether no state has all nodes lose at once what was not durable, since they can be at too many
+    /// places together.
+    pub(super) fn is_without_all(&self) -> bool {
+        self.is_without_all
     }
 
     /// The numbers of some of the states, ascending, none of them twice; each choice is as likely

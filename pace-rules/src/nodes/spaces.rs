@@ -80,6 +80,10 @@ pub struct Crowded {
     pub of: u64,
     /// So many operations of a node a state loses at most, but where it loses all at once.
     pub lost: usize,
+    /// Whether no state has all nodes lose at once what was not durable, since they can be at too many
+    /// places together.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_without_all: bool,
 }
 
 /// States of one model, rule and relaxation, whose nodes are started in one order.
@@ -190,6 +194,10 @@ impl Spaces {
             moments: 0,
             of: 0,
             lost: self.members.first().map_or(0, |member| member.space.lost()),
+            is_without_all: self
+                .members
+                .iter()
+                .any(|member| member.space.is_without_all()),
         };
         for (number, node) in run.nodes.iter().enumerate() {
             if node.initial.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pace_rules::nodes::{Explore, Space, State};
+use pace_rules::nodes::{Count, Explore, Relaxations, Space, Spaces, State};
 use trace::{Action, FileId, FileOp, Node, SyncScope};
 
 use super::support::{BAR, FOO, Script, marks, model, name, replicated, request, states, tree};
@@ -94,6 +94,36 @@ fn nodes_lose_together_what_they_do_to_files_with_names_that_say_nothing() {
             assert!(lacking(&script, 0).contains(others), "{others:?}");
             assert!(!two.contains(others), "{others:?}");
         }
+    }
+}
+
+/// Three nodes that each can stop at 110 places, whatever the others do, have 1.3 million combinations.
+#[test]
+fn what_all_nodes_lose_at_once_is_left_out_where_they_have_too_many_places_and_that_is_told() {
+    for (writes, is_left_out) in [(5, false), (110, true)] {
+        let mut script = Script::new(3, &[(FOO, "foo", 8)]);
+        for node in [0, 1, 2] {
+            for _ in 0..writes {
+                script.write(node, FOO, 0, 8, 8);
+            }
+        }
+        let explore = Explore::ReplicatedStateMachine { majority: 0 };
+        let mut request = request(model("ext4-ordered"), explore, 1);
+        request.relaxations = Relaxations {
+            synced: true,
+            prefix: false,
+            lost: false,
+            cut: false,
+            torn: false,
+            stopped: false,
+            names_only: false,
+            all_torn: false,
+            one_kept: false,
+        };
+        let spaces = Spaces::new(&script.run, &[request]).expect("there are states");
+        assert_eq!(spaces.crowded(&script.run).is_without_all, is_left_out);
+        let has_all = |count: &(&str, Count)| count.1.rule == "all nodes";
+        assert_eq!(spaces.counts().iter().any(has_all), !is_left_out);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Bytes that become zeros: what a file is cut off by, holes, and zeros in blocks that it keeps.
 
 use pace_rules::nodes::{Log, MODELS};
-use trace::{FileId, FileOp};
+use trace::{FileId, FileOp, SyncScope};
 
 use super::support::{BAR, Byte, FOO, Script, Tree, content, has, size, told};
 
@@ -201,6 +201,25 @@ fn what_is_written_to_zeroed_blocks_may_be_there_without_the_zeros() {
             |tree: &Tree| !has(tree, "bar") && is_zero(tree, 9000) && is_new(tree, 4096);
         assert!(shown_on(&script, 1, before_names).is_empty());
     }
+}
+
+/// The sync of a range gives its blocks their place as well. What is written to them then is there
+/// without the zeros, which come after a name that is lost.
+#[test]
+fn blocks_of_a_range_that_was_synced_have_their_new_bytes_without_the_zeros() {
+    let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+    script.write(0, FOO, 4096, 904, 4096);
+    let scope = SyncScope::Range {
+        offset: 0,
+        len: 5000,
+    };
+    script.file(0, FileOp::Sync { file: FOO, scope });
+    script.create(0, BAR, "bar");
+    script.file(0, zeros_in_blocks(2269, 12288));
+    script.write(0, FOO, 4096, 100, 5000).mark(0);
+    let is_early = |tree: &Tree| !has(tree, "bar") && is_new(tree, 4096) && is_zero(tree, 4200);
+    let ext4 = ["ext4-ordered", "ext4-writeback"];
+    assert_eq!(shown_on(&script, 1, is_early), ext4);
 }
 
 /// Two writes to a page that was zeroed: what is there of the second has the first.

@@ -7,9 +7,9 @@ use pace_rules::Sector;
 use pace_rules::nodes::{
     AtRisk, Effect, Explore, Micro, Model, Relaxations, Request, Space, Split,
 };
-use trace::{FileId, Run};
+use trace::{Action, Event, FileId, FileOp, Run};
 
-use super::tree::{Content, Found, Grid, InFile, Names, Skeleton, empty, initial_contents};
+use super::tree::{Content, Found, Grid, InFile, Names, PAGE, Skeleton, empty, initial_contents};
 
 /// More contents of a file than this are not looked at.
 const CONTENTS_MAX: usize = 300_000;
@@ -37,6 +37,16 @@ fn of_bytes(effect: &Effect) -> Option<FileId> {
         | Effect::Grow { file, .. }
         | Effect::SetSize { file, .. } => Some(*file),
         _ => None,
+    }
+}
+
+/// Whether a file loses blocks by an operation.
+fn gives_back(op: &FileOp) -> bool {
+    match op {
+        FileOp::Unlink { .. } | FileOp::Zero { .. } => true,
+        FileOp::Rename { replaced, .. } => replaced.is_some(),
+        FileOp::Resize { from, to, .. } => to < from,
+        _ => false,
     }
 }
 
@@ -78,6 +88,25 @@ impl Allowed {
         events
             .into_iter()
             .any(|events| self.at(events).iter().any(|trees| trees.has(found)))
+    }
+
+    /// The same on a file system that may give the blocks of one file to another before the first is
+    /// known to have lost them, and that writes data in place at any time: whole pages can hold what
+    /// was written elsewhere.
+    pub fn allows_blocks_used_again(
+        &mut self,
+        events: RangeInclusive<usize>,
+        found: &Found,
+    ) -> bool {
+        let grid = self.grid.clone();
+        let is_given_back =
+            |event: &Event| matches!(&event.action, Action::File(op) if gives_back(op));
+        let first = self.run.nodes[0].events.iter().position(is_given_back);
+        events.into_iter().any(|events| {
+            let mut all = self.at(events).iter();
+            first.is_some_and(|first| first < events)
+                && all.any(|trees| trees.has_but_for_pages_of_others(found, &grid))
+        })
     }
 
     /// What is allowed after so many events.
@@ -188,6 +217,34 @@ impl Trees {
                     .is_some_and(|all| all.contains(content)),
                 InFile::Odd(_) => false,
             })
+    }
+
+    /// Whether each file is one of those that are allowed, but for whole pages in which there is
+    /// what none of them has there, and zeros.
+    fn has_but_for_pages_of_others(&self, found: &Found, grid: &Grid) -> bool {
+        let is_so = |(path, content): (&String, &InFile)| {
+            let Some(all) = self.files.get(path) else {
+                return false;
+            };
+            let pages = |content: Vec<u8>| -> Vec<Vec<u8>> {
+                let pages = content.chunks(PAGE as usize);
+                pages.map(<[u8]>::to_vec).collect()
+            };
+            let all: Vec<_> = all.iter().map(|own| pages(own.bytes(grid))).collect();
+            let found = pages(content.bytes(grid));
+            let is_of_another = |number: usize, page: &[u8]| {
+                let own = all.iter().filter_map(|own| own.get(number)).flatten();
+                let own: HashSet<u8> = own.copied().collect();
+                let bytes: HashSet<u8> = page.iter().copied().filter(|byte| *byte != 0).collect();
+                !bytes.is_empty() && bytes.is_disjoint(&own)
+            };
+            all.iter().any(|own| {
+                let mut pages = found.iter().zip(own).enumerate();
+                own.iter().flatten().count() == found.iter().flatten().count()
+                    && pages.all(|(number, (page, own))| page == own || is_of_another(number, page))
+            })
+        };
+        self.names == found.names && found.files.iter().all(is_so)
     }
 
     fn add(&self, found: &HashSet<Found>, bound: usize, others: &mut HashSet<Found>) {

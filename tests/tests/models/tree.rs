@@ -108,6 +108,14 @@ impl Content {
         self
     }
 
+    /// All its bytes.
+    pub fn bytes(&self, grid: &Grid) -> Vec<u8> {
+        let cells = grid.0.windows(2).zip(&self.cells);
+        let cells = cells.take_while(|(range, _)| range[1] <= self.size);
+        let bytes = |(range, byte): (&[u64], &u8)| vec![*byte; (range[1] - range[0]) as usize];
+        cells.flat_map(bytes).collect()
+    }
+
     fn read(bytes: &[u8], grid: &Grid) -> Option<Self> {
         let mut content = Self::new(grid);
         content.size = bytes.len() as u64;
@@ -147,8 +155,8 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum InFile {
     Known(Content),
-    /// Of another size than any that is written, or torn where nothing can tear.
-    Odd(String),
+    /// Of another size than any that is written, or torn where nothing can tear: all its bytes.
+    Odd(Vec<u8>),
 }
 
 /// Runs of equal bytes.
@@ -158,6 +166,16 @@ fn runs(bytes: &[u8]) -> String {
         words.push(format!("{} x {}", run[0], run.len()));
     }
     format!("[{}]", words.join(", "))
+}
+
+impl InFile {
+    /// All its bytes.
+    pub fn bytes(&self, grid: &Grid) -> Vec<u8> {
+        match self {
+            Self::Known(content) => content.bytes(grid),
+            Self::Odd(bytes) => bytes.clone(),
+        }
+    }
 }
 
 impl Found {
@@ -189,8 +207,8 @@ impl Found {
                 .clone();
             if data.is_file() && first == path {
                 let bytes = fs::read(entry.path())?;
-                let content = Content::read(&bytes, grid)
-                    .map_or_else(|| InFile::Odd(runs(&bytes)), InFile::Known);
+                let content =
+                    Content::read(&bytes, grid).map_or_else(|| InFile::Odd(bytes), InFile::Known);
                 self.files.insert(path.clone(), content);
             }
             let named = Named {
@@ -216,7 +234,7 @@ impl Found {
             }
             match self.files.get(path) {
                 Some(InFile::Known(content)) => text += &format!(", {}", content.told(grid)),
-                Some(InFile::Odd(runs)) => text += &format!(", ODD {runs}"),
+                Some(InFile::Odd(bytes)) => text += &format!(", ODD {}", runs(bytes)),
                 None => {}
             }
             text += "\n";

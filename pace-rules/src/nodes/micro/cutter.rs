@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use itertools::Itertools;
 use trace::{Action, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
-use super::{Cut, Cuts, Micro, Neighbour, Order, Split};
+use super::{Cut, Cuts, Micro, Neighbour, Order, PAGE_BYTES, Split};
 use crate::nodes::Effect;
 use crate::nodes::model::Model;
 use crate::nodes::narrow::{Narrow, Span};
@@ -272,7 +272,11 @@ impl<'a> Cutter<'a> {
                 pages(&(offset..offset + len))
             }
         };
-        self.file(file).sync(synced, by, start_ns);
+        let known = self.file(file);
+        if matches!(scope, SyncScope::Range { .. }) && synced.end * PAGE_BYTES >= known.size {
+            known.least_in_range = known.size;
+        }
+        known.sync(synced, by, start_ns);
         self.forget_holders(file);
     }
 

@@ -17,6 +17,8 @@ pub(super) struct Known {
     pub(super) is_resized: bool,
     /// On the disk it has no smaller one.
     pub(super) least: u64,
+    /// The same after the sync of a range that reached to its end.
+    pub(super) least_in_range: u64,
     /// Whether it has another name since all was synced.
     pub(super) is_renamed: bool,
     /// Whether it is new, or was cut off or punched, since it was synced.
@@ -98,6 +100,8 @@ impl Known {
     pub(super) fn cut(&mut self, from: u64) {
         self.pages.split_off(&from.div_ceil(PAGE_BYTES));
         self.zeroed.split_off(&from.div_ceil(PAGE_BYTES));
+        self.zeroed.values_mut().for_each(|page| page.cut(from));
+        self.least_in_range = self.least_in_range.min(from);
     }
 }
 

@@ -23,8 +23,17 @@ pub(super) struct Zeroed {
     zeros: usize,
     /// What bytes in the old page wait for.
     order: Order,
+    /// How far the file reached on the disk at that time, at least.
+    size: u64,
     /// What was written to the page since then.
     writes: Vec<(u64, Content)>,
+}
+
+impl Zeroed {
+    /// The file has nothing from there on.
+    pub(super) fn cut(&mut self, from: u64) {
+        self.size = self.size.min(from);
+    }
 }
 
 impl Cutter<'_> {
@@ -64,17 +73,18 @@ impl Cutter<'_> {
             return;
         }
         let zeros = self.micros.len();
-        let zeroed = self.places(file, range).into_iter().map(|(page, order)| {
-            let writes = Vec::new();
+        let places = self.places(file, range);
+        let known = self.file(file);
+        let size = known.least.max(known.least_in_range);
+        for (page, order) in places {
             let zeroed = Zeroed {
                 zeros,
                 order,
-                writes,
+                size,
+                writes: Vec::new(),
             };
-            (page, zeroed)
-        });
-        let zeroed: Vec<_> = zeroed.collect();
-        self.file(file).zeroed.extend(zeroed);
+            known.zeroed.insert(page, zeroed);
+        }
     }
 
     fn allocates_in_place(&self) -> bool {
@@ -149,11 +159,11 @@ impl Cutter<'_> {
         for page in pages(&range) {
             let known = self.file(file);
             let (start, end) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
-            let seen = start..end.min(known.least);
-            let own = range.start.max(start).min(seen.end)..range.end.min(seen.end);
             let Some(zeroed) = known.zeroed.get_mut(&page) else {
                 continue;
             };
+            let seen = start..end.min(zeroed.size);
+            let own = range.start.max(start).min(seen.end)..range.end.min(seen.end);
             if zeroed.writes.len() == WRITES_MAX || seen.is_empty() {
                 known.zeroed.remove(&page);
                 continue;

@@ -231,20 +231,21 @@ impl ClusterFile {
             Error::Syntax {
                 path: path.into(),
                 line: line_of(text, at),
-                what: error.message().trim().replace('\n', " "),
+                what: in_words(error.message()),
             }
         })?;
-        raw.settle(text, folder).map_err(|wrong| match wrong.at {
-            None => Error::Meaning {
-                path: path.into(),
-                what: wrong.what,
-            },
-            Some(at) => Error::Syntax {
-                path: path.into(),
-                line: line_of(text, at),
-                what: wrong.what,
-            },
-        })
+        raw.settle(text, folder)
+            .map_err(|wrong| match wrong.place(text) {
+                None => Error::Meaning {
+                    path: path.into(),
+                    what: wrong.what,
+                },
+                Some(at) => Error::Syntax {
+                    path: path.into(),
+                    line: line_of(text, at),
+                    what: wrong.what,
+                },
+            })
     }
 
     /// The place of the node with a name.
@@ -395,6 +396,23 @@ fn look_for(whose: &str, words: &[String], path: &str, folder: &Path) -> Result<
             program: words[0].clone(),
         }),
     }
+}
+
+/// What TOML has to say, in TOML's words for what is expected.
+fn in_words(message: &str) -> String {
+    let what = message.trim().replace('\n', " ");
+    let (what, expected) = match what.rsplit_once("expected ") {
+        Some((before, expected)) => (before, expected),
+        None => return what,
+    };
+    let expected = match expected {
+        "f64" => "a number",
+        "u64" | "usize" | "u32" | "u16" | "u8" => "a whole number",
+        "a sequence" => "an array",
+        "a map" => "a table",
+        other => other,
+    };
+    format!("{what}expected {expected}")
 }
 
 fn line_of(text: &str, at: usize) -> usize {

@@ -60,10 +60,19 @@ impl Values {
     fn unknown(&self, name: &str) -> String {
         let known: Vec<_> = self.0.keys().map(|name| format!("{{{name}}}")).collect();
         format!(
-            "{{{name}}} stands for nothing here: there are {} (and {{{{ is a brace)",
+            "{{{name}}}{UNKNOWN}: there are {} {{here}} (and {{{{ is a brace)",
             known.join(" ")
         )
     }
+}
+
+/// What is said of a name that stands for nothing.
+const UNKNOWN: &str = " stands for nothing here";
+
+/// The name in braces of which an error says that it stands for nothing.
+pub(crate) fn unknown_in(error: &str) -> Option<&str> {
+    let (before, _) = error.split_once(UNKNOWN)?;
+    before.rfind('{').map(|start| &before[start..])
 }
 
 fn is_name(text: &str) -> bool {

@@ -13,7 +13,7 @@ use super::node::{RawNode, check_name, own_values};
 use super::simulated::RawSimulated;
 use super::steps::{self, Names, RawStep};
 use super::{Check, ClientConfig, ClusterFile, Explore, NodeConfig, Step};
-use crate::words::Values;
+use crate::words::{Values, unknown_in};
 
 /// More than one machine serves.
 const NODES_MAX: usize = 200;
@@ -24,8 +24,7 @@ const CHECK_WITHIN_S: f64 = 60.0;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawFile {
-    #[serde(default)]
-    explore: RawExplore,
+    explore: Option<Spanned<RawExplore>>,
     disk: Option<String>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
@@ -47,11 +46,10 @@ pub(super) struct RawFile {
     histories: Vec<RawHistory>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RawExplore {
     /// Nodes of which the smallest majority decides.
-    #[default]
     #[serde(alias = "rsm")]
     ReplicatedStateMachine,
     /// The same with another size of it.
@@ -119,6 +117,15 @@ impl Wrong {
     pub(super) fn at<T>(part: &Spanned<T>) -> impl FnOnce(String) -> Self + use<T> {
         let at = Some(part.span().start);
         move |what| Self { at, what }
+    }
+}
+
+impl Wrong {
+    /// Where it is: a name that stands for nothing is there, and not where its table begins.
+    pub(super) fn place(&self, text: &str) -> Option<usize> {
+        let from = self.at.unwrap_or(0);
+        let named = unknown_in(&self.what).and_then(|name| text[from..].find(name));
+        named.map(|place| from + place).or(self.at)
     }
 }
 
@@ -206,22 +213,27 @@ impl RawFile {
     }
 
     fn explore(&self, nodes: &[NodeConfig]) -> std::result::Result<Explore, Wrong> {
+        let Some(explore) = &self.explore else {
+            return Ok(Explore::ReplicatedStateMachine { majority: None });
+        };
         let count = nodes.len();
-        Ok(match self.explore.clone() {
+        let meant = match explore.get_ref().clone() {
             RawExplore::ReplicatedStateMachine => {
-                Explore::ReplicatedStateMachine { majority: None }
+                Ok(Explore::ReplicatedStateMachine { majority: None })
             }
             RawExplore::Majority(majority) if (1..=count).contains(&majority) => {
                 let majority = Some(majority);
-                Explore::ReplicatedStateMachine { majority }
+                Ok(Explore::ReplicatedStateMachine { majority })
             }
-            RawExplore::Majority(majority) => {
-                return Err(format!("there is no majority of {majority} of {count} nodes").into());
-            }
-            RawExplore::Primary(name) => Explore::PrimaryReplicas {
-                primary: only(&Names::of(nodes, self).nodes(&[name])?)?,
-            },
-        })
+            RawExplore::Majority(majority) => Err(format!(
+                "there is no majority of {majority} of {count} nodes"
+            )),
+            RawExplore::Primary(name) => Names::of(nodes, self)
+                .nodes(&[name])
+                .and_then(|named| only(&named))
+                .map(|primary| Explore::PrimaryReplicas { primary }),
+        };
+        meant.map_err(|what| Wrong::at(explore)(format!("explore: {what}")))
     }
 
     /// The names of all nodes.

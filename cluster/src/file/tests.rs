@@ -201,6 +201,52 @@ fn what_is_wrong_with_a_node_is_told_with_its_line() {
     );
 }
 
+#[test]
+fn a_name_that_stands_for_nothing_and_a_wrong_explore_are_told_with_their_own_line() {
+    for (from, to, words) in [
+        (
+            "mkdir {dir}",
+            "mkdir {dri}",
+            "line 16: node replica-1: {dri} stands for",
+        ),
+        (
+            "./client {address",
+            "./client {adress",
+            "line 23: client: {adress:primary} stands",
+        ),
+        (
+            "{acks}",
+            "{acs}",
+            "line 26: check: {acs} stands for nothing here",
+        ),
+        (
+            "= \"primary\" }",
+            "= \"prim\" }",
+            "line 2: explore: there is no node prim",
+        ),
+        (
+            "primary = \"primary\" }",
+            "majority = 4 }",
+            "line 2: explore: there is no majority",
+        ),
+        (
+            "0.5",
+            "\"soon\"",
+            "line 19: invalid type: string \"soon\", expected a number",
+        ),
+        (
+            "[\"replica-1\", \"replica-2\"]",
+            "\"replica-1\"",
+            "expected an array",
+        ),
+    ] {
+        let error = refused(from, to);
+        assert!(error.contains(words), "{error}");
+    }
+    let error = refused("{dir}/redis", "{dri}/redis");
+    assert!(error.contains("{dir} {number} {here} (and"), "{error}");
+}
+
 /// Name nodes that are formatted, data nodes, and a client that makes a schema.
 const KINDS: &str = r#"
 [[nodes]]
@@ -319,7 +365,7 @@ fn kinds_and_steps_that_make_no_sense_are_refused_with_their_line() {
         (
             "{name} {address:active}",
             "{nmae}",
-            "line 29: step bootstrap: {nmae} stands for nothing",
+            "line 33: step bootstrap: {nmae} stands for nothing",
         ),
         (
             "after = [\"name\"]",

@@ -261,7 +261,8 @@ fn run_client(
     let ended = traced.wait()?;
     if !ended.status.success() {
         let said = fs::read_to_string(&log).unwrap_or_default();
-        let said = said.lines().last().unwrap_or("it said nothing").trim();
+        let said = said.lines().last().map(str::trim);
+        let said = said.unwrap_or("it printed nothing on standard error");
         bail!("the client failed ({}): {said}", ended.status);
     }
     Ok(ended)

@@ -15,14 +15,18 @@ mod tree;
 
 use std::collections::HashSet;
 use std::env;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use end_to_end::{Random, in_own_namespace, require_root};
 use pace_rules::nodes::Model;
+use trace::{Action, Data, FileOp};
 
 use disk::{Crash, Laboratory};
 use program::Program;
 use search::Allowed;
+use tree::{DATA_PER_CALL, Found};
 
 /// So many disks of a file system are worked on at once: whoever mounts one mostly waits.
 const WORKERS: usize = 4;
@@ -261,6 +265,75 @@ fn xfs_allows_what_the_disk_shows() {
 #[test]
 fn btrfs_allows_what_the_disk_shows() {
     compare("btrfs", "btrfs", &programs(SOME, 4));
+}
+
+/// What is counted as blocks that were used again is that, and nothing else that a model denies.
+#[test]
+fn a_page_of_another_file_is_all_that_counts_as_used_again() {
+    require_root();
+    let program: Program = "has a 8192; unlink a; rewrite c 8192"
+        .parse()
+        .expect("a program");
+    let look = || {
+        let recording = Laboratory::new(WRITEBACK).record(&program);
+        let node = &recording.run.nodes[0];
+        let all = node.events.len();
+        let byte = |data: Data| (data.at / DATA_PER_CALL) as u8;
+        let of_a = byte(
+            node.initial
+                .iter()
+                .find_map(|file| file.content.first())
+                .expect("bytes")
+                .1,
+        );
+        let of_c = node.events.iter().find_map(|event| match event.action {
+            Action::File(FileOp::Write { data, .. }) => Some(byte(data)),
+            _ => None,
+        });
+        let of_c = of_c.expect("it is written");
+        let model = Model::named("ext4-writeback").expect("it is known");
+        let mut allowed = Allowed::new(recording.run.clone(), model);
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a");
+        let grid = allowed.grid.clone();
+        let mut look = |runs: &[(u8, usize)], events: usize| {
+            let bytes: Vec<u8> = runs
+                .iter()
+                .flat_map(|(byte, len)| vec![*byte; *len])
+                .collect();
+            std::fs::write(&path, bytes).expect("written");
+            std::fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("its mode");
+            let found = Found::read(directory.path(), &grid).expect("read");
+            let events = events..=events;
+            (
+                allowed.allows(events.clone(), &found),
+                allowed.allows_blocks_used_again(events, &found),
+            )
+        };
+        assert!(look(&[(of_a, 8192)], all).0);
+        let page_of_c = [(of_c, 4096), (of_a, 4096)];
+        assert_eq!(look(&page_of_c, all), (false, true));
+        assert_eq!(
+            look(&[(of_a, 4096), (of_c, 100), (0, 3996)], all),
+            (false, true)
+        );
+        // Before the blocks are given back.
+        assert_eq!(look(&page_of_c, 0), (false, false));
+        // A part of a page, zeros, and another size.
+        for runs in [
+            &[(of_a, 2048), (of_c, 2048), (of_a, 4096)][..],
+            &[(0, 4096), (of_a, 4096)],
+            &[(of_c, 4096)],
+        ] {
+            assert_eq!(look(runs, all), (false, false), "{runs:?}");
+        }
+    };
+    std::thread::scope(|scope| {
+        let looked = scope.spawn(|| in_own_namespace(look));
+        looked
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
 }
 
 /// Without this, nothing is said of a commit that is not followed by the data of files.

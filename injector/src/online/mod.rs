@@ -64,6 +64,6 @@ pub use sometimes::conditions;
 pub use strategies::{EXHAUSTIVE, Exhaustive, STRATEGIES, Search, strategy, without_faults};
 pub use strategy::{Repeated, Strategy};
 pub use text::{alike, findings, headline, table, timeline, totals};
-pub use want::{WANTED, Want};
+pub use want::{Agreement, WANTED, Want};
 pub use witness::anomalies;
 pub use worse::Worse;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::points::SeenPoint;
-use super::want::WANTED;
+use super::want::{Agreement, WANTED};
 use crate::laboratory::Judged;
 use specification::{Examined, Unlooked, Violated};
 
@@ -42,10 +42,10 @@ pub struct Ran {
     /// everything was healed; none if they were not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<SeenPoint>,
-    /// In a search, how much of what is wanted its logs show that are not in those of a run without
-    /// failures, from 0 to 1.
+    /// In a search, what of what is wanted its logs show that is not in those of a run without
+    /// failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agreement: Option<f64>,
+    pub agreement: Option<Agreement>,
     /// Which run of simulated machines it is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedRun>,

@@ -4,7 +4,7 @@
 //! makes it, and what each run logs says where to look next. Anduril reads the program; this knows of
 //! it what its calls on files and its logs say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,16 @@ pub struct Want {
     /// For each failure point, from 0 to 1, how near its first time was to where the log that was
     /// given departs from that of a run without failures. Empty without such a log.
     pub nearness: Vec<f64>,
+}
+
+/// What of what is wanted a run showed that a run without failures does not.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Agreement {
+    /// The words of what is wanted, all in one line.
+    pub words: BTreeSet<String>,
+    /// From 0 to 1, how much of the unusual lines of the log that was given; nothing if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<f64>,
 }
 
 /// What a node logged in a run without failures: the time and the words of each line.
@@ -109,8 +119,8 @@ impl Want {
         }
     }
 
-    /// From 0 to 1, how much of what is wanted a run shows beyond what every run does.
-    pub fn agreement(&self, nodes: &[String], ran: &Ran, files: &RunFiles) -> f64 {
+    /// What of what is wanted a run shows beyond what every run does.
+    pub fn agreement(&self, nodes: &[String], ran: &Ran, files: &RunFiles) -> Agreement {
         let logged = nodes.iter().filter_map(|node| {
             let text = fs::read(log_of(files, node)).ok()?;
             Some(String::from_utf8_lossy(&text).into_owned())
@@ -130,17 +140,43 @@ impl Want {
         self.shown_by(&new)
     }
 
-    /// The wanted line counts as much as all others together.
-    fn shown_by(&self, new: &BTreeSet<Words>) -> f64 {
+    /// What of it these lines show.
+    fn shown_by(&self, new: &BTreeSet<Words>) -> Agreement {
+        let Some((wanted, others)) = self.lines.split_first() else {
+            return Agreement::default();
+        };
+        let shared = new.iter().map(|line| wanted & line);
         let near = |line: &Words| new.iter().map(|one| share(line, one)).fold(0.0, f64::max);
-        match self.lines.split_first() {
-            None => 0.0,
-            Some((wanted, [])) => near(wanted),
-            Some((wanted, others)) => {
-                let sum: f64 = others.iter().map(near).sum();
-                f64::midpoint(near(wanted), sum / others.len() as f64)
-            }
+        let sum: f64 = others.iter().map(near).sum();
+        Agreement {
+            words: shared.max_by_key(BTreeSet::len).unwrap_or_default(),
+            others: (!others.is_empty()).then(|| sum / others.len() as f64),
         }
+    }
+
+    /// How near each of some runs came, from 0 to 1. A word of what is wanted counts the less the more
+    /// of the runs show it: what every failure makes some node log says nothing of where to look. The
+    /// wanted line counts as much as all others together.
+    pub(super) fn near(&self, runs: &[&Agreement]) -> Vec<f64> {
+        let none = Words::new();
+        let wanted = self.lines.first().unwrap_or(&none);
+        let weight = |word: &String| {
+            let with = runs.iter().filter(|run| run.words.contains(word)).count();
+            1.0 - with as f64 / (runs.len() + 1) as f64
+        };
+        let weights: BTreeMap<_, _> = wanted.iter().map(|word| (word, weight(word))).collect();
+        let all: f64 = weights.values().sum();
+        let near = |run: &&Agreement| {
+            let shown = run.words.iter().filter_map(|word| weights.get(word));
+            let shown = if wanted.is_empty() {
+                0.0
+            } else {
+                shown.sum::<f64>() / all
+            };
+            run.others
+                .map_or(shown, |others| f64::midpoint(shown, others))
+        };
+        runs.iter().map(near).collect()
     }
 }
 
@@ -348,12 +384,34 @@ mod tests {
         let (mut want, _) = Want::parse("log: snapshot file not found").expect("a want");
         let shown = |want: &Want, lines: &[&str]| {
             let new: BTreeSet<_> = lines.iter().map(|line| words(line)).collect();
-            percent(want.shown_by(&new))
+            let agreement = want.shown_by(&new);
+            // Beside a run that shows nothing, and so many that no word of it is rare.
+            let other = Agreement {
+                others: agreement.others.map(|_| 0.0),
+                ..Agreement::default()
+            };
+            let runs: Vec<_> = std::iter::once(&agreement).chain([&other; 999]).collect();
+            percent(want.near(&runs)[0])
         };
         assert_eq!(shown(&want, &["starts", "no snapshot was found"]), 50);
         assert_eq!(shown(&want, &["error: snapshot file 7 not found"]), 100);
         want.lines.push(words("retrying the rename"));
         assert_eq!(shown(&want, &["retrying the rename"]), 50);
+    }
+
+    /// `connection` is in the log of whoever misses another node, whatever made that one miss.
+    #[test]
+    fn words_that_many_runs_show_count_less() {
+        let (want, _) = Want::parse("log: connection reset by peer").expect("a want");
+        let run = |line: &str| want.shown_by(&BTreeSet::from([words(line)]));
+        let common = run("connection refused");
+        let (rare, none) = (run("the peer is late"), run("is ready"));
+        let first = want.near(&[&none, &common, &rare]);
+        assert_eq!(percent(first[1]), percent(first[2]));
+        let all = [vec![&common; 8], vec![&none, &rare]].concat();
+        let near = want.near(&all);
+        assert_eq!(percent(near[8]), 0);
+        assert!(near[9] > 3.0 * near[0], "{near:?}");
     }
 
     /// The failure was after the second `saved`: what came there first is nearest.

@@ -6,7 +6,7 @@ use super::super::plan::FaultPlan;
 use super::super::points::{PointFailure, SeenPoint};
 use super::super::ran::Ran;
 use super::super::strategy::Strategy;
-use super::super::want::{Want, share, words};
+use super::super::want::{Agreement, Want, share, words};
 use super::exhaustive::{Exhaustive, Single};
 
 /// How much two failures have in common, if it is their file, their kind or their call.
@@ -65,11 +65,13 @@ impl Search {
     /// What each single failure is worth after these results.
     fn values(&self, so_far: &[InjectResult]) -> Vec<f64> {
         let singles = self.all.singles();
+        let none = Agreement::default();
         let tried = so_far.iter().filter_map(|result| {
             let single = singles.get(usize::try_from(result.index).ok()?)?;
-            Some((single, result.ran.agreement.unwrap_or(0.0)))
+            Some((single, result.ran.agreement.as_ref().unwrap_or(&none)))
         });
-        let tried: Vec<_> = tried.collect();
+        let (tried, agreements): (Vec<_>, Vec<_>) = tried.unzip();
+        let tried: Vec<_> = tried.into_iter().zip(self.want.near(&agreements)).collect();
         let sum: f64 = tried.iter().map(|(_, agreement)| agreement).sum();
         let mean = sum / tried.len().max(1) as f64;
         let value = |(single, worth): (&Single, &f64)| {

@@ -9,7 +9,7 @@ use brief::counted;
 use campaign::{Interrupt, Outcome, own_call, quoted, say};
 use injector::online::{
     FaultPlan, InjectManifest, InjectResult, Minimized, Summary, alike, findings, headline,
-    manifest, results, summary, table, timeline,
+    manifest, nearest_recovered, results, summary, table, timeline,
 };
 
 use super::{file_of, lanes_of, outcome, run_once, story};
@@ -68,7 +68,7 @@ pub(crate) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
         return Ok(None);
     };
     let shown = match number {
-        Some(number) => tell(directory, manifest, numbered(&results, number)?),
+        Some(number) => tell(directory, manifest, numbered(&results, number)?, &results),
         None => list(directory, &manifest, results),
     };
     shown.map(Some)
@@ -79,10 +79,15 @@ fn tell(
     directory: &Path,
     manifest: InjectManifest,
     result: &InjectResult,
+    results: &[InjectResult],
 ) -> anyhow::Result<Outcome> {
     let mut out = io::stdout().lock();
     let (lanes, why) = lanes_of(directory, &manifest, result);
-    writeln!(out, "{}{}", story(result, &manifest), lanes.picture())?;
+    write!(out, "{}", story(result, &manifest))?;
+    if let Some(recovered) = nearest_recovered(result, results) {
+        writeln!(out, "{}", recovered.told())?;
+    }
+    writeln!(out, "{}", lanes.picture())?;
     if let Some(why) = why {
         writeln!(out, "{why}\n")?;
     }
@@ -117,6 +122,9 @@ fn list(
             headline(result),
             timeline(&result.ran, manifest.simulated.as_ref())
         )?;
+        if let Some(recovered) = nearest_recovered(result, &results) {
+            write!(out, "{}", recovered.told())?;
+        }
         writeln!(out, "  alike         runs {}", all.join(", "))?;
         writeln!(
             out,

@@ -23,6 +23,7 @@ mod plan;
 mod points;
 mod print;
 mod ran;
+mod recovered;
 mod restarts;
 mod roles;
 mod run;
@@ -58,6 +59,7 @@ pub use plan::{
 };
 pub use points::{Collected, Order, Point, PointFailure, SeenPoint, UNSEEN, points_table};
 pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
+pub use recovered::{Recovered, nearest_recovered};
 pub use run::{HISTORY, Place, run};
 pub use simulated::Simulated;
 pub use sometimes::conditions;

@@ -17,6 +17,10 @@ const SAME_CALL: f64 = 0.2;
 /// What each run at a point that came no nearer costs the others there.
 const IN_VAIN: f64 = 0.15;
 
+/// A run that shows less than so much more than the average says nothing: a word that most runs show
+/// would put all that is like them first.
+const GAIN_MIN: f64 = 0.1;
+
 /// [`Exhaustive`], ordered by what is wanted.
 ///
 /// Before anything was tried, a failure is worth what its call, its file and the functions that make
@@ -79,7 +83,7 @@ impl Search {
             let mut in_vain = 0.0;
             for (other, agreement) in &tried {
                 let more = agreement - mean;
-                if more > 0.0 {
+                if more >= GAIN_MIN {
                     gained = gained.max(more * self.affinity(single, other));
                 } else if single.point == other.point {
                     in_vain += IN_VAIN;

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use crate::error::{Context, Result};
 use crate::log;
-use crate::process::{Ending, ending, kill_group};
+use crate::process::{Ending, kill_group};
 
 /// A command that runs, and whose lines are taken without waiting for them. It is killed when this is
 /// dropped.
@@ -101,7 +101,7 @@ impl Background {
         if self.ended.is_none() {
             let status = self.child.try_wait();
             let status = status.doing(|| format!("look after {}", self.whose))?;
-            self.ended = status.map(ending);
+            self.ended = status.map(Ending::from);
         }
         Ok(self.ended.filter(|_| self.is_drained))
     }

@@ -10,7 +10,7 @@ use machine::Logged;
 
 use crate::error::log_words;
 use crate::log;
-use crate::process::{Heard, each_line, ending, finish, kill_group, lines_of};
+use crate::process::{Ending, Heard, each_line, finish, kill_group, lines_of};
 
 /// What a check says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub(crate) fn judge(
 pub(crate) fn of_end(said: &[impl AsRef<str>], status: ExitStatus) -> Verdict {
     match status.code() {
         Some(0 | 1) => verdict(said, status.success()),
-        _ => Verdict::Inconclusive(format!("the check {}", ending(status))),
+        _ => Verdict::Inconclusive(format!("the check {}", Ending::from(status))),
     }
 }
 
@@ -130,7 +130,7 @@ impl Server {
             Heard::Stopped => (too_long(within), None),
             Heard::All => match finish(&mut self.child, within, cancelled)? {
                 Some(status) => (
-                    Verdict::Inconclusive(format!("the check {}", ending(status))),
+                    Verdict::Inconclusive(format!("the check {}", Ending::from(status))),
                     None,
                 ),
                 None => (too_long(within), None),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use machine::open_process;
 use nix::errno::Errno;
@@ -38,6 +38,21 @@ pub(crate) struct Watch {
     thread: Option<JoinHandle<()>>,
 }
 
+/// So soon who traces a process hears of its end.
+const HEARD_WITHIN: Duration = Duration::from_millis(200);
+
+/// How a process ended, whose end can be seen. Who traces it may not have heard of that yet.
+fn how(process: &SharedProcess) -> Ending {
+    let until = Instant::now() + HEARD_WITHIN;
+    loop {
+        match process.lock().expect(NO_PANIC).ended() {
+            Ok(None) if Instant::now() < until => {}
+            how => return how.ok().flatten().unwrap_or(Ending::Unknown),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 impl Watch {
     /// Watches the command of a node.
     pub(crate) fn start(
@@ -54,11 +69,11 @@ impl Watch {
                 return;
             }
             let asked = seen.load(Ordering::SeqCst);
-            let how = process.lock().expect(NO_PANIC).ended();
+            let how = how(&process);
             // Nobody may listen any more.
             let _ = ends.send(NodeEnd {
                 node,
-                how: how.ok().flatten().unwrap_or(Ending::Unknown),
+                how,
                 asked,
                 at: Instant::now(),
             });

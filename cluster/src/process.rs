@@ -88,7 +88,7 @@ impl Process for Spawned {
     }
 
     fn ended(&mut self) -> io::Result<Option<Ending>> {
-        Ok(self.0.try_wait()?.map(ending))
+        Ok(self.0.try_wait()?.map(Ending::from))
     }
 }
 
@@ -98,21 +98,23 @@ impl Drop for Spawned {
     }
 }
 
-/// How a command ended. It is our own program that ran it, and says a signal as shells do.
-pub(crate) fn ending(status: ExitStatus) -> Ending {
-    let signal = status.signal().or_else(|| {
-        status
-            .code()
-            .filter(|code| *code > 128)
-            .map(|code| code - 128)
-    });
-    match (
-        signal.and_then(|number| Signal::try_from(number).ok()),
-        status.code(),
-    ) {
-        (Some(signal), _) => Ending::Signal(signal),
-        (None, Some(code)) => Ending::Status(code),
-        (None, None) => Ending::Unknown,
+impl From<ExitStatus> for Ending {
+    /// It is our own program that ran the command, and says a signal as shells do.
+    fn from(status: ExitStatus) -> Self {
+        let signal = status.signal().or_else(|| {
+            status
+                .code()
+                .filter(|code| *code > 128)
+                .map(|code| code - 128)
+        });
+        match (
+            signal.and_then(|number| Signal::try_from(number).ok()),
+            status.code(),
+        ) {
+            (Some(signal), _) => Self::Signal(signal),
+            (None, Some(code)) => Self::Status(code),
+            (None, None) => Self::Unknown,
+        }
     }
 }
 
@@ -147,7 +149,7 @@ pub(crate) fn failure(
 ) -> crate::Result<Option<String>> {
     match ended {
         Some(status) if status.success() => Ok(None),
-        Some(status) => Ok(Some(ending(status).to_string())),
+        Some(status) => Ok(Some(Ending::from(status).to_string())),
         None if cancelled() => Err(Error::Interrupted),
         None => Ok(Some(format!("did not end within {within:?}"))),
     }

@@ -229,6 +229,19 @@ fn a_recovery_that_gives_up_at_the_second_failure_is_found_by_a_pair() {
     let number = replay.split_whitespace().next().expect("a number");
     let told = printed(&laid.run(&["show", "found", number]));
     assert_eq!(told.matches("[[faults]]").count(), 2, "{told}");
+    // The recovery after one failure removes what it had begun with, and this one does not.
+    assert!(
+        told.contains("  recovery      nearest to that of run "),
+        "{told}"
+    );
+    assert!(
+        told.contains("\n  not made      unlink recovering on a"),
+        "{told}"
+    );
+    assert!(
+        told.contains(" a ended with status 1 by itself\n"),
+        "{told}"
+    );
     laid.ends(1, &["replay", "found", number]);
 }
 

@@ -457,6 +457,7 @@ impl<O: Observer> Follower<O> {
         self.threads.remove(&thread);
         if thread == self.first {
             self.status = ExitStatus::from_raw(status);
+            self.living.first_ended(self.status);
         }
         if self.processes.contains_key(&thread) {
             self.adopt_orphans(Some(thread));

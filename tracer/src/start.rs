@@ -6,12 +6,12 @@ use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libc::pid_t;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
@@ -26,6 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// How long a question may be unheard: the tracer may have been between two waits.
 const ASK_EVERY: Duration = Duration::from_millis(1);
+
+/// So soon the tracer hears of an end that others see.
+const HEARD_WITHIN: Duration = Duration::from_millis(200);
 
 /// How a program is traced.
 #[derive(Debug, Clone, Default)]
@@ -61,6 +64,8 @@ pub(crate) struct Shared {
     /// How many questions there were, and how many of these have been answered.
     asked: AtomicU64,
     answered: AtomicU64,
+    /// How the first process ended.
+    status: OnceLock<ExitStatus>,
 }
 
 impl Shared {
@@ -87,6 +92,12 @@ impl Shared {
         for process in &living.processes {
             system::kill(*process);
         }
+    }
+
+    /// The first process has ended so.
+    pub(crate) fn first_ended(&self, status: ExitStatus) {
+        // It ends once.
+        let _ = self.status.set(status);
     }
 
     /// The number of the last question, if it is open.
@@ -150,6 +161,16 @@ impl<T, E: From<Error>> Traced<T, E> {
     /// The process that was started, as it is numbered here.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// How the process that was started ended. Others see that it has before the tracer hears of it:
+    /// that is waited for, for a moment.
+    pub fn status(&self) -> Option<ExitStatus> {
+        let until = Instant::now() + HEARD_WITHIN;
+        while self.shared.status.get().is_none() && !self.has_ended() && Instant::now() < until {
+            thread::sleep(ASK_EVERY);
+        }
+        self.shared.status.get().copied()
     }
 
     /// Kills all processes of the node, and those that they are about to start.

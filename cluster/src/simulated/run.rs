@@ -35,7 +35,7 @@ use crate::file::ClusterFile;
 use crate::log;
 use crate::network::{client_address, hardware_address};
 use crate::node::SETUP_WITHIN;
-use crate::process::ending;
+use crate::process::Ending;
 
 pub use client::{Driven, RunningClient};
 pub use look::{Look, Looked};
@@ -417,7 +417,7 @@ fn words_of(end: &End) -> String {
 fn how_ended(status: Option<ExitStatus>, within: Duration) -> String {
     status.map_or_else(
         || format!("did not end within {within:?}"),
-        |status| ending(status).to_string(),
+        |status| Ending::from(status).to_string(),
     )
 }
 

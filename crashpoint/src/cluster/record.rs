@@ -357,7 +357,8 @@ impl Process for Watched {
     }
 
     fn ended(&mut self) -> io::Result<Option<Ending>> {
-        Ok(has_ended(self.pid()).then_some(Ending::Unknown))
+        let how = || self.0.status().map_or(Ending::Unknown, Ending::from);
+        Ok(has_ended(self.pid()).then(how))
     }
 }
 

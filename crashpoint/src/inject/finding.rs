@@ -84,9 +84,7 @@ fn tell(
     let mut out = io::stdout().lock();
     let (lanes, why) = lanes_of(directory, &manifest, result);
     write!(out, "{}", story(result, &manifest))?;
-    if let Some(recovered) = nearest_recovered(result, results) {
-        writeln!(out, "{}", recovered.told())?;
-    }
+    writeln!(out, "{}", recovery(&manifest, result, results))?;
     writeln!(out, "{}", lanes.picture())?;
     if let Some(why) = why {
         writeln!(out, "{why}\n")?;
@@ -106,6 +104,14 @@ fn tell(
     ))
 }
 
+/// What recovery did differently from the nearest run that recovered, in lines; nothing if the calls of
+/// the runs were not noted.
+fn recovery(manifest: &InjectManifest, broken: &InjectResult, results: &[InjectResult]) -> String {
+    let recovered = manifest.collected.as_ref();
+    let recovered = recovered.and_then(|_| nearest_recovered(broken, results));
+    recovered.map_or_else(String::new, |recovered| recovered.told())
+}
+
 /// Lists what was broken.
 fn list(
     directory: &Path,
@@ -122,9 +128,7 @@ fn list(
             headline(result),
             timeline(&result.ran, manifest.simulated.as_ref())
         )?;
-        if let Some(recovered) = nearest_recovered(result, &results) {
-            write!(out, "{}", recovered.told())?;
-        }
+        write!(out, "{}", recovery(manifest, result, &results))?;
         writeln!(out, "  alike         runs {}", all.join(", "))?;
         writeln!(
             out,

@@ -1,5 +1,6 @@
 //! What recovery did differently from the nearest run that recovered.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -22,17 +23,14 @@ pub struct Recovered<'a> {
     pub only_here: Vec<&'a SeenPoint>,
 }
 
-/// The nearest of some runs that recovered: the one of which the fewest calls differ, of these one with
-/// as many faults, and then the first. Nothing if the calls of the broken one were not noted, or none
-/// recovered. A run of which no fault came had nothing to recover from.
+/// The nearest of some runs that recovered: of those that have the most faults in common with it the one
+/// of which the fewest calls differ, of these one with as many faults, and then the first. Nothing if none recovered. A run of which no fault came had
+/// nothing to recover from. The calls of the runs were noted, as an exhaustive campaign does.
 pub fn nearest_recovered<'a>(
     broken: &'a InjectResult,
     results: &'a [InjectResult],
 ) -> Option<Recovered<'a>> {
-    broken
-        .ran
-        .broken()
-        .filter(|_| !broken.ran.points.is_empty())?;
+    broken.ran.broken()?;
     let has_recovered = |result: &&InjectResult| {
         let faults = &result.ran.faults;
         result.ran.judged == Judged::Ok
@@ -40,7 +38,6 @@ pub fn nearest_recovered<'a>(
             && faults
                 .iter()
                 .all(|fault| matches!(fault.state, State::InPlace | State::Undone))
-            && !result.ran.points.is_empty()
     };
     let beside = |by: &'a InjectResult| Recovered {
         by,
@@ -49,14 +46,24 @@ pub fn nearest_recovered<'a>(
     };
     let all = results.iter().filter(has_recovered).map(beside);
     all.min_by_key(|recovered| {
+        let shared = faults_of(recovered.by)
+            .intersection(&faults_of(broken))
+            .count();
         let faults = |result: &InjectResult| result.ran.faults.len();
         let calls = recovered.only_there.len() + recovered.only_here.len();
         (
+            Reverse(shared),
             calls,
             faults(recovered.by).abs_diff(faults(broken)),
             recovered.by.index,
         )
     })
+}
+
+/// The faults of a run's plan, as they stand there.
+fn faults_of(result: &InjectResult) -> BTreeSet<&str> {
+    let faults = result.plan.split("[[faults]]").skip(1);
+    faults.map(str::trim).collect()
 }
 
 /// The points of one run that another one did not come to.
@@ -186,6 +193,17 @@ mod tests {
              \x20 not made      rename log on b, called by recover\n\
              \x20 only here     unlink log on b, called by recover\n"
         );
+        // One that had the same first fault is nearer, whatever it did.
+        let mut of_two = broken.clone();
+        of_two.plan = "[[faults]]\nkill = 1\n\n[[faults]]\nkill = 2\n".into();
+        results[0].plan = "[[faults]]\nkill = 1\n".into();
+        assert_eq!(
+            nearest_recovered(&of_two, &results)
+                .expect("there is one")
+                .by
+                .index,
+            0
+        );
         results[2].ran.points.clone_from(&broken.ran.points);
         let told = nearest_recovered(&broken, &results)
             .expect("there is one")
@@ -193,6 +211,7 @@ mod tests {
         assert!(told.contains("made the same calls as in run 3"), "{told}");
         results.retain(|result| result.ran.broken().is_some());
         assert!(nearest_recovered(&broken, &results).is_none());
-        assert!(nearest_recovered(&result(0, 1, false, &["read"]), &[]).is_none());
+        let ok = result(0, 1, false, &["read"]);
+        assert!(nearest_recovered(&ok, std::slice::from_ref(&ok)).is_none());
     }
 }

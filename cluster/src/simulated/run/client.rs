@@ -9,7 +9,7 @@ use super::{CHECK, SimulatedCluster, words_of};
 use crate::check::{END, Verdict, of_end, question, too_long, verdict};
 use crate::error::Result;
 use crate::file::{CLIENT, Check};
-use crate::process::{Ending, ending};
+use crate::process::Ending;
 use crate::simulated::hosts::Heard;
 use crate::simulated::words::{Order, ProcessId};
 
@@ -110,7 +110,7 @@ impl SimulatedCluster {
                 }
             }
             if let Some(status) = process.status {
-                return Ok(Driven::Ended(ending(ExitStatus::from_raw(status))));
+                return Ok(Driven::Ended(Ending::from(ExitStatus::from_raw(status))));
             }
             if self.hosts.end(machine).is_some() {
                 return Ok(Driven::Ended(Ending::Unknown));
@@ -190,7 +190,7 @@ impl SimulatedCluster {
             }
             match process.status.map(ExitStatus::from_raw) {
                 Some(status) if check.serve => {
-                    let what = format!("the check {}", ending(status));
+                    let what = format!("the check {}", Ending::from(status));
                     return Ok((Verdict::Inconclusive(what), false));
                 }
                 Some(status) => return Ok((of_end(&said, status), false)),

@@ -7,7 +7,7 @@ use super::tasks::own_environment;
 use super::{SimulatedCluster, Stage};
 use crate::error::{Error, Result};
 use crate::file::NodeConfig;
-use crate::process::{Ending, ending};
+use crate::process::Ending;
 use crate::simulated::hosts::Heard;
 use crate::simulated::words::{Order, ProcessId, Task};
 
@@ -122,7 +122,7 @@ impl SimulatedCluster {
             printed(&bytes);
             last.extend(bytes);
             if let Some(status) = status {
-                return Ok(Looked::Ended(ending(ExitStatus::from_raw(status))));
+                return Ok(Looked::Ended(Ending::from(ExitStatus::from_raw(status))));
             }
             if until.is_some_and(|until| last.ends_with(until.as_bytes())) {
                 return Ok(Looked::Said);

@@ -11,7 +11,7 @@ use super::{Fate, SimulatedCluster, Stage, words_of};
 use crate::client::name;
 use crate::error::{Error, Result};
 use crate::links::Member;
-use crate::process::{Ending, ending};
+use crate::process::Ending;
 use crate::simulated::words::{Everybody, Order, ProcessId};
 
 /// How long whoever tries a port of a node may go on when all of the node was killed.
@@ -40,7 +40,7 @@ impl SimulatedCluster {
         }
         let id = self.nodes[node].command?;
         let status = self.hosts.process(node, id)?.status?;
-        Some(ending(ExitStatus::from_raw(status)).to_string())
+        Some(Ending::from(ExitStatus::from_raw(status)).to_string())
     }
 
     /// Whether a node was started, and has neither ended nor been killed since.
@@ -287,7 +287,7 @@ impl SimulatedCluster {
         }
         match self.hosts.process(program.machine, program.id) {
             None => Some(Ending::Unknown),
-            Some(process) => process.status.map(ExitStatus::from_raw).map(ending),
+            Some(process) => process.status.map(ExitStatus::from_raw).map(Ending::from),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::file::{NodeConfig, Ready};
 use crate::network::client_address;
 use crate::node::{FIRST_LAST_PID, SETUP_WITHIN, hosts};
-use crate::process::ending;
+use crate::process::Ending;
 use crate::simulated::hosts::Heard;
 use crate::simulated::words::{DiskSetUp, Order, SetUp};
 
@@ -364,7 +364,7 @@ impl SimulatedCluster {
         match status {
             None => Ok(()),
             Some(status) => {
-                let how = ending(ExitStatus::from_raw(status));
+                let how = Ending::from(ExitStatus::from_raw(status));
                 Err(self.not_ready(machine, format!("{how} by itself")))
             }
         }

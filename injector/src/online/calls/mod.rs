@@ -256,7 +256,8 @@ impl Process for Watched {
 
     fn ended(&mut self) -> io::Result<Option<Ending>> {
         let has_ended = self.desk.has_ended() || self.traced.has_ended();
-        Ok(has_ended.then_some(Ending::Unknown))
+        let how = || self.traced.status().map_or(Ending::Unknown, Ending::from);
+        Ok(has_ended.then(how))
     }
 }
 

@@ -401,9 +401,8 @@ fn look_for(whose: &str, words: &[String], path: &str, folder: &Path) -> Result<
 /// What TOML has to say, in TOML's words for what is expected.
 fn in_words(message: &str) -> String {
     let what = message.trim().replace('\n', " ");
-    let (what, expected) = match what.rsplit_once("expected ") {
-        Some((before, expected)) => (before, expected),
-        None => return what,
+    let Some((before, expected)) = what.rsplit_once("expected ") else {
+        return what;
     };
     let expected = match expected {
         "f64" => "a number",
@@ -412,7 +411,7 @@ fn in_words(message: &str) -> String {
         "a map" => "a table",
         other => other,
     };
-    format!("{what}expected {expected}")
+    format!("{before}expected {expected}")
 }
 
 fn line_of(text: &str, at: usize) -> usize {

@@ -139,6 +139,22 @@ pub(super) fn script(
         text,
         "base64 -d >\"$top/acknowledged\" <<'END'\n{acknowledged}END\n"
     )?;
+    text += &started(file, turns);
+    let nodes = counted(file.nodes.len(), "node");
+    writeln!(
+        text,
+        "\n# The check is where the client was: outside of the {nodes}.\ncd /"
+    )?;
+    for (name, value) in file.client_environment() {
+        writeln!(text, "export {name}={}", quoted(&value))?;
+    }
+    text += &check(file)?;
+    Ok(text + END)
+}
+
+/// How the nodes are laid out, and then started, in turns if there are some.
+fn started(file: &ClusterFile, turns: Option<&Turns>) -> String {
+    let mut text = String::new();
     let alone_s = file
         .first_alone
         .map_or(ALONE_S, |alone| alone.as_secs_f64());
@@ -158,16 +174,7 @@ pub(super) fn script(
             }
         };
     }
-    let nodes = counted(file.nodes.len(), "node");
-    writeln!(
-        text,
-        "\n# The check is where the client was: outside of the {nodes}.\ncd /"
-    )?;
-    for (name, value) in file.client_environment() {
-        writeln!(text, "export {name}={}", quoted(&value))?;
-    }
-    text += &check(file)?;
-    Ok(text + END)
+    text
 }
 
 fn network(file: &ClusterFile) -> String {

@@ -66,8 +66,8 @@ impl Search {
             .sum()
     }
 
-    /// What each single failure is worth after these results.
-    fn values(&self, so_far: &[InjectResult]) -> Vec<f64> {
+    /// The single failures that were tried, and how near each came.
+    fn tried(&self, so_far: &[InjectResult]) -> Vec<(&Single, f64)> {
         let singles = self.all.singles();
         let none = Agreement::default();
         let tried = so_far.iter().filter_map(|result| {
@@ -75,7 +75,13 @@ impl Search {
             Some((single, result.ran.agreement.as_ref().unwrap_or(&none)))
         });
         let (tried, agreements): (Vec<_>, Vec<_>) = tried.unzip();
-        let tried: Vec<_> = tried.into_iter().zip(self.want.near(&agreements)).collect();
+        tried.into_iter().zip(self.want.near(&agreements)).collect()
+    }
+
+    /// What each single failure is worth after these results.
+    fn values(&self, so_far: &[InjectResult]) -> Vec<f64> {
+        let singles = self.all.singles();
+        let tried = self.tried(so_far);
         let sum: f64 = tried.iter().map(|(_, agreement)| agreement).sum();
         let mean = sum / tried.len().max(1) as f64;
         let value = |(single, worth): (&Single, &f64)| {

@@ -171,10 +171,16 @@ fn the_sync_of_a_new_file_keeps_the_renames_that_made_room_for_it_on_btrfs() {
 }
 
 /// What is renamed in a directory that the log has, or in which the renamed file had its name when
-/// all was committed last, is there with all that was renamed there before.
+/// all was committed last, is there with all that was renamed there before. Else it is there with the
+/// rename that made room for it.
 #[test]
 fn a_new_name_is_not_kept_without_an_earlier_one_in_the_same_directory_on_btrfs() {
-    for (synced, models) in [(FileId::ROOT, &[][..]), (BAR, &["btrfs"])] {
+    for (synced, new, models) in [
+        (FileId::ROOT, "other", &[][..]),
+        (FileId::ROOT, "log.1", &[]),
+        (BAR, "other", &["btrfs"]),
+        (BAR, "log.1", &[]),
+    ] {
         let mut script = Script::new(1, &[(FOO, "log.1", 8)]);
         script
             .create(0, BAR, "log.0")
@@ -182,10 +188,33 @@ fn a_new_name_is_not_kept_without_an_earlier_one_in_the_same_directory_on_btrfs(
             .sync(0, BAR)
             .sync(0, synced)
             .rename(0, FOO, "log.1", "log.2", None)
-            .rename(0, BAR, "log.0", "log.1", None)
+            .rename(0, BAR, "log.0", new, None)
             .mark(0);
         let is_alone = |tree: &Tree| !has(tree, "log.2") && !has(tree, "log.0");
-        assert_eq!(who_at_all(&script, is_alone), models, "{synced:?}");
+        assert_eq!(who_at_all(&script, is_alone), models, "{synced:?} {new}");
+    }
+}
+
+/// A file is replaced by rename twice, and synced each time before the rename and after it. If the log
+/// has lost the name of the first one, it has that of the second.
+#[test]
+fn a_name_that_was_replaced_is_not_lost_with_that_of_who_replaced_it_on_btrfs() {
+    for (is_synced, models) in [(true, &[][..]), (false, &["btrfs"])] {
+        let mut script = Script::new(1, &[]);
+        script
+            .create(0, FOO, "first")
+            .write(0, FOO, 0, 8, 0)
+            .sync(0, FOO)
+            .rename(0, FOO, "first", "foo", None)
+            .sync(0, FOO)
+            .mark(0);
+        script.create(0, BAR, "second").write(0, BAR, 0, 8, 0);
+        if is_synced {
+            script.sync(0, BAR);
+        }
+        script.rename(0, BAR, "second", "foo", Some(FOO)).mark(0);
+        let is_gone = |tree: &Tree| !has(tree, "foo");
+        assert_eq!(who_at_all(&script, is_gone), models, "{is_synced}");
     }
 }
 

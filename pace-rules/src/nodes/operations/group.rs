@@ -38,6 +38,9 @@ pub(super) struct Follows {
     pub(super) renamed_in: Option<FileId>,
     /// Whether the log has this only with all that was renamed within that directory before.
     pub(super) has_others: bool,
+    /// The operation that made room for the new name, of a rename within a directory: the log has that
+    /// one as well ([`Narrow::NEVER`] if there is none).
+    pub(super) made_room: Narrow,
     /// The first sync after it that wrote the log: if the log has it, the disk has it then.
     pub(super) written: Narrow,
 }
@@ -50,6 +53,7 @@ impl Follows {
             changed: Narrow::new(event),
             renamed_in: None,
             has_others: false,
+            made_room: Narrow::NEVER,
             written: Narrow::NEVER,
         }
     }
@@ -57,7 +61,12 @@ impl Follows {
     /// Whether a crash after so many events finds it on the disk if nothing was committed after
     /// [`Self::changed`].
     pub(super) fn is_written(&self, events: usize) -> bool {
-        self.changed < Narrow::NEVER && self.written.get() < events
+        self.is_certain() && self.written.get() < events
+    }
+
+    /// Whether the log has it for certain, if nothing was committed after [`Self::changed`].
+    pub(super) fn is_certain(&self) -> bool {
+        self.changed < Narrow::NEVER
     }
 
     /// The log has it for one of two reasons.
@@ -166,8 +175,14 @@ impl Group {
 
     /// Whether it was durable, and is not any more since then.
     pub(super) fn is_reopened(&self) -> bool {
-        let mut rare = self.rare.iter();
-        rare.any(|rare| rare.reopened < Narrow::NEVER)
+        self.reopened().is_some()
+    }
+
+    /// The event since which it is not durable any more.
+    pub(super) fn reopened(&self) -> Option<usize> {
+        let reopened = self.rare.as_ref().map(|rare| rare.reopened);
+        let reopened = reopened.filter(|reopened| *reopened < Narrow::NEVER);
+        reopened.map(Narrow::get)
     }
 
     pub(super) fn pair(&self) -> Option<usize> {

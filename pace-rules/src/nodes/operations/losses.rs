@@ -86,6 +86,8 @@ struct LostOfLog {
     changed_before: Option<Narrow>,
     /// The directories within which something was renamed, with the first operation that did so.
     renamed_in: HashMap<FileId, usize>,
+    /// The operations of which names are lost.
+    named: HashSet<usize>,
 }
 
 impl LostOfLog {
@@ -108,7 +110,9 @@ impl LostOfLog {
         let directory = follows.renamed_in.filter(|_| follows.has_others);
         let renamed = directory.and_then(|directory| self.renamed_in.get(&directory));
         let changed = self.changed_before(operation);
-        changed.is_some_and(|changed| changed >= follows.logged) || renamed.is_some_and(is_before)
+        changed.is_some_and(|changed| changed >= follows.logged)
+            || renamed.is_some_and(is_before)
+            || self.named.contains(&follows.made_room.get())
     }
 
     /// The latest change of what is lost before an operation, the last one or a later one.
@@ -202,6 +206,9 @@ impl<'a> Losing<'a> {
                 next = next.min(follower);
             }
         }
+        if group.is_named {
+            self.log.named.insert(group.operation());
+        }
         if let Some(follows) = operations.follows(number) {
             self.log.add(group.operation(), follows);
         }
@@ -252,15 +259,26 @@ impl Operations {
     /// is lost with those, so nothing was since then, and the log has what follows what changed in
     /// it after that and was logged.
     fn kept_by_log(&self, lost: &[usize], events: usize) -> Vec<usize> {
-        let names = lost.iter().filter(|group| self.is_committed_name(**group));
+        // A name that was durable and is not any more was lost with the log that was written after it
+        // ceased to be.
+        let is_name =
+            |group: &&usize| self.groups[**group].is_named && !self.is_size_with_name(**group);
+        let names = lost.iter().filter(is_name);
         let Some(first) = names.map(|group| self.event_of(*group)).min() else {
             return Vec::new();
         };
+        let reopened = lost
+            .iter()
+            .filter_map(|group| self.groups[*group].reopened());
+        let written = reopened.max();
         let is_kept = |group: &&usize| {
             // The size that comes with a name can be that of bytes that were logged before.
             let follows = self.follows(**group);
-            let is_logged =
-                |follows: Follows| follows.is_written(events) && first <= follows.changed.get();
+            let is_written_later = written.is_some_and(|event| self.event_of(**group) <= event);
+            let is_logged = |follows: Follows| {
+                (follows.is_written(events) || (is_written_later && follows.is_certain()))
+                    && first <= follows.changed.get()
+            };
             !self.is_size_with_name(**group) && follows.is_some_and(is_logged)
         };
         lost.iter().filter(is_kept).copied().collect()

@@ -52,6 +52,8 @@ pub(super) struct Reader<'a> {
     /// are about its own names.
     subjects: HashMap<FileId, HashSet<FileId>>,
     naming: HashMap<FileId, Vec<Narrow>>,
+    /// By a name that was left by a rename within its directory, the last one that did.
+    made_room: HashMap<(FileId, Name), usize>,
     /// What was logged since all was synced: the last event that did that, and since when it is in
     /// the log.
     logged: HashMap<FileId, (usize, Follows)>,
@@ -121,6 +123,7 @@ impl<'a> Reader<'a> {
             touching: HashMap::new(),
             subjects: HashMap::new(),
             naming: HashMap::new(),
+            made_room: HashMap::new(),
             logged: HashMap::new(),
             logged_with_names: HashMap::new(),
             left_out: HashSet::new(),
@@ -213,6 +216,7 @@ impl Reader<'_> {
         for part in 0..self.cuts.of(number).len() {
             self.group(number, op, part);
         }
+        self.pair_with_replaced(first, op);
         let words = Words {
             by_name: self.name(op),
             by_site: (kind_of_call(op), event.stack),
@@ -256,6 +260,16 @@ impl Reader<'_> {
         if has_log_tree && is_of_names(op) {
             let naming = self.naming.entry(op.subject()).or_default();
             naming.push(Narrow::new(operation));
+        }
+        if let FileOp::Rename {
+            names: ChangeOfName { from, to },
+            exchange: false,
+            ..
+        } = op
+            && has_log_tree
+            && from.0 == to.0
+        {
+            self.made_room.insert(from.clone(), operation);
         }
     }
 

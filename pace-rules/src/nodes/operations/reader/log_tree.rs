@@ -572,8 +572,23 @@ impl Reader<'_> {
         Follows {
             renamed_in: Some(from.0),
             has_others: !is_directory && is_logged,
+            made_room: self
+                .made_room((to.0, &to.1))
+                .map_or(Narrow::NEVER, Narrow::new),
             ..follows
         }
+    }
+
+    /// The rename within its directory with which somebody left a name last, and has another one since
+    /// then. Where the name comes into the log, so does what had it when all was committed last, with the name that
+    /// it has now (btrfs_check_ref_name_override); a file that is older than that is logged with all of
+    /// the directory (btrfs_log_all_parents).
+    fn made_room(&self, name: (FileId, &Name)) -> Option<usize> {
+        let operation = *self.made_room.get(&(name.0, name.1.clone()))?;
+        let FileOp::Rename { file, names, .. } = self.op(operation) else {
+            return None;
+        };
+        self.is_file_named(*file, &names.to).then_some(operation)
     }
 
     /// Since when a log tree has a name that is removed, and so loses it and keeps the removal. A
@@ -626,6 +641,44 @@ impl Reader<'_> {
             FileOp::Unlink { file, parent, name } => self.loses_in_log(*file, *parent, name),
             _ => None,
         }
+    }
+
+    /// The last groups, from one on, are those of an operation. If it replaces a file whose name the log
+    /// loses, and the log has the file that gets the name whenever it has the other one, the two go
+    /// together: the new name is in the log, or nothing of it is.
+    pub(super) fn pair_with_replaced(&mut self, first: usize, op: &FileOp) {
+        let FileOp::Rename {
+            replaced: Some(replaced),
+            exchange: false,
+            ..
+        } = op
+        else {
+            return;
+        };
+        let find = |is_meant: &dyn Fn(&Effect) -> bool| {
+            let mut groups = first..self.this.groups.len();
+            groups.find(|group| {
+                let micros = self.this.groups[*group].micros();
+                is_meant(&self.micros.all[micros.start].effect)
+            })
+        };
+        let taken = find(
+            &|effect| matches!(effect, Effect::RemoveEntry { of, .. } if *of == Some(*replaced)),
+        );
+        let named = find(&|effect| matches!(effect, Effect::SetEntry { .. }));
+        let (Some(taken), Some(named)) = (taken, named) else {
+            return;
+        };
+        let follows = self.this.follows(taken).zip(self.this.follows(named));
+        let has_both = follows
+            .is_some_and(|(taken, named)| named.is_certain() && named.changed >= taken.logged);
+        if !has_both {
+            return;
+        }
+        // Within a directory the old name is one with the new one already: all three go round.
+        let gone = self.this.groups[named].pair().unwrap_or(named);
+        self.this.groups[taken].rare_mut().pair = Narrow::new(named);
+        self.this.groups[gone].rare_mut().pair = Narrow::new(taken);
     }
 
     /// Whether a sync of a file, and of no other one, keeps a group of names: of a rename between

@@ -146,13 +146,20 @@ impl NodeRules {
         AtRisk {
             micros,
             parts: open.iter().zip(&seeds).map(part).collect(),
-            exclude: self.excluding(&seeds, events),
+            exclude: self.excluding(&open, events),
         }
     }
 
-    /// The pairs of these groups that are never lost both, as indices.
+    /// The pairs of these groups that are never lost both, as indices. What repeats others is lost with
+    /// any of them, and is nothing of its own.
     fn excluding(&self, groups: &[usize], events: usize) -> Vec<(usize, usize)> {
-        let pairs = groups.iter().enumerate().tuple_combinations();
+        let is_own =
+            |(_, group): &(usize, &usize)| !self.operations.groups[**group].is_repetition();
+        let pairs = groups
+            .iter()
+            .enumerate()
+            .filter(is_own)
+            .tuple_combinations();
         let excluding =
             pairs.filter(|((_, one), (_, other))| self.operations.exclude(**one, **other, events));
         excluding

@@ -195,6 +195,58 @@ fn a_new_name_is_not_kept_without_an_earlier_one_in_the_same_directory_on_btrfs(
     }
 }
 
+/// A file replaces a new one of another directory, is synced and removed. If the removal is lost it is
+/// there as it was synced (differential test, seed 9100000).
+#[test]
+fn what_replaced_another_file_and_was_synced_is_there_if_its_removal_is_lost_on_btrfs() {
+    let mut script = with_directory(&[(FOO, "foo", 100)]);
+    let replaces = FileOp::Rename {
+        file: FOO,
+        names: ChangeOfName {
+            from: (FileId::ROOT, name("foo")),
+            to: (DIRECTORY, name("bar")),
+        },
+        replaced: Some(BAR),
+        exchange: false,
+    };
+    let removed = FileOp::Unlink {
+        parent: DIRECTORY,
+        name: name("bar"),
+        file: FOO,
+    };
+    script
+        .file(0, new_in(DIRECTORY, "bar", BAR, FileKind::Regular))
+        .write(0, BAR, 0, 2500, 0)
+        .file(0, replaces)
+        .write(0, FOO, 12288, 5000, 100)
+        .sync(0, FOO)
+        .file(0, removed);
+    let is_there = |tree: &Tree| {
+        let bar = tree.get(&(DIRECTORY, name("bar")));
+        bar.is_some_and(|bar| bar.len() == 17288) && !has(tree, "foo")
+    };
+    assert!(who_at_all(&script, is_there).contains(&"btrfs"));
+}
+
+/// A rotation in which only the new log is synced: whoever has a name then was in the log with it, or on
+/// the disk, so that the next rotation is not there by half.
+#[test]
+fn a_rotation_is_not_there_without_the_rename_that_began_it_on_btrfs() {
+    let mut script = Script::new(1, &[]);
+    let files = [FOO, BAR, OTHER];
+    let logs = ["log", "log.1", "log.2"];
+    for (round, file) in files.into_iter().enumerate() {
+        for older in 0..round {
+            let age = round - 1 - older;
+            script.rename(0, files[older], logs[age], logs[age + 1], None);
+        }
+        script.create(0, file, "log").write(0, file, 0, 8, 0);
+        script.sync(0, file).mark(0);
+    }
+    let is_lost = |tree: &Tree| logs.iter().any(|log| !has(tree, log));
+    assert_eq!(who_at_all(&script, is_lost), [""; 0]);
+}
+
 /// A file is replaced by rename twice, and synced each time before the rename and after it. If the log
 /// has lost the name of the first one, it has that of the second.
 #[test]

@@ -397,6 +397,12 @@ pub fn who_at_all(script: &Script, is: impl Fn(&Tree) -> bool) -> Vec<&'static s
         let space = Space::new(&script.run, &request).expect("a space");
         space.at_risk(0, events).into_iter().any(|at_risk| {
             let parts = &at_risk.parts;
+            // What is lost with one part is not said to be never lost together.
+            for part in parts {
+                let is_in = |one: &usize| part.with.contains(one);
+                let mut pairs = at_risk.exclude.iter();
+                assert!(!pairs.any(|(one, other)| is_in(one) && is_in(other)));
+            }
             (0..1_u32 << parts.len()).any(|seeds| {
                 let seeds = (0..parts.len()).filter(|part| seeds >> part & 1 == 1);
                 let lost: BTreeSet<usize> =

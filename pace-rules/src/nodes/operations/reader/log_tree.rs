@@ -120,21 +120,25 @@ impl Reader<'_> {
     }
 
     /// Whether a file that an operation renames certainly had its name when all was committed last,
-    /// or is in the log with it.
+    /// or is in the log with it: that it got the name was made durable.
     fn had_for_certain(&self, file: FileId, name: &(FileId, Name), operation: usize) -> bool {
         let gained = self.gained(file, (name.0, &name.1), operation);
-        gained.is_none_or(|event| {
-            self.is_logged_since(file, event) || self.is_logged_since(name.0, event)
+        gained.is_none_or(|gained| {
+            let is_open = |group: usize| self.open.binary_search(&group).is_ok();
+            !self.this.all[gained]
+                .groups()
+                .any(|group| self.is_name_of(group, file) && is_open(group))
         })
     }
 
-    /// The last event that gave a file a name, of the operations before one; nothing if it has had
-    /// that since all was synced.
+    /// The last operation before one that gave a file a name; nothing if it has had that since all was
+    /// synced.
     fn gained(&self, file: FileId, name: (FileId, &Name), before: usize) -> Option<usize> {
         let naming = self.since(self.naming.get(&file));
         let naming = naming.take_while(|naming| *naming < before);
-        let gained = naming.filter(|naming| new_name(self.op(*naming)) == Some(name));
-        gained.last().map(|gained| self.this.all[gained].event())
+        naming
+            .filter(|naming| new_name(self.op(*naming)) == Some(name))
+            .last()
     }
 
     /// Notes that the log has a file or directory, and since when.
@@ -568,7 +572,10 @@ impl Reader<'_> {
         }
         let is_directory = self.files.get(file).is_some_and(|known| known.is_directory);
         let gained = self.gained(*file, (from.0, &from.1), self.this.all.len());
-        let is_logged = gained.is_none_or(|event| self.is_logged_since(from.0, event));
+        let is_logged = gained.is_none_or(|gained| {
+            let event = self.this.all[gained].event();
+            self.is_logged_since(from.0, event)
+        });
         Follows {
             renamed_in: Some(from.0),
             has_others: !is_directory && is_logged,
@@ -579,8 +586,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The rename within its directory with which somebody left a name last, and has another one since
-    /// then. Where the name comes into the log, so does what had it when all was committed last, with the name that
+    /// The rename within its directory with which somebody left a name last that was certainly his, and
+    /// has another one since then. Where the name comes into the log, so does what had it when all was committed last, with the name that
     /// it has now (btrfs_check_ref_name_override); a file that is older than that is logged with all of
     /// the directory (btrfs_log_all_parents).
     fn made_room(&self, name: (FileId, &Name)) -> Option<usize> {
@@ -588,7 +595,9 @@ impl Reader<'_> {
         let FileOp::Rename { file, names, .. } = self.op(operation) else {
             return None;
         };
-        self.is_file_named(*file, &names.to).then_some(operation)
+        let is_certain = self.is_file_named(*file, &names.to)
+            && self.had_for_certain(*file, &names.from, operation);
+        is_certain.then_some(operation)
     }
 
     /// Since when a log tree has a name that is removed, and so loses it and keeps the removal. A

@@ -236,9 +236,8 @@ fn a_rotation_is_not_there_without_the_rename_that_began_it_on_btrfs() {
     let files = [FOO, BAR, OTHER];
     let logs = ["log", "log.1", "log.2"];
     for (round, file) in files.into_iter().enumerate() {
-        for older in 0..round {
-            let age = round - 1 - older;
-            script.rename(0, files[older], logs[age], logs[age + 1], None);
+        for (older, age) in files.iter().zip((0..round).rev()) {
+            script.rename(0, *older, logs[age], logs[age + 1], None);
         }
         script.create(0, file, "log").write(0, file, 0, 8, 0);
         script.sync(0, file).mark(0);

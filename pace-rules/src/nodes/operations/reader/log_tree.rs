@@ -652,6 +652,14 @@ impl Reader<'_> {
         }
     }
 
+    /// The first group from one on whose effect is meant.
+    fn first_that(&self, first: usize, is_meant: impl Fn(&Effect) -> bool) -> Option<usize> {
+        (first..self.this.groups.len()).find(|group| {
+            let micros = self.this.groups[*group].micros();
+            is_meant(&self.micros.all[micros.start].effect)
+        })
+    }
+
     /// The last groups, from one on, are those of an operation. If it replaces a file whose name the log
     /// loses, and the log has the file that gets the name whenever it has the other one, the two go
     /// together: the new name is in the log, or nothing of it is.
@@ -664,17 +672,9 @@ impl Reader<'_> {
         else {
             return;
         };
-        let find = |is_meant: &dyn Fn(&Effect) -> bool| {
-            let mut groups = first..self.this.groups.len();
-            groups.find(|group| {
-                let micros = self.this.groups[*group].micros();
-                is_meant(&self.micros.all[micros.start].effect)
-            })
-        };
-        let taken = find(
-            &|effect| matches!(effect, Effect::RemoveEntry { of, .. } if *of == Some(*replaced)),
-        );
-        let named = find(&|effect| matches!(effect, Effect::SetEntry { .. }));
+        let is_taken = |effect: &Effect| matches!(effect, Effect::RemoveEntry { of, .. } if *of == Some(*replaced));
+        let taken = self.first_that(first, is_taken);
+        let named = self.first_that(first, |effect| matches!(effect, Effect::SetEntry { .. }));
         let (Some(taken), Some(named)) = (taken, named) else {
             return;
         };

@@ -228,6 +228,27 @@ fn what_replaced_another_file_and_was_synced_is_there_if_its_removal_is_lost_on_
     assert!(who_at_all(&script, is_there).contains(&"btrfs"));
 }
 
+/// What made room for a new file that is synced is logged with it, as large as it is then
+/// (differential test, seed 9200012).
+#[test]
+fn what_made_room_for_a_new_file_is_cut_off_without_what_was_done_before_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "foo", 5000), (OTHER, "other", 100)]);
+    let cut_off = FileOp::Resize {
+        file: FOO,
+        from: 5000,
+        to: 4096,
+    };
+    script
+        .unlink(0, OTHER, "other")
+        .rename(0, FOO, "foo", "old", None)
+        .file(0, cut_off)
+        .create(0, BAR, "foo")
+        .datasync(0, BAR);
+    let is_cut_off =
+        |tree: &Tree| has(tree, "other") && has(tree, "foo") && size(tree, "old") == Some(4096);
+    assert_eq!(who_at_all(&script, is_cut_off), ["btrfs"]);
+}
+
 /// A rotation in which only the new log is synced: whoever has a name then was in the log with it, or on
 /// the disk, so that the next rotation is not there by half.
 #[test]

@@ -31,7 +31,7 @@ impl Reader<'_> {
         }
         self.note_logged(number, file, self.logged_at(file, number));
         self.synced.insert(file, number);
-        let mut above = self.above(file);
+        let above = self.above(file);
         let gave_way = self.gave_way(file);
         let is_written = self.cover(number, event, |this, group| {
             let of_group = &this.this.groups[group];
@@ -48,13 +48,10 @@ impl Reader<'_> {
         if is_written {
             self.write_log(number, event);
         }
+        self.log_inodes(number, &gave_way);
         let logged_whole = self.logged_whole(file);
         self.log_with(number, file, &above, &logged_whole);
-        // New directories above are logged too.
-        above.retain(|directory| self.is_made(*directory));
-        for directory in above {
-            self.note_logged_for_name(number, directory);
-        }
+        self.note_new(number, above);
         self.note_logged_whole(number, file, logged_whole);
     }
 
@@ -102,6 +99,20 @@ impl Reader<'_> {
         gave_way
     }
 
+    /// The files that these operations renamed are logged with their new names: their sizes and
+    /// attributes as they are, whatever was done before that.
+    fn log_inodes(&mut self, number: usize, renames: &HashSet<usize>) {
+        let renamed = renames.iter().map(|rename| self.op(*rename).subject());
+        let renamed: HashSet<_> = renamed.collect();
+        let is_of_inode = |group: usize| {
+            let op = self.op(self.this.groups[group].operation());
+            let is_meant = is_attribute(op) || matches!(op, FileOp::Resize { .. });
+            is_meant && renamed.contains(&op.subject())
+        };
+        let of_inodes: Vec<_> = self.open_that(is_of_inode).collect();
+        self.log_groups(number, of_inodes);
+    }
+
     /// The names with which a file was made since all was synced, and that it has.
     fn names_made_with(&self, file: FileId) -> HashSet<(FileId, Name)> {
         let naming = self.since(self.naming.get(&file));
@@ -145,6 +156,14 @@ impl Reader<'_> {
     fn note_logged(&mut self, number: usize, file: FileId, follows: Follows) {
         let logged = self.logged.entry(file).or_insert((number, follows));
         *logged = (number, logged.1.or(follows));
+    }
+
+    /// Notes that those of some directories were logged that are new.
+    fn note_new(&mut self, number: usize, mut directories: Vec<FileId>) {
+        directories.retain(|directory| self.is_made(*directory));
+        for directory in directories {
+            self.note_logged_for_name(number, directory);
+        }
     }
 
     /// Notes that a directory was logged since its name is new.

@@ -127,7 +127,10 @@ fn others_go_on_while_an_fsync_is_held_and_its_error_ends_the_node() {
     let held = at("fsync log: is held (fault 1)");
     let ended = at("fault 1 has ended");
     // The node that is held is the one that ends, and not before.
-    assert!(held < ended && ended < at("ended with status 2 by itself"), "{told}");
+    assert!(
+        held < ended && ended < at("ended with status 2 by itself"),
+        "{told}"
+    );
 }
 
 /// The cluster file with a mistake, or none, which has no check: what clients saw judges it.

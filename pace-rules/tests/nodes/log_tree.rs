@@ -5,7 +5,7 @@ use trace::{ChangeOfName, FileId, FileKind, FileOp, Name};
 
 use super::support::{
     BAR, Byte, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, content, has, name, new_in, request,
-    size, tree, who, who_at_all, with_directory,
+    size, told, tree, who, who_at_all, with_directory,
 };
 
 /// btrfs_log_new_name: what the log tree has it follows, and the next sync of anybody keeps it.
@@ -265,6 +265,33 @@ fn a_rotation_is_not_there_without_the_rename_that_began_it_on_btrfs() {
     }
     let is_lost = |tree: &Tree| logs.iter().any(|log| !has(tree, log));
     assert_eq!(who_at_all(&script, is_lost), [""; 0]);
+}
+
+/// Two names that nobody had synced are lost both, whatever becomes of the first one later.
+#[test]
+fn what_is_lost_before_a_name_is_durable_does_not_depend_on_who_replaces_it_later_on_btrfs() {
+    for is_replaced in [false, true] {
+        let mut script = Script::new(1, &[]);
+        script
+            .create(0, FOO, "first")
+            .rename(0, FOO, "first", "foo", None)
+            .create(0, BAR, "bar")
+            .sync(0, BAR)
+            .rename(0, BAR, "bar", "new", None)
+            .mark(0);
+        if is_replaced {
+            script.sync(0, FOO).create(0, OTHER, "other").rename(
+                0,
+                OTHER,
+                "other",
+                "foo",
+                Some(FOO),
+            );
+        }
+        let is_lost = |tree: &Tree| !has(tree, "foo") && !has(tree, "new") && has(tree, "bar");
+        let lost = told(&script, "btrfs", 2, 1);
+        assert!(lost.iter().any(is_lost), "{is_replaced}");
+    }
 }
 
 /// A file is replaced by rename twice, and synced each time before the rename and after it. If the log

@@ -270,7 +270,7 @@ impl Operations {
         let reopened = lost
             .iter()
             .filter_map(|group| self.groups[*group].reopened());
-        let written = reopened.max();
+        let written = reopened.filter(|reopened| *reopened < events).max();
         let is_kept = |group: &&usize| {
             // The size that comes with a name can be that of bytes that were logged before.
             let follows = self.follows(**group);

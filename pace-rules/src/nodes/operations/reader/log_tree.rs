@@ -606,9 +606,9 @@ impl Reader<'_> {
     }
 
     /// The rename within its directory with which somebody left a name last that was certainly his, and
-    /// has another one since then. Where the name comes into the log, so does what had it when all was committed last, with the name that
-    /// it has now (btrfs_check_ref_name_override); a file that is older than that is logged with all of
-    /// the directory (btrfs_log_all_parents).
+    /// has another one since then. Where the name comes into the log, so does what had it when all was
+    /// committed last, with the name that it has now (btrfs_check_ref_name_override); a file that is
+    /// older than that is logged with all of the directory (btrfs_log_all_parents).
     fn made_room(&self, name: (FileId, &Name)) -> Option<usize> {
         let operation = *self.made_room.get(&(name.0, name.1.clone()))?;
         let FileOp::Rename { file, names, .. } = self.op(operation) else {

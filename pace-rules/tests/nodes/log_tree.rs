@@ -267,6 +267,84 @@ fn a_rotation_is_not_there_without_the_rename_that_began_it_on_btrfs() {
     assert_eq!(who_at_all(&script, is_lost), [""; 0]);
 }
 
+/// A rotation in which the middle log is not synced. Where the log has the new name of that, its old one
+/// was committed, and everything before that with it; or nothing was committed since the first log was
+/// synced.
+#[test]
+fn a_rotation_of_a_log_that_is_not_synced_is_not_there_by_half_on_btrfs() {
+    let first = |script: &mut Script, name: &str| {
+        script
+            .create(0, FOO, name)
+            .write(0, FOO, 0, 8, 0)
+            .sync(0, FOO);
+    };
+    let rest = |script: &mut Script, is_synced: bool| {
+        script
+            .create(0, BAR, "log")
+            .rename(0, FOO, "log.1", "log.2", None)
+            .rename(0, BAR, "log", "log.1", None);
+        if is_synced {
+            script.create(0, OTHER, "log").sync(0, OTHER);
+        }
+        script.mark(0);
+    };
+    for is_synced in [false, true] {
+        for is_rotated in [false, true] {
+            for is_directory_synced in [false, true] {
+                let mut script = Script::new(1, &[]);
+                first(&mut script, if is_rotated { "log" } else { "log.1" });
+                if is_directory_synced {
+                    script.sync(0, FileId::ROOT);
+                }
+                if is_rotated {
+                    script.rename(0, FOO, "log", "log.1", None);
+                }
+                rest(&mut script, is_synced);
+                let is_lost = |tree: &Tree| tree.values().all(|bytes| bytes.len() != 8);
+                assert_eq!(
+                    who_at_all(&script, is_lost),
+                    NOBODY,
+                    "{is_synced} {is_rotated} {is_directory_synced}"
+                );
+            }
+        }
+    }
+}
+
+/// What was renamed twice has its first new name if something was committed in between.
+#[test]
+fn a_second_new_name_may_be_lost_where_a_new_file_has_the_old_one_on_btrfs() {
+    let mut script = Script::new(1, &[]);
+    script
+        .create(0, FOO, "log")
+        .sync(0, FOO)
+        .rename(0, FOO, "log", "log.1", None)
+        .rename(0, FOO, "log.1", "log.2", None)
+        .create(0, OTHER, "log")
+        .sync(0, OTHER)
+        .mark(0);
+    let is_between = |tree: &Tree| has(tree, "log.1") && has(tree, "log") && !has(tree, "log.2");
+    assert_eq!(who_at_all(&script, is_between), ["btrfs"]);
+    let is_lost = |tree: &Tree| !has(tree, "log.1") && !has(tree, "log.2");
+    assert_eq!(who_at_all(&script, is_lost), NOBODY);
+}
+
+/// What made room is gone where it may not have been there yet when the old name was committed.
+#[test]
+fn what_made_room_later_than_the_old_name_was_there_may_be_lost_on_btrfs() {
+    let mut script = Script::new(1, &[]);
+    script
+        .create(0, BAR, "log")
+        .create(0, FOO, "log.1")
+        .rename(0, FOO, "log.1", "log.2", None)
+        .rename(0, BAR, "log", "log.1", None)
+        .create(0, OTHER, "log")
+        .sync(0, OTHER)
+        .mark(0);
+    let is_lost = |tree: &Tree| has(tree, "log.1") && has(tree, "log") && !has(tree, "log.2");
+    assert_eq!(who_at_all(&script, is_lost), ["btrfs"]);
+}
+
 /// Two names that nobody had synced are lost both, whatever becomes of the first one later.
 #[test]
 fn what_is_lost_before_a_name_is_durable_does_not_depend_on_who_replaces_it_later_on_btrfs() {

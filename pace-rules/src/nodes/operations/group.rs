@@ -38,9 +38,6 @@ pub(super) struct Follows {
     pub(super) renamed_in: Option<FileId>,
     /// Whether the log has this only with all that was renamed within that directory before.
     pub(super) has_others: bool,
-    /// The operation that made room for the new name, of a rename within a directory: the log has that
-    /// one as well ([`Narrow::NEVER`] if there is none).
-    pub(super) made_room: Narrow,
     /// The first sync after it that wrote the log: if the log has it, the disk has it then.
     pub(super) written: Narrow,
 }
@@ -53,7 +50,6 @@ impl Follows {
             changed: Narrow::new(event),
             renamed_in: None,
             has_others: false,
-            made_room: Narrow::NEVER,
             written: Narrow::NEVER,
         }
     }
@@ -92,6 +88,9 @@ pub(super) struct Rare {
     pub(super) pair: Narrow,
     /// The first group of names that is kept only if the data of this one is.
     pub(super) awaited_by: Narrow,
+    /// The operation that made room for the new name, of a rename within a directory: a log tree that
+    /// has this has that one, too.
+    pub(super) made_room: Narrow,
     /// The groups that it repeats: it is lost if one of them is, and never else. Nothing if it is
     /// something of its own.
     pub(super) repeats: Box<[Narrow]>,
@@ -104,6 +103,7 @@ impl Default for Rare {
             covered_again: Narrow::NEVER,
             pair: Narrow::NEVER,
             awaited_by: Narrow::NEVER,
+            made_room: Narrow::NEVER,
             repeats: Box::default(),
         }
     }
@@ -194,6 +194,14 @@ impl Group {
         self.rare
             .as_ref()
             .map_or(usize::MAX, |rare| rare.awaited_by.get())
+    }
+
+    /// The operation that made room for its name, if a log tree does not have it without that.
+    pub(super) fn made_room(&self) -> Option<usize> {
+        let made_room = self.rare.as_ref().map(|rare| rare.made_room);
+        made_room
+            .filter(|operation| *operation < Narrow::NEVER)
+            .map(Narrow::get)
     }
 
     /// What it has that few have, to be changed.

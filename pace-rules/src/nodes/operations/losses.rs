@@ -110,9 +110,7 @@ impl LostOfLog {
         let directory = follows.renamed_in.filter(|_| follows.has_others);
         let renamed = directory.and_then(|directory| self.renamed_in.get(&directory));
         let changed = self.changed_before(operation);
-        changed.is_some_and(|changed| changed >= follows.logged)
-            || renamed.is_some_and(is_before)
-            || self.named.contains(&follows.made_room.get())
+        changed.is_some_and(|changed| changed >= follows.logged) || renamed.is_some_and(is_before)
     }
 
     /// The latest change of what is lost before an operation, the last one or a later one.
@@ -188,9 +186,11 @@ impl<'a> Losing<'a> {
 
     /// Whether a group goes with what is lost of the log.
     fn log_takes(&self, number: usize) -> bool {
-        let operation = self.operations.groups[number].operation();
+        let group = &self.operations.groups[number];
+        let made_room = group.made_room();
         let follows = self.operations.follows(number);
-        follows.is_some_and(|follows| self.log.takes(operation, follows))
+        made_room.is_some_and(|made_room| self.log.named.contains(&made_room))
+            || follows.is_some_and(|follows| self.log.takes(group.operation(), follows))
     }
 
     /// Has go with a group that is lost what follows it. Returns the group to be looked at next.

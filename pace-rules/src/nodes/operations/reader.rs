@@ -336,7 +336,11 @@ impl Reader<'_> {
     /// Notes that the log has a new group, the next one, if it follows what that has.
     fn log_by_itself(&mut self, number: usize, op: &FileOp, group: &mut Group) {
         let effect = &self.micros.all[group.micros().start].effect;
-        if let Some(follows) = self.follows_in_log(op, effect) {
+        let follows = self.follows_in_log(op, effect);
+        if let Some(made_room) = self.made_room(op, effect, follows) {
+            group.rare_mut().made_room = Narrow::new(made_room);
+        }
+        if let Some(follows) = follows {
             let this = Narrow::new(self.this.groups.len());
             self.unwritten.push(self.this.follows.len());
             self.this.follows.push((this, follows));

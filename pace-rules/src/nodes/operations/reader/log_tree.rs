@@ -90,13 +90,39 @@ impl Reader<'_> {
             else {
                 continue;
             };
-            let is_within = from.0 == to.0 && self.is_file_named(*other, to);
-            if is_within && taken.contains(from) && self.had_for_certain(*other, from, operation) {
+            if from.0 != to.0 || !taken.contains(from) {
+                continue;
+            }
+            let name_now = self.name_now(*other, to, operation);
+            let is_certain = self.had_for_certain(*other, from, operation);
+            if let Some(name_now) = name_now.filter(|_| is_certain) {
                 gave_way.insert(operation);
-                taken.insert(to.clone());
+                taken.insert(name_now);
             }
         }
         gave_way
+    }
+
+    /// What has become of the name that a rename gave to a file, within its directory: if something was
+    /// committed since then, it is on the disk with that name, or a later one. None if it has no such
+    /// name any more.
+    fn name_now(
+        &self,
+        file: FileId,
+        given: &(FileId, Name),
+        operation: usize,
+    ) -> Option<(FileId, Name)> {
+        let naming = self.since(self.naming.get(&file));
+        let later = naming.filter(|naming| *naming > operation);
+        let name_now = later.fold(given, |name, naming| match self.op(naming) {
+            FileOp::Rename {
+                names: ChangeOfName { from, to },
+                exchange: false,
+                ..
+            } if from == name && from.0 == to.0 => to,
+            _ => name,
+        });
+        self.is_file_named(file, name_now).then(|| name_now.clone())
     }
 
     /// The files that these operations renamed are logged with their new names: their sizes and
@@ -598,25 +624,76 @@ impl Reader<'_> {
         Follows {
             renamed_in: Some(from.0),
             has_others: !is_directory && is_logged,
-            made_room: self
-                .made_room((to.0, &to.1))
-                .map_or(Narrow::NEVER, Narrow::new),
             ..follows
         }
     }
 
-    /// The rename within its directory with which somebody left a name last that was certainly his, and
-    /// has another one since then. Where the name comes into the log, so does what had it when all was
-    /// committed last, with the name that it has now (btrfs_check_ref_name_override); a file that is
-    /// older than that is logged with all of the directory (btrfs_log_all_parents).
-    fn made_room(&self, name: (FileId, &Name)) -> Option<usize> {
-        let operation = *self.made_room.get(&(name.0, name.1.clone()))?;
-        let FileOp::Rename { file, names, .. } = self.op(operation) else {
+    /// The rename within its directory with which somebody left the name last that another rename gives
+    /// to a file. Where the name comes into the log, so does what had it when all was committed last,
+    /// with the name that it has now (btrfs_check_ref_name_override); a file that is older than that is
+    /// logged with all of the directory (btrfs_log_all_parents). None if that may not have had the name
+    /// then and is not in the log either.
+    pub(super) fn made_room(
+        &self,
+        op: &FileOp,
+        effect: &Effect,
+        follows: Option<Follows>,
+    ) -> Option<usize> {
+        let FileOp::Rename {
+            file,
+            replaced,
+            names: ChangeOfName { from, to },
+            exchange: false,
+        } = op
+        else {
             return None;
         };
-        let is_certain = self.is_file_named(*file, &names.to)
-            && self.had_for_certain(*file, &names.from, operation);
-        is_certain.then_some(operation)
+        let is_of_replaced = matches!(effect, Effect::RemoveEntry { of, .. } if of == replaced);
+        if is_of_replaced || from.0 != to.0 || self.this.model.log != Log::LogTree {
+            return None;
+        }
+        let operation = *self.made_room.get(to)?;
+        let FileOp::Rename {
+            file: other, names, ..
+        } = self.op(operation)
+        else {
+            return None;
+        };
+        let is_certain = || {
+            self.had_for_certain(*other, to, operation)
+                || self.had_before((*other, to), operation, (*file, from), follows)
+        };
+        (self.is_file_named(*other, &names.to) && is_certain()).then_some(operation)
+    }
+
+    /// Whether somebody had a name, which he left with a rename, when all was committed last, or is in
+    /// the log, wherever that has a rename of a file. It has that because the old name of the file was
+    /// committed, and everything before that with it; or by itself, which `follows` says.
+    fn had_before(
+        &self,
+        (other, left): (FileId, &(FileId, Name)),
+        leaving: usize,
+        (file, old): (FileId, &(FileId, Name)),
+        follows: Option<Follows>,
+    ) -> bool {
+        let had = self.gained(other, (left.0, &left.1), leaving);
+        let gained = self.gained(file, (old.0, &old.1), self.this.all.len());
+        let is_earlier = had.zip(gained).is_some_and(|(had, gained)| had < gained);
+        let Some(follows) = follows.filter(|_| is_earlier) else {
+            return is_earlier;
+        };
+        // A directory that was not changed since all was committed is not logged.
+        let is_of_directory = self.in_log(file).is_none() && follows.is_certain();
+        let begins = if is_of_directory {
+            follows.changed
+        } else {
+            follows.logged
+        };
+        let mut groups = self.this.all[leaving].groups();
+        groups.any(|group| {
+            let left = self.this.follows(group);
+            left.is_some_and(|left| left.is_certain() && left.changed >= begins)
+        })
     }
 
     /// Since when a log tree has a name that is removed, and so loses it and keeps the removal. A

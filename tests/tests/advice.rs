@@ -127,3 +127,10 @@ fn records_that_are_acknowledged_together_are_synced_before_the_line() {
     let advice = follow("linux", "twice");
     assert_eq!(advice, ["log before the line `both 0`, 2 times"]);
 }
+
+/// A write that its own call syncs needs no other sync, and a sync needs none.
+#[test]
+fn only_what_is_not_synced_yet_is_counted() {
+    let advice = follow("linux", "marked");
+    assert_eq!(advice, ["log before write log, 1 byte at 4096, 3 times"]);
+}

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use trace::{Action, FileId};
+use trace::{Action, FileId, FileOp};
 
 use crate::finding::{Finding, NodeStory};
 use crate::findings::Findings;
@@ -175,7 +175,9 @@ impl Findings<'_> {
         let own = sync.of.event;
         let due = self.due(sync);
         let events = 0..self.trace.run.nodes[sync.node].events.len();
+        let needs_it = |event: &usize| !self.syncs_itself(sync.node, *event);
         let others = events.filter(|event| *event != own && self.are_alike(sync, own, *event));
+        let others = others.filter(needs_it);
         let other = |event: usize| {
             let before = match sync.of.when {
                 When::After => event + 1,
@@ -214,6 +216,18 @@ impl Findings<'_> {
                 && pattern(&one.path) == pattern(&other.path)
                 && (is_any || one.words == other.words)
         })
+    }
+
+    /// Whether an event is a sync, or a write that its own call syncs, as with `O_DSYNC`: then it needs
+    /// no other.
+    fn syncs_itself(&self, node: usize, event: usize) -> bool {
+        let events = &self.trace.run.nodes[node].events;
+        let own = &events[event];
+        let of_call = events[event..].iter().take_while(|other| {
+            (other.thread, other.start_ns, &other.call) == (own.thread, own.start_ns, &own.call)
+        });
+        let mut actions = of_call.map(|event| &event.action);
+        actions.any(|action| matches!(action, Action::File(FileOp::Sync { .. })))
     }
 
     /// All that such a call has to come before.

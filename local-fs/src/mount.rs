@@ -134,7 +134,9 @@ impl Mounted {
     /// [`Error::Rest`] if the kernel cannot make it read-only; those of [`Self::unmount`].
     pub fn pause(&mut self, variant: &Variant) -> Result<()> {
         match variant.file_system.rest {
-            Rest::ReadOnly => self.remount(variant, MsFlags::MS_RDONLY, "making it read-only"),
+            Rest::ReadOnly | Rest::Mounted => {
+                self.remount(variant, MsFlags::MS_RDONLY, "making it read-only")
+            }
             Rest::Unmounted | Rest::Synced => self.unmount(),
         }
     }

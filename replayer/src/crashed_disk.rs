@@ -31,6 +31,25 @@ struct Check {
     mounted: Option<Arc<Image>>,
 }
 
+/// Whether the checker can look at what the disk holds while it is mounted.
+#[derive(Clone, Copy)]
+enum WhileMounted {
+    No,
+    Always,
+    /// If nothing is in its journal.
+    WithoutJournal(Journal),
+}
+
+impl WhileMounted {
+    fn of(rest: Rest, base: &Base) -> Self {
+        match rest {
+            Rest::Synced => Journal::of(base).map_or(Self::No, Self::WithoutJournal),
+            Rest::Mounted => Self::Always,
+            Rest::ReadOnly | Rest::Unmounted => Self::No,
+        }
+    }
+}
+
 /// The disk, and copies of it for the checker.
 pub(crate) struct CrashedDisk {
     variant: Variant,
@@ -38,8 +57,7 @@ pub(crate) struct CrashedDisk {
     /// Where to mount what is looked at once more.
     mount_point: PathBuf,
     disk: MemfdDisk,
-    /// If its checker can look at it while it is mounted and nothing is in this.
-    journal: Option<Journal>,
+    while_mounted: WhileMounted,
     copies: Vec<Copy>,
     /// Which copy is the next to be checked.
     next: usize,
@@ -60,13 +78,12 @@ impl CrashedDisk {
                 check: None,
             })
         };
-        let synced = variant.file_system.rest == Rest::Synced;
         Ok(Self {
             variant: variant.clone(),
             base: Arc::clone(base),
             mount_point: mount_point.into(),
             disk: MemfdDisk::new(base)?,
-            journal: Journal::of(base).filter(|_| synced),
+            while_mounted: WhileMounted::of(variant.file_system.rest, base),
             copies: (0..CHECKS).map(copy).collect::<Result<_, _>>()?,
             next: 0,
             tickets: 0,
@@ -117,7 +134,7 @@ impl CrashedDisk {
         };
         if report.clean {
             // So it would be each time.
-            self.journal = None;
+            self.while_mounted = WhileMounted::No;
         }
         Ok(report)
     }
@@ -158,11 +175,13 @@ impl CrashedDisk {
     /// Starts a check of what the disk holds while it is mounted, and everything that is to be
     /// written was. None where that has to wait until it is at rest.
     pub(crate) fn check_mounted(&mut self) -> Result<Option<Ticket>, EngineError> {
-        let Some(journal) = self.journal else {
+        if matches!(self.while_mounted, WhileMounted::No) {
             return Ok(None);
-        };
+        }
         let content = Arc::new(self.disk.content(&self.base)?);
-        if !journal.is_empty(&content) {
+        if let WhileMounted::WithoutJournal(journal) = self.while_mounted
+            && !journal.is_empty(&content)
+        {
             return Ok(None);
         }
         self.start(Arc::clone(&content), Some(content))

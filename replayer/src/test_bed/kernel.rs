@@ -123,7 +123,12 @@ impl KernelBed {
         watch: &mut Stopwatch,
         timing: &mut Timing,
     ) -> Result<Option<Ticket>> {
-        if self.variant.file_system.rest != Rest::Synced || !mounted.sync() {
+        let may_look = match self.variant.file_system.rest {
+            Rest::Synced => mounted.sync(),
+            Rest::Mounted => true,
+            Rest::ReadOnly | Rest::Unmounted => false,
+        };
+        if !may_look {
             return Ok(None);
         }
         watch.lap(&mut timing.mount_us);

@@ -36,7 +36,15 @@ pub(crate) fn compare_levels(
     note(calls, &by_disks, on_disk);
     note(disks, &by_calls, on_model);
     let schedules = &on_disk.schedules;
+    let mut with_words: HashMap<_, usize> = HashMap::new();
+    for finding in &*calls {
+        *with_words.entry(finding.plain.clone()).or_default() += 1;
+    }
     for finding in calls {
+        let same_words = with_words[&finding.plain];
+        if same_words > 1 && by_disks.contains_key(&finding.plain) {
+            finding.same_words = same_words;
+        }
         let seen = by_disks.get(&finding.plain);
         let is_seen = |schedule: &&String| seen.is_some_and(|seen| seen.contains(schedule));
         finding.seen_under = schedules.iter().filter(is_seen).cloned().collect();
@@ -112,5 +120,20 @@ mod tests {
             disks.each_ref().map(models),
             [Vec::new(), vec![("posix".into(), true)]]
         );
+    }
+
+    /// Which of two findings with the same words the disks show, the words do not say.
+    #[test]
+    fn who_shares_its_words_is_told_so_if_disks_show_them() {
+        let told = |words: &str| Finding {
+            plain: vec![words.into()],
+            ..Findings::told(&Trace::default(), &[])
+        };
+        let mut calls = ["lost", "lost", "torn", "gone", "gone"].map(told);
+        let mut disks = ["lost", "torn"].map(told);
+        let summary = Summary::default();
+        compare_levels((&mut calls, &summary), (&mut disks, &summary), false);
+        assert_eq!(calls.map(|finding| finding.same_words), [2, 2, 0, 0, 0]);
+        assert_eq!(disks.map(|finding| finding.same_words), [0, 0]);
     }
 }

@@ -362,7 +362,12 @@ impl Finding {
             return None;
         }
         let names = self.seen_under.join(", ");
-        Some(format!("seen in {seen} of {all}: {names}"))
+        Some(if self.same_words == 0 {
+            format!("seen in {seen} of {all}: {names}")
+        } else {
+            let others = self.same_words;
+            format!("the same words in {seen} of {all}: {names}; {others} findings have them")
+        })
     }
 
     /// When the crash was, and what is missing, in one line.
@@ -716,6 +721,7 @@ mod tests {
             prevented_by: vec![sync; 30],
             searched: "--lost 1".into(),
             seen_under: Vec::new(),
+            same_words: 0,
             recorded_under: Vec::new(),
             crashes: Vec::new(),
             recoveries: 0,

@@ -15,6 +15,20 @@ fn seen_under(findings: &[Finding]) -> HashMap<Vec<String>, Vec<String>> {
     found
 }
 
+/// Notes with the findings of a model how many of them have words that disks showed.
+fn count_same_words<T>(calls: &mut [Finding], by_disks: &HashMap<Vec<String>, T>) {
+    let mut with_words: HashMap<_, usize> = HashMap::new();
+    for finding in &*calls {
+        *with_words.entry(finding.plain.clone()).or_default() += 1;
+    }
+    for finding in calls {
+        let same_words = with_words[&finding.plain];
+        if same_words > 1 && by_disks.contains_key(&finding.plain) {
+            finding.same_words = same_words;
+        }
+    }
+}
+
 /// Notes with the findings of a model whether the recorded disks were broken in the same way, and
 /// in which recordings, and with those of disks whether the model was. That it was not is noted only
 /// where every state was looked at and judged, and not some that were `drawn`.
@@ -36,15 +50,8 @@ pub(crate) fn compare_levels(
     note(calls, &by_disks, on_disk);
     note(disks, &by_calls, on_model);
     let schedules = &on_disk.schedules;
-    let mut with_words: HashMap<_, usize> = HashMap::new();
-    for finding in &*calls {
-        *with_words.entry(finding.plain.clone()).or_default() += 1;
-    }
+    count_same_words(calls, &by_disks);
     for finding in calls {
-        let same_words = with_words[&finding.plain];
-        if same_words > 1 && by_disks.contains_key(&finding.plain) {
-            finding.same_words = same_words;
-        }
         let seen = by_disks.get(&finding.plain);
         let is_seen = |schedule: &&String| seen.is_some_and(|seen| seen.contains(schedule));
         finding.seen_under = schedules.iter().filter(is_seen).cloned().collect();

@@ -95,8 +95,8 @@ pub struct Finding {
     /// All recordings with disks, by the names of their schedules; none if no disks were looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recorded_under: Vec<String>,
-    /// How many findings of the same model have the same words of the check, if there are several and
-    /// disks were looked at: which of them was seen there is not known.
+    /// How many findings of the same model have the same words of the check, if there are several and a
+    /// recording with disks showed these words: which of them was seen there is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub same_words: usize,
     /// What the crashes before left, from the first one on, if the power failed while the program

@@ -4,6 +4,8 @@
 mod at_once;
 #[path = "nodes/bytes.rs"]
 mod bytes;
+#[path = "nodes/chains.rs"]
+mod chains;
 #[path = "nodes/commits.rs"]
 mod commits;
 #[path = "nodes/counting.rs"]

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use trace::FileId;
+use trace::{FileId, FileOp};
 
+use crate::nodes::Effect;
 use crate::nodes::narrow::{Narrow, Span};
 
 /// What persists as a whole.
@@ -19,11 +20,41 @@ pub(in crate::nodes) struct Group {
     pub(super) file: FileId,
     /// Whether it is one of the groups of names itself.
     pub(super) is_named: bool,
+    /// What it does to a name.
+    pub(super) naming: Naming,
     /// Whether it goes where nothing of the file has a place on the disk.
     pub(super) is_new: bool,
     /// Whether it only sets a size.
     pub(super) is_size: bool,
     pub(super) rare: Option<Box<Rare>>,
+}
+
+/// What a group does to a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Naming {
+    Nothing,
+    /// It gives one to the file that its operation is about.
+    Gives,
+    /// It takes one from that file.
+    Takes,
+    /// It gives one to another file, or takes it.
+    OfOther,
+}
+
+impl Naming {
+    /// Of the first effect of a group of an operation.
+    pub(super) fn of(op: &FileOp, effect: &Effect) -> Self {
+        let (file, own) = match effect {
+            Effect::SetEntry { file, .. } => (*file, Self::Gives),
+            Effect::RemoveEntry { of: Some(file), .. } => (*file, Self::Takes),
+            _ => return Self::Nothing,
+        };
+        if file == op.subject() {
+            own
+        } else {
+            Self::OfOther
+        }
+    }
 }
 
 /// Since when a log tree has a file, and so what becomes of its names.
@@ -65,6 +96,16 @@ impl Follows {
         self.changed < Narrow::NEVER
     }
 
+    /// The same if that is certain only if nothing was committed after another event either.
+    pub(super) fn only_if(self, changed: Narrow) -> Self {
+        let is_certain = self.is_certain() && changed < Narrow::NEVER;
+        let earlier = self.changed.min(changed);
+        Self {
+            changed: if is_certain { earlier } else { Narrow::NEVER },
+            ..self
+        }
+    }
+
     /// The log has it for one of two reasons.
     pub(super) fn or(self, other: Self) -> Self {
         let known = [self.changed, other.changed];
@@ -88,9 +129,13 @@ pub(super) struct Rare {
     pub(super) pair: Narrow,
     /// The first group of names that is kept only if the data of this one is.
     pub(super) awaited_by: Narrow,
-    /// The operation that made room for the new name, of a rename within a directory: a log tree that
-    /// has this has that one, too.
-    pub(super) made_room: Narrow,
+    /// The sync from which on the log may have it because of somebody else's name, whatever the log had
+    /// before.
+    pub(super) in_the_way: Narrow,
+    /// The operations without whose names it is not kept: a log tree that has this has those, too.
+    pub(super) needs: Vec<Narrow>,
+    /// The event since which the file that its operation is about has no name any more.
+    pub(super) nameless: Narrow,
     /// The groups that it repeats: it is lost if one of them is, and never else. Nothing if it is
     /// something of its own.
     pub(super) repeats: Box<[Narrow]>,
@@ -103,7 +148,9 @@ impl Default for Rare {
             covered_again: Narrow::NEVER,
             pair: Narrow::NEVER,
             awaited_by: Narrow::NEVER,
-            made_room: Narrow::NEVER,
+            in_the_way: Narrow::NEVER,
+            needs: Vec::new(),
+            nameless: Narrow::NEVER,
             repeats: Box::default(),
         }
     }
@@ -196,12 +243,42 @@ impl Group {
             .map_or(usize::MAX, |rare| rare.awaited_by.get())
     }
 
-    /// The operation that made room for its name, if a log tree does not have it without that.
-    pub(super) fn made_room(&self) -> Option<usize> {
-        let made_room = self.rare.as_ref().map(|rare| rare.made_room);
-        made_room
-            .filter(|operation| *operation < Narrow::NEVER)
-            .map(Narrow::get)
+    /// The operations without whose names it is not kept.
+    pub(super) fn needs(&self) -> impl Iterator<Item = usize> {
+        let needs = self.rare.iter().flat_map(|rare| &rare.needs);
+        needs.map(|need| need.get())
+    }
+
+    /// Whether it gives a name to another file than the one that its operation is about, or takes one
+    /// from it.
+    pub(super) fn is_of_other(&self) -> bool {
+        self.naming == Naming::OfOther
+    }
+
+    /// Whether it gives a name to the file that its operation is about.
+    pub(super) fn gives_name(&self) -> bool {
+        self.naming == Naming::Gives
+    }
+
+    /// Whether a crash after so many events may find it in the log because of somebody else's name.
+    pub(super) fn is_in_the_way(&self, events: usize) -> bool {
+        let in_the_way = self.rare.as_ref().map(|rare| rare.in_the_way);
+        in_the_way.is_some_and(|event| event.get() < events)
+    }
+
+    /// Whether the file that its operation is about has no name any more before a crash after so many
+    /// events.
+    pub(super) fn is_nameless(&self, events: usize) -> bool {
+        let nameless = self.rare.as_ref().map(|rare| rare.nameless);
+        nameless.is_some_and(|event| event.get() < events)
+    }
+
+    /// It is not kept without the names of an operation.
+    pub(super) fn need(&mut self, operation: usize) {
+        let (needs, operation) = (&mut self.rare_mut().needs, Narrow::new(operation));
+        if !needs.contains(&operation) {
+            needs.push(operation);
+        }
     }
 
     /// What it has that few have, to be changed.

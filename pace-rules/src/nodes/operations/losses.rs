@@ -86,7 +86,7 @@ struct LostOfLog {
     changed_before: Option<Narrow>,
     /// The directories within which something was renamed, with the first operation that did so.
     renamed_in: HashMap<FileId, usize>,
-    /// The operations of which names are lost.
+    /// The operations of which the names are lost that they gave.
     named: HashSet<usize>,
 }
 
@@ -187,9 +187,15 @@ impl<'a> Losing<'a> {
     /// Whether a group goes with what is lost of the log.
     fn log_takes(&self, number: usize) -> bool {
         let group = &self.operations.groups[number];
-        let made_room = group.made_room();
+        // What a sync brought into the log is there whatever else is, and with somebody else's name
+        // comes no more than what that needs.
+        if group.reopened().is_some_and(|event| event < self.events) {
+            return false;
+        }
         let follows = self.operations.follows(number);
-        made_room.is_some_and(|made_room| self.log.named.contains(&made_room))
+        let follows = follows.filter(|_| !group.is_in_the_way(self.events));
+        let mut needs = group.needs();
+        needs.any(|operation| self.log.named.contains(&operation))
             || follows.is_some_and(|follows| self.log.takes(group.operation(), follows))
     }
 
@@ -206,11 +212,14 @@ impl<'a> Losing<'a> {
                 next = next.min(follower);
             }
         }
-        if group.is_named {
-            self.log.named.insert(group.operation());
-        }
-        if let Some(follows) = operations.follows(number) {
-            self.log.add(group.operation(), follows);
+        // A file without a name is in the log as such, and nothing there goes with its former names.
+        if !group.is_nameless(self.events) {
+            if group.gives_name() {
+                self.log.named.insert(group.operation());
+            }
+            if let Some(follows) = operations.follows(number) {
+                self.log.add(group.operation(), follows);
+            }
         }
         let named = if group.is_named { number } else { usize::MAX };
         self.names_from = self.names_from.min(group.awaited_by()).min(named);

@@ -1,6 +1,7 @@
 //! Reads the operations of a node, one after the other.
 
 mod files;
+mod in_the_way;
 mod log_tree;
 mod syncs;
 mod words;
@@ -9,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::followers::Lists;
-use super::group::Follows;
+use super::group::{Follows, Naming};
 use super::{Group, Operation, Operations};
 use crate::nodes::Effect;
 use crate::nodes::alike::Words;
@@ -17,6 +18,7 @@ use crate::nodes::micro::{Cut, Cuts, Micros, Neighbour, Order, PAGE_BYTES};
 use crate::nodes::model::Log;
 use crate::nodes::narrow::{Narrow, Span};
 use files::Known;
+use log_tree::LoggedWithNames;
 use trace::{Action, ChangeOfName, Event, FileId, FileKind, FileOp, Name, Node};
 use words::kind_of_call;
 
@@ -52,14 +54,19 @@ pub(super) struct Reader<'a> {
     /// are about its own names.
     subjects: HashMap<FileId, HashSet<FileId>>,
     naming: HashMap<FileId, Vec<Narrow>>,
-    /// By a name that was left by a rename within its directory, the last one that did.
+    /// By file, the operations that gave it the name of another one, which they are about.
+    exchanged: HashMap<FileId, Vec<Narrow>>,
+    /// By a directory, the last operation that moved a file from it to another one.
+    moved_from: HashMap<FileId, usize>,
+    /// By a name that was left by a rename, the last one that did.
     made_room: HashMap<(FileId, Name), usize>,
+    /// Where a log tree is kept: by a name, the files that left it since all was synced and have another.
+    left: HashMap<(FileId, Name), HashSet<FileId>>,
     /// What was logged since all was synced: the last event that did that, and since when it is in
     /// the log.
     logged: HashMap<FileId, (usize, Follows)>,
-    /// Directories that were logged with the names in them since all was synced, and the last event
-    /// that did that.
-    logged_with_names: HashMap<FileId, usize>,
+    /// Directories that were logged with the names in them since all was synced.
+    logged_with_names: HashMap<FileId, LoggedWithNames>,
     /// Names that were removed from a directory which a log tree had already: the sync of a file
     /// that had one of them does not log that.
     left_out: HashSet<usize>,
@@ -123,7 +130,10 @@ impl<'a> Reader<'a> {
             touching: HashMap::new(),
             subjects: HashMap::new(),
             naming: HashMap::new(),
+            exchanged: HashMap::new(),
+            moved_from: HashMap::new(),
             made_room: HashMap::new(),
+            left: HashMap::new(),
             logged: HashMap::new(),
             logged_with_names: HashMap::new(),
             left_out: HashSet::new(),
@@ -202,7 +212,10 @@ impl Reader<'_> {
                 replaced: Some(file),
                 exchange: false,
                 ..
-            } => self.reopen(number, *file),
+            } => {
+                self.reopen(number, *file);
+                self.forget_names(number, *file, op);
+            }
             _ => {}
         }
         for file in self.replaced_before(op) {
@@ -243,6 +256,8 @@ impl Reader<'_> {
             bytes_until: None,
             tears: Span::NONE,
         });
+        self.note_left(operation);
+        self.tie_in_log(first);
     }
 
     /// Notes whose inodes an operation changes, and where a log tree is kept what it is about.
@@ -261,15 +276,29 @@ impl Reader<'_> {
             let naming = self.naming.entry(op.subject()).or_default();
             naming.push(Narrow::new(operation));
         }
-        if let FileOp::Rename {
-            names: ChangeOfName { from, to },
-            exchange: false,
-            ..
-        } = op
+        if let FileOp::Rename { names, .. } = op
             && has_log_tree
-            && from.0 == to.0
+            && names.from.0 != names.to.0
         {
-            self.made_room.insert(from.clone(), operation);
+            self.moved_from.insert(names.from.0, operation);
+        }
+        match op {
+            FileOp::Rename {
+                names: ChangeOfName { from, .. },
+                exchange: false,
+                ..
+            } if has_log_tree => {
+                self.made_room.insert(from.clone(), operation);
+            }
+            FileOp::Rename {
+                replaced: Some(other),
+                exchange: true,
+                ..
+            } if has_log_tree => {
+                let exchanged = self.exchanged.entry(*other).or_default();
+                exchanged.push(Narrow::new(operation));
+            }
+            _ => {}
         }
     }
 
@@ -279,7 +308,10 @@ impl Reader<'_> {
         let (this, cut) = (self.this.groups.len(), &cuts[part]);
         let waiting = self.waiting(cuts, part);
         let mut group = self.new_group(number, op, cut);
-        self.log_by_itself(number, op, &mut group);
+        // What repeats others is lost with these, whatever the log has.
+        if cut.repeats.is_empty() {
+            self.log_by_itself(number, op, &mut group);
+        }
         self.note_reserved(this, &group);
         self.this.groups.push(group);
         self.followers.add();
@@ -338,7 +370,7 @@ impl Reader<'_> {
         let effect = &self.micros.all[group.micros().start].effect;
         let follows = self.follows_in_log(op, effect);
         if let Some(made_room) = self.made_room(op, effect, follows) {
-            group.rare_mut().made_room = Narrow::new(made_room);
+            group.need(made_room);
         }
         if let Some(follows) = follows {
             let this = Narrow::new(self.this.groups.len());
@@ -366,6 +398,7 @@ impl Reader<'_> {
                 _ => op.subject(),
             },
             is_named: cut.order == Order::Named,
+            naming: Naming::of(op, effect),
             is_new: cut.order == Order::After(Narrow::new(number)),
             is_size: is_size(effect) && micros.len() == 1,
             rare: None,

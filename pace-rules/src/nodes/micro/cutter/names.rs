@@ -65,15 +65,20 @@ impl Cutter<'_> {
         }
     }
 
-    /// Whether a file is synced after a micro before all is: without that nothing is kept without
-    /// what was before.
+    /// Whether a file is synced after a micro before all is, or was since all was: without that nothing
+    /// is kept without what was before.
     fn has_sync(&self, micro: usize) -> bool {
-        let next = |all: &[usize], event| {
+        let event = self.micros[micro].event;
+        let after = |all: &[usize], event| {
             let first = all.partition_point(|sync| *sync < event);
             all.get(first).copied().unwrap_or(usize::MAX)
         };
-        let sync = next(&self.syncs, self.micros[micro].event);
-        sync < next(&self.syncs_of_all, self.event)
+        let last = |all: &[usize]| {
+            let end = all.partition_point(|sync| *sync < event);
+            all[..end].last().copied()
+        };
+        last(&self.syncs) > last(&self.syncs_of_all)
+            || after(&self.syncs, event) < after(&self.syncs_of_all, self.event)
     }
 
     /// After the removal of a file's name: who had that before has it again where its own removal
@@ -170,8 +175,10 @@ impl Cutter<'_> {
         let next = Some(Neighbour::Next);
         self.loses(file, from);
         self.group_in(Order::Named, next, [gone]);
+        self.give_back(file, from);
         self.loses(other, to);
         self.group_in(Order::Named, next, [taken]);
+        self.give_back(other, to);
         self.gains(file, to);
         self.group_in(Order::Named, next, [entry(to, file)]);
         self.gains(other, from);

@@ -2,7 +2,7 @@
 //! belongs to them, and leaves all else to the next transaction. What is in the log follows the names
 //! of its files, and the next sync of anything keeps that. This is btrfs.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use super::files::Known;
 use super::{Reader, touched};
@@ -11,8 +11,37 @@ use crate::nodes::micro::Micro;
 use crate::nodes::model::Log;
 use crate::nodes::narrow::Narrow;
 use crate::nodes::operations::Group;
-use crate::nodes::operations::group::Follows;
+use crate::nodes::operations::group::{Follows, Naming};
 use trace::{ChangeOfName, Event, FileId, FileOp, Name, SyncScope};
+
+/// When a directory was logged with the names in it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LoggedWithNames {
+    /// The last event that may have done that.
+    last: usize,
+    /// The last one that did if nothing was committed after another one, which is the second.
+    certain: Option<(usize, Narrow)>,
+}
+
+impl LoggedWithNames {
+    /// An event did that, unless something was committed after another one.
+    fn note(&mut self, number: usize, changed: Narrow) {
+        self.last = number;
+        if changed < Narrow::NEVER {
+            self.certain = Some((number, changed));
+        }
+    }
+
+    /// Since when the log has the file that got a name in it with an event.
+    fn has(self, event: usize) -> Option<Follows> {
+        let since = Follows::since(event);
+        match self.certain {
+            Some((certain, changed)) if event < certain => Some(since.only_if(changed)),
+            _ if event < self.last => Some(since.only_if(Narrow::NEVER)),
+            _ => None,
+        }
+    }
+}
 
 impl Reader<'_> {
     /// The sync of a file.
@@ -29,30 +58,72 @@ impl Reader<'_> {
             });
             return;
         }
-        self.note_logged(number, file, self.logged_at(file, number));
+        let logged_whole = self.logged_whole(file);
+        let certain = self.certain_with(number, &logged_whole);
+        let logged = self.logged_at(file, number).only_if(certain);
+        self.note_logged(number, file, logged);
         self.synced.insert(file, number);
         let above = self.above(file);
-        let gave_way = self.gave_way(file);
+        let gave_way = self.gave_way(file, &above);
         let is_written = self.cover(number, event, |this, group| {
-            let of_group = &this.this.groups[group];
-            let op = this.op(of_group.operation());
-            // That a directory above was made goes into the log, and not that one that was
-            // there before has another name.
-            let is_above = matches!(op, FileOp::Create { .. });
-            let of_it = (is_above && above.contains(&op.subject()))
-                || gave_way.contains(&of_group.operation())
-                || this.is_of_sync(group, op, file);
-            (of_group.is_named && of_it) || this.is_data_of(group, file, scope)
+            let op = this.op(this.this.groups[group].operation());
+            this.is_logged_with(group, op, file, &above)
+                || this.is_of_who_gave_way(group, op, file, &gave_way)
+                || this.is_data_of(group, file, scope)
         });
         // One of what the log has already writes nothing.
         if is_written {
             self.write_log(number, event);
         }
         self.log_inodes(number, &gave_way);
-        let logged_whole = self.logged_whole(file);
+        for (file, operation) in gave_way {
+            let since = Follows::since(self.this.all[operation].event());
+            self.note_logged(number, file, since.only_if(certain));
+        }
+        self.log_beside(number, file, above, logged_whole, certain);
+    }
+
+    /// Whether the log has a group of names with a file. That a directory above was made goes into the
+    /// log, and not that one that was there before has another name.
+    fn is_logged_with(&self, group: usize, op: &FileOp, file: FileId, above: &[FileId]) -> bool {
+        let is_above = matches!(op, FileOp::Create { .. }) && above.contains(&op.subject());
+        self.this.groups[group].is_named && (is_above || self.is_of_sync(group, op, file))
+    }
+
+    /// The sync of a file logs what belongs to it, for certain if nothing was committed after an event.
+    fn log_beside(
+        &mut self,
+        number: usize,
+        file: FileId,
+        above: Vec<FileId>,
+        logged_whole: BTreeSet<FileId>,
+        certain: Narrow,
+    ) {
+        self.log_in_the_way(number, self.names_of_file(file).collect());
         self.log_with(number, file, &above, &logged_whole);
         self.note_new(number, above);
-        self.note_logged_whole(number, file, logged_whole);
+        // Of a file that was made since something was committed no directory is logged.
+        let is_new_file = self.is_made(file) && !self.is_directory(file);
+        let changed = if is_new_file { Narrow::NEVER } else { certain };
+        self.note_logged_whole(number, file, changed, logged_whole);
+    }
+
+    /// What is logged at a sync with these directories is so if nothing was committed after this event;
+    /// never for certain if the sync may have all committed, after which nothing is in the log.
+    fn certain_with(&self, number: usize, directories: &BTreeSet<FileId>) -> Narrow {
+        let may_commit = directories.iter().any(|one| self.was_left(*one));
+        if may_commit {
+            Narrow::NEVER
+        } else {
+            Narrow::new(number)
+        }
+    }
+
+    /// Whether a file may have gone from a directory to another one since all was synced: where that is
+    /// logged, all is committed instead (btrfs_record_unlink_dir).
+    fn was_left(&self, directory: FileId) -> bool {
+        let last = self.moved_from.get(&directory);
+        last.is_some_and(|last| *last >= self.first_since)
     }
 
     /// Notes that a sync wrote the log, with all that had come into it before.
@@ -69,117 +140,51 @@ impl Reader<'_> {
         self.unwritten = unwritten;
     }
 
-    /// The renames that made room for the name with which a file was made: whoever has that name when
-    /// it is committed last is logged with the file, with the name that it has now, and so on
-    /// (btrfs_check_ref_name_override, log_conflicting_inodes). Those within a directory of files
-    /// that certainly had the name then, or are in the log with it.
-    fn gave_way(&self, file: FileId) -> HashSet<usize> {
-        let mut taken = self.names_made_with(file);
-        let mut gave_way = HashSet::new();
-        if taken.is_empty() {
-            return gave_way;
-        }
-        for group in self.open.iter().rev() {
-            let operation = self.this.groups[*group].operation();
-            let FileOp::Rename {
-                file: other,
-                names: ChangeOfName { from, to },
-                exchange: false,
-                ..
-            } = self.op(operation)
-            else {
-                continue;
-            };
-            if from.0 != to.0 || !taken.contains(from) {
-                continue;
-            }
-            let name_now = self.name_now(*other, to, operation);
-            let is_certain = self.had_for_certain(*other, from, operation);
-            if let Some(name_now) = name_now.filter(|_| is_certain) {
-                gave_way.insert(operation);
-                taken.insert(name_now);
-            }
-        }
-        gave_way
-    }
-
-    /// What has become of the name that a rename gave to a file, within its directory: if something was
-    /// committed since then, it is on the disk with that name, or a later one. None if it has no such
-    /// name any more.
-    fn name_now(
-        &self,
-        file: FileId,
-        given: &(FileId, Name),
-        operation: usize,
-    ) -> Option<(FileId, Name)> {
-        let naming = self.since(self.naming.get(&file));
-        let later = naming.filter(|naming| *naming > operation);
-        let name_now = later.fold(given, |name, naming| match self.op(naming) {
-            FileOp::Rename {
-                names: ChangeOfName { from, to },
-                exchange: false,
-                ..
-            } if from == name && from.0 == to.0 => to,
-            _ => name,
-        });
-        self.is_file_named(file, name_now).then(|| name_now.clone())
-    }
-
-    /// The files that these operations renamed are logged with their new names: their sizes and
-    /// attributes as they are, whatever was done before that.
-    fn log_inodes(&mut self, number: usize, renames: &HashSet<usize>) {
-        let renamed = renames.iter().map(|rename| self.op(*rename).subject());
-        let renamed: HashSet<_> = renamed.collect();
-        let is_of_inode = |group: usize| {
-            let op = self.op(self.this.groups[group].operation());
-            let is_meant = is_attribute(op) || matches!(op, FileOp::Resize { .. });
-            is_meant && renamed.contains(&op.subject())
-        };
-        let of_inodes: Vec<_> = self.open_that(is_of_inode).collect();
-        self.log_groups(number, of_inodes);
-    }
-
-    /// The names with which a file was made since all was synced, and that it has.
-    fn names_made_with(&self, file: FileId) -> HashSet<(FileId, Name)> {
-        let naming = self.since(self.naming.get(&file));
-        let made_with = naming.filter_map(|operation| match self.op(operation) {
-            FileOp::Create { parent, name, .. } => Some((*parent, name.clone())),
-            _ => None,
-        });
-        let is_its_own = |name: &(FileId, Name)| self.is_file_named(file, name);
-        made_with.filter(is_its_own).collect()
-    }
-
-    /// Whether something that is no directory has a name.
-    fn is_file_named(&self, file: FileId, name: &(FileId, Name)) -> bool {
-        let known = self.files.get(&file);
-        known.is_some_and(|known| !known.is_directory && known.names.contains(name))
-    }
-
     /// Whether a file that an operation renames certainly had its name when all was committed last,
     /// or is in the log with it: that it got the name was made durable.
-    fn had_for_certain(&self, file: FileId, name: &(FileId, Name), operation: usize) -> bool {
+    pub(super) fn had_for_certain(
+        &self,
+        file: FileId,
+        name: &(FileId, Name),
+        operation: usize,
+    ) -> bool {
         let gained = self.gained(file, (name.0, &name.1), operation);
         gained.is_none_or(|gained| {
             let is_open = |group: usize| self.open.binary_search(&group).is_ok();
+            let gives = |group: usize| {
+                let mut micros = self.micros.all[self.this.groups[group].micros()].iter();
+                micros.any(|micro| {
+                    matches!(&micro.effect, Effect::SetEntry { parent, name: given, file: named }
+                        if (*parent, given) == (name.0, &name.1) && *named == file)
+                })
+            };
             !self.this.all[gained]
                 .groups()
-                .any(|group| self.is_name_of(group, file) && is_open(group))
+                .any(|group| gives(group) && is_open(group))
         })
     }
 
     /// The last operation before one that gave a file a name; nothing if it has had that since all was
     /// synced.
-    fn gained(&self, file: FileId, name: (FileId, &Name), before: usize) -> Option<usize> {
+    pub(super) fn gained(
+        &self,
+        file: FileId,
+        name: (FileId, &Name),
+        before: usize,
+    ) -> Option<usize> {
         let naming = self.since(self.naming.get(&file));
-        let naming = naming.take_while(|naming| *naming < before);
-        naming
-            .filter(|naming| new_name(self.op(*naming)) == Some(name))
-            .last()
+        let exchanged = self.since(self.exchanged.get(&file));
+        let both = naming.chain(exchanged).filter(|naming| *naming < before);
+        both.filter(|naming| {
+            let mut given = new_names(self.op(*naming));
+            new_name(self.op(*naming)) == Some(name)
+                || given.any(|(of, (parent, new))| of == file && (*parent, new) == name)
+        })
+        .max()
     }
 
     /// Notes that the log has a file or directory, and since when.
-    fn note_logged(&mut self, number: usize, file: FileId, follows: Follows) {
+    pub(super) fn note_logged(&mut self, number: usize, file: FileId, follows: Follows) {
         let logged = self.logged.entry(file).or_insert((number, follows));
         *logged = (number, logged.1.or(follows));
     }
@@ -200,14 +205,23 @@ impl Reader<'_> {
     }
 
     /// Notes that directories were logged with what is new in them, for a file that was synced or has
-    /// a new name: those where that has its names, and for their own names the others.
-    fn note_logged_whole(&mut self, number: usize, file: FileId, directories: BTreeSet<FileId>) {
+    /// a new name: those where that has its names, and for their own names the others. If something
+    /// was committed after `changed`, this may not have been so.
+    fn note_logged_whole(
+        &mut self,
+        number: usize,
+        file: FileId,
+        changed: Narrow,
+        directories: BTreeSet<FileId>,
+    ) {
         let parents = self.files.get(&file).map(|known| known.parents.clone());
         let parents = parents.unwrap_or_default();
         for directory in directories {
-            self.logged_with_names.insert(directory, number);
+            let logged = self.logged_with_names.entry(directory).or_default();
+            logged.note(number, changed);
             if directory == file || parents.contains(&directory) {
-                self.note_logged(number, directory, self.logged_at(directory, number));
+                let logged = self.logged_at(directory, number);
+                self.note_logged(number, directory, logged.only_if(changed));
             } else {
                 self.note_logged_for_name(number, directory);
             }
@@ -265,13 +279,16 @@ impl Reader<'_> {
     }
 
     /// Those of the groups that nothing has made durable that are meant.
-    fn open_that(&self, is_meant: impl Fn(usize) -> bool) -> impl Iterator<Item = usize> {
+    pub(super) fn open_that(
+        &self,
+        is_meant: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = usize> {
         let open = self.open.iter().copied();
         open.filter(move |group| is_meant(*group))
     }
 
     /// The log may have some groups since an event.
-    fn log_groups(&mut self, number: usize, groups: Vec<usize>) {
+    pub(super) fn log_groups(&mut self, number: usize, groups: Vec<usize>) {
         for group in groups {
             self.this.groups[group].log_with(number);
         }
@@ -285,7 +302,7 @@ impl Reader<'_> {
     }
 
     /// Whether nothing has the name of a file: it is not logged then.
-    fn is_nameless(&self, file: FileId) -> bool {
+    pub(super) fn is_nameless(&self, file: FileId) -> bool {
         let is_named = |known: &Known| {
             let is_root = known.is_directory && known.parent.is_none();
             is_root || !known.names.is_empty()
@@ -368,7 +385,7 @@ impl Reader<'_> {
     }
 
     /// Whether a group of names gives a file a name or takes one from it.
-    fn is_name_of(&self, group: usize, file: FileId) -> bool {
+    pub(super) fn is_name_of(&self, group: usize, file: FileId) -> bool {
         let Group {
             micros, is_named, ..
         } = self.this.groups[group];
@@ -392,7 +409,7 @@ impl Reader<'_> {
     }
 
     /// Those of these operations that may have come since all was synced.
-    fn since<'o>(
+    pub(super) fn since<'o>(
         &self,
         operations: Option<&'o Vec<Narrow>>,
     ) -> impl Iterator<Item = usize> + use<'o> {
@@ -445,21 +462,24 @@ impl Reader<'_> {
     /// Whether a name is removed from a directory that a log tree has, with what had changed in it
     /// before: it is not logged once more for a file that has other names in other directories.
     pub(super) fn leaves_logged(&self, op: &FileOp) -> bool {
-        let FileOp::Unlink { file, parent, .. } = op else {
+        let Some((file, parent)) = loses_name(op) else {
             return false;
         };
-        let is_elsewhere = |known: &Known| known.names.iter().any(|(other, _)| other != parent);
-        let touching = self.touching.get(parent).and_then(|all| all.last());
+        let is_elsewhere = |known: &Known| known.names.iter().any(|(other, _)| *other != parent);
+        let touching = self.touching.get(&parent).and_then(|all| all.last());
         self.this.model.log == Log::LogTree
-            && self.logged.contains_key(parent)
+            && self.logged.contains_key(&parent)
             && touching.is_some_and(|last| last.get() >= self.first_since)
-            && self.files.get(file).is_some_and(is_elsewhere)
+            && self.files.get(&file).is_some_and(is_elsewhere)
     }
 
     /// Whether a group is such a removal of a name of a file.
     fn is_left_out(&self, group: usize, op: &FileOp, file: FileId) -> bool {
-        let operation = self.this.groups[group].operation();
-        op.subject() == file && self.left_out.contains(&operation)
+        let of_group = &self.this.groups[group];
+        let mut micros = self.micros.all[of_group.micros()].iter();
+        loses_name(op).is_some_and(|(loser, _)| loser == file)
+            && self.left_out.contains(&of_group.operation())
+            && micros.any(|micro| matches!(&micro.effect, Effect::RemoveEntry { of, .. } if *of == Some(file)))
     }
 
     /// Whether a group is a name in one of these directories, new or removed. A name that goes to
@@ -492,17 +512,25 @@ impl Reader<'_> {
         if let Some((parent, _)) = new_name(op).filter(|_| !renamed.is_empty()) {
             self.log_new_directories(number, parent);
         }
+        let names = new_names(op).filter(|(file, _)| renamed.contains(file));
+        self.log_in_the_way(number, names.map(|(_, name)| name.clone()).collect());
         for file in renamed {
             self.log_attributes(number, file);
-            let is_directory = self.files.get(&file).is_some_and(|file| file.is_directory);
-            if is_directory || self.is_made(file) {
+            if self.is_directory(file) || self.is_made(file) {
                 continue;
             }
             let logged_whole = self.logged_whole(file);
             let is_entry = |group| self.is_entry_of(group, &logged_whole);
             let entries: Vec<_> = self.open_that(is_entry).collect();
             self.log_groups(number, entries);
-            self.note_logged_whole(number, file, logged_whole);
+            let follows = self
+                .in_log(file)
+                .into_iter()
+                .chain(self.parent_in_log(file));
+            let changed = follows
+                .reduce(Follows::or)
+                .map_or(Narrow::NEVER, |follows| follows.changed);
+            self.note_logged_whole(number, file, changed, logged_whole);
         }
     }
 
@@ -529,8 +557,13 @@ impl Reader<'_> {
         [file].into_iter().chain(other).filter(is_in_log).collect()
     }
 
+    pub(super) fn is_directory(&self, file: FileId) -> bool {
+        let known = self.files.get(&file);
+        known.is_some_and(|known| known.is_directory)
+    }
+
     /// Whether a file or directory was made since all was synced.
-    fn is_made(&self, file: FileId) -> bool {
+    pub(super) fn is_made(&self, file: FileId) -> bool {
         self.has_new_names(file, |op| matches!(op, FileOp::Create { .. }))
     }
 
@@ -567,12 +600,11 @@ impl Reader<'_> {
 
     /// Since when a log tree has a file: it was synced, or a directory was logged in which it had got
     /// a new name. A name that was committed is not logged with its directory again.
-    fn in_log(&self, file: FileId) -> Option<Follows> {
+    pub(super) fn in_log(&self, file: FileId) -> Option<Follows> {
         let with_name = self.since(self.naming.get(&file)).filter_map(|operation| {
             let event = self.this.all[operation].event();
             let (parent, _) = new_name(self.op(operation))?;
-            let logged = self.logged_with_names.get(&parent)?;
-            (event < *logged).then(|| Follows::since(event))
+            self.logged_with_names.get(&parent)?.has(event)
         });
         let logged = self.logged.get(&file);
         let logged = logged.map(|(_, follows)| *follows);
@@ -615,7 +647,7 @@ impl Reader<'_> {
         if from.0 != to.0 {
             return follows;
         }
-        let is_directory = self.files.get(file).is_some_and(|known| known.is_directory);
+        let is_directory = self.is_directory(*file);
         let gained = self.gained(*file, (from.0, &from.1), self.this.all.len());
         let is_logged = gained.is_none_or(|gained| {
             let event = self.this.all[gained].event();
@@ -626,74 +658,6 @@ impl Reader<'_> {
             has_others: !is_directory && is_logged,
             ..follows
         }
-    }
-
-    /// The rename within its directory with which somebody left the name last that another rename gives
-    /// to a file. Where the name comes into the log, so does what had it when all was committed last,
-    /// with the name that it has now (btrfs_check_ref_name_override); a file that is older than that is
-    /// logged with all of the directory (btrfs_log_all_parents). None if that may not have had the name
-    /// then and is not in the log either.
-    pub(super) fn made_room(
-        &self,
-        op: &FileOp,
-        effect: &Effect,
-        follows: Option<Follows>,
-    ) -> Option<usize> {
-        let FileOp::Rename {
-            file,
-            replaced,
-            names: ChangeOfName { from, to },
-            exchange: false,
-        } = op
-        else {
-            return None;
-        };
-        let is_of_replaced = matches!(effect, Effect::RemoveEntry { of, .. } if of == replaced);
-        if is_of_replaced || from.0 != to.0 || self.this.model.log != Log::LogTree {
-            return None;
-        }
-        let operation = *self.made_room.get(to)?;
-        let FileOp::Rename {
-            file: other, names, ..
-        } = self.op(operation)
-        else {
-            return None;
-        };
-        let is_certain = || {
-            self.had_for_certain(*other, to, operation)
-                || self.had_before((*other, to), operation, (*file, from), follows)
-        };
-        (self.is_file_named(*other, &names.to) && is_certain()).then_some(operation)
-    }
-
-    /// Whether somebody had a name, which he left with a rename, when all was committed last, or is in
-    /// the log, wherever that has a rename of a file. It has that because the old name of the file was
-    /// committed, and everything before that with it; or by itself, which `follows` says.
-    fn had_before(
-        &self,
-        (other, left): (FileId, &(FileId, Name)),
-        leaving: usize,
-        (file, old): (FileId, &(FileId, Name)),
-        follows: Option<Follows>,
-    ) -> bool {
-        let had = self.gained(other, (left.0, &left.1), leaving);
-        let gained = self.gained(file, (old.0, &old.1), self.this.all.len());
-        let is_earlier = had.zip(gained).is_some_and(|(had, gained)| had < gained);
-        let Some(follows) = follows.filter(|_| is_earlier) else {
-            return is_earlier;
-        };
-        // A directory that was not changed since all was committed is not logged.
-        let is_of_directory = self.in_log(file).is_none() && follows.is_certain();
-        let begins = if is_of_directory {
-            follows.changed
-        } else {
-            follows.logged
-        };
-        let mut groups = self.this.all[leaving].groups();
-        groups.any(|group| {
-            let left = self.this.follows(group);
-            left.is_some_and(|left| left.is_certain() && left.changed >= begins)
-        })
     }
 
     /// Since when a log tree has a name that is removed, and so loses it and keeps the removal. A
@@ -710,24 +674,46 @@ impl Reader<'_> {
         self.in_log(file).filter(|_| is_new || has_another())
     }
 
+    /// Since when a log tree has a file or its directory.
+    fn renamed_follows(&self, file: FileId) -> Option<Follows> {
+        let both = self
+            .in_log(file)
+            .into_iter()
+            .chain(self.parent_in_log(file));
+        both.reduce(Follows::or)
+    }
+
+    /// The same of one of two files that are exchanged. Each goes into the log by itself.
+    fn follows_by_itself(
+        &self,
+        op: &FileOp,
+        effect: &Effect,
+        (file, replaced): (FileId, FileId),
+    ) -> Option<Follows> {
+        let (own, other) = match Naming::of(op, effect) {
+            Naming::OfOther => (replaced, file),
+            _ => (file, replaced),
+        };
+        let beside = self.renamed_follows(other);
+        let beside = beside.map(|follows| follows.only_if(Narrow::NEVER));
+        let own = self.renamed_follows(own);
+        own.into_iter().chain(beside).reduce(Follows::or)
+    }
+
     /// Since when a log tree has a file whose names change: then it has the change too, and the sync
     /// of any file, also of somebody else's, may keep it (btrfs_log_new_name).
     pub(super) fn follows_in_log(&self, op: &FileOp, effect: &Effect) -> Option<Follows> {
         if self.this.model.log != Log::LogTree {
             return None;
         }
-        let of_either = |one: Option<Follows>, other: Option<Follows>| {
-            let both = one.into_iter().chain(other);
-            both.reduce(Follows::or)
-        };
-        let renamed = |file: FileId| of_either(self.in_log(file), self.parent_in_log(file));
+        let renamed = |file: FileId| self.renamed_follows(file);
         match op {
             FileOp::Rename {
                 file,
                 replaced: Some(replaced),
                 exchange: true,
                 ..
-            } => of_either(renamed(*file), renamed(*replaced)),
+            } => self.follows_by_itself(op, effect, (*file, *replaced)),
             FileOp::Rename {
                 file,
                 replaced,
@@ -807,11 +793,9 @@ impl Reader<'_> {
             Effect::RemoveEntry { parent, name, .. } => {
                 let is_old = (*parent, name) == (names.from.0, &names.from.1);
                 // Where one has its new name, the other one has it no more.
-                let has_it = || {
-                    let known = self.files.get(&file);
-                    known.is_some_and(|known| known.names.contains(&(*parent, name.clone())))
-                };
-                let is_new = *replaced == Some(file) || (!exchange && *renamed == file && has_it());
+                let has_it = || self.has_name(file, &(*parent, name.clone()));
+                let is_taken = *replaced == Some(file) && !self.is_left_out(group, op, file);
+                let is_new = is_taken || (!exchange && *renamed == file && has_it());
                 *parent == file || (if is_old { *renamed == file } else { is_new })
             }
             _ => *renamed == file,
@@ -836,8 +820,42 @@ fn is_left(op: &FileOp, directory: FileId) -> bool {
     matches!(op, FileOp::Rename { names, exchange: false, .. } if names.from.0 == directory)
 }
 
+/// The file that an operation takes a name from for good, and the directory of that.
+fn loses_name(op: &FileOp) -> Option<(FileId, FileId)> {
+    match op {
+        FileOp::Unlink { file, parent, .. } => Some((*file, *parent)),
+        FileOp::Rename {
+            replaced: Some(file),
+            names,
+            exchange: false,
+            ..
+        } => Some((*file, names.to.0)),
+        _ => None,
+    }
+}
+
+/// The names that an operation gives to files.
+fn new_names(op: &FileOp) -> impl Iterator<Item = (FileId, &(FileId, Name))> {
+    let names = match op {
+        FileOp::Rename {
+            file,
+            replaced,
+            names,
+            exchange,
+        } => {
+            let other = replaced.filter(|_| *exchange);
+            [
+                Some((*file, &names.to)),
+                other.map(|other| (other, &names.from)),
+            ]
+        }
+        _ => [None, None],
+    };
+    names.into_iter().flatten()
+}
+
 /// The name that an operation gives to the file that it is about, and the directory of that.
-fn new_name(op: &FileOp) -> Option<(FileId, &Name)> {
+pub(super) fn new_name(op: &FileOp) -> Option<(FileId, &Name)> {
     match op {
         FileOp::Create { parent, name, .. } | FileOp::Link { parent, name, .. } => {
             Some((*parent, name))
@@ -848,6 +866,6 @@ fn new_name(op: &FileOp) -> Option<(FileId, &Name)> {
 }
 
 /// Whether an operation changes what a file is like, and neither names nor bytes.
-fn is_attribute(op: &FileOp) -> bool {
+pub(super) fn is_attribute(op: &FileOp) -> bool {
     matches!(op, FileOp::SetMode { .. } | FileOp::SetXattr { .. })
 }

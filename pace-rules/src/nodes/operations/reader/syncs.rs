@@ -1,6 +1,6 @@
 //! What a sync makes durable.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use itertools::Itertools as _;
 use trace::{Event, FileId, FileOp, SyncScope};
@@ -63,6 +63,10 @@ impl Reader<'_> {
         let mut since = self.first_since..self.this.all.len();
         let first = since.find(|operation| !self.is_before(*operation, number, event));
         self.first_since = first.unwrap_or(self.this.all.len());
+        self.left.clear();
+        for operation in self.first_since..self.this.all.len() {
+            self.note_left(operation);
+        }
     }
 
     /// By file of which something is not durable, the page with which the last of its changes made it
@@ -348,6 +352,13 @@ impl Reader<'_> {
         })
     }
 
+    /// Whether one of these groups, descending, is not there without another one.
+    fn is_needed_by(&self, group: usize, covered: &[usize]) -> bool {
+        let (followers, page_mates) = (&self.followers, &self.page_mates);
+        let mut later = followers.get(group).chain(page_mates.get(group));
+        later.any(|later| covered.binary_search_by(|one| later.cmp(one)).is_ok())
+    }
+
     /// Has a sync make what is meant durable, of what was done before it, and what that needs. Whether
     /// there is any of that.
     pub(super) fn cover(
@@ -359,15 +370,16 @@ impl Reader<'_> {
         let open = std::mem::take(&mut self.open);
         // Descending.
         let (mut covered, mut left): (Vec<usize>, Vec<usize>) = Default::default();
+        // Operations without whose names what is covered is not there.
+        let mut needed: HashSet<usize> = HashSet::new();
         // The last first: what is covered is not there without what it needs.
         for group in open.into_iter().rev() {
             let is_before = self.is_before(self.this.groups[group].operation(), number, sync);
-            let is_needed = || {
-                let (followers, page_mates) = (&self.followers, &self.page_mates);
-                let mut later = followers.get(group).chain(page_mates.get(group));
-                later.any(|later| covered.binary_search_by(|one| later.cmp(one)).is_ok())
-            };
+            let operation = self.this.groups[group].operation();
+            let is_needed_name = || needed.contains(&operation) && self.is_in_log_with_file(group);
+            let is_needed = || self.is_needed_by(group, &covered) || is_needed_name();
             if is_before && (is_covered(self, group) || is_needed()) {
+                needed.extend(self.needed_with(group));
                 covered.push(group);
             } else {
                 left.push(group);

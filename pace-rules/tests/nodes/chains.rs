@@ -1,0 +1,282 @@
+//! Names that files take and leave one after the other, and what the log of btrfs has of them: each was
+//! shown by a disk. Every file that was there first has a size of its own.
+
+use trace::{ChangeOfName, FileId, FileKind, FileOp};
+
+use super::support::{
+    BAR, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, has, name, new_in, size, told, who_at_all,
+    with_directory,
+};
+
+const NEW: FileId = FileId(8);
+
+/// A file is synced that has got the name of another one, which is logged with its name of now
+/// (btrfs_check_ref_name_override): nothing is said of the name that this one took on the way.
+#[test]
+fn a_name_taken_on_the_way_stays_with_who_had_it_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "a", 8), (BAR, "b", 16)]);
+    script
+        .rename(0, FOO, "a", "b", Some(BAR))
+        .rename(0, FOO, "b", "c", None)
+        .create(0, NEW, "a")
+        .sync(0, NEW)
+        .mark(0);
+    let is_back = |tree: &Tree| size(tree, "b") == Some(16) && size(tree, "c") == Some(8);
+    assert_eq!(who_at_all(&script, is_back), ["btrfs"]);
+    let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 8);
+    assert_eq!(who_at_all(&script, is_lost), NOBODY);
+}
+
+/// The same where the file is in the log already when it takes the name of another one.
+#[test]
+fn who_has_a_name_when_it_is_logged_is_not_lost_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "a", 8), (BAR, "b", 16)]);
+    script
+        .create(0, NEW, "t")
+        .write(0, NEW, 0, 24, 0)
+        .sync(0, NEW)
+        .rename(0, NEW, "t", "a", Some(FOO))
+        .rename(0, BAR, "b", "c", None)
+        .rename(0, NEW, "a", "b", None)
+        .mark(0);
+    let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 16);
+    assert_eq!(who_at_all(&script, is_lost), NOBODY);
+}
+
+/// A file goes to another directory, and its old name to a new file, which is synced. The log has the
+/// first one with its new name: that is lost with a directory that is new, and with no other.
+#[test]
+fn a_file_whose_name_is_synced_for_another_is_lost_only_with_its_directory_on_btrfs() {
+    for is_there in [true, false] {
+        let files = [(FOO, "a", 8)];
+        let mut script = if is_there {
+            with_directory(&files)
+        } else {
+            let mut script = Script::new(1, &files);
+            let directory = new_in(FileId::ROOT, "directory", DIRECTORY, FileKind::Directory);
+            script.file(0, directory);
+            script
+        };
+        let rename = FileOp::Rename {
+            file: FOO,
+            names: ChangeOfName {
+                from: (FileId::ROOT, name("a")),
+                to: (DIRECTORY, name("a")),
+            },
+            replaced: None,
+            exchange: false,
+        };
+        script
+            .file(0, rename)
+            .create(0, NEW, "a")
+            .sync(0, NEW)
+            .mark(0);
+        let is_lost = |tree: &Tree| {
+            let is_kept = tree.contains_key(&(DIRECTORY, name("a"))) && has(tree, "directory");
+            !is_kept && size(tree, "a") != Some(8)
+        };
+        let models = if is_there { &[][..] } else { &["btrfs"] };
+        assert_eq!(who_at_all(&script, is_lost), models, "{is_there}");
+    }
+}
+
+/// The same with a link in another directory, and the old name removed.
+#[test]
+fn a_linked_file_whose_name_is_synced_for_another_is_not_lost_on_btrfs() {
+    let mut script = with_directory(&[(FOO, "a", 8)]);
+    let (parent, file) = (DIRECTORY, FOO);
+    let name = name("b");
+    script
+        .file(0, FileOp::Link { parent, name, file })
+        .unlink(0, FOO, "a")
+        .create(0, NEW, "a")
+        .sync(0, NEW)
+        .mark(0);
+    let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 8);
+    assert_eq!(who_at_all(&script, is_lost), NOBODY);
+}
+
+/// A new file with two names is synced: the directory is not logged with it, and what is renamed there
+/// later is lost with what is new.
+#[test]
+fn the_directory_of_a_new_file_is_not_logged_with_it_on_btrfs() {
+    for is_new in [true, false] {
+        let mut script = with_directory(&[(FOO, "a", 8)]);
+        let file = if is_new { NEW } else { FOO };
+        let (parent, link) = (FileId::ROOT, name("link"));
+        if is_new {
+            script.create(0, NEW, "new");
+        }
+        script
+            .file(
+                0,
+                FileOp::Link {
+                    parent,
+                    name: link,
+                    file,
+                },
+            )
+            .create(0, BAR, "b")
+            .sync(0, file)
+            .rename(0, DIRECTORY, "directory", "moved", None)
+            .create(0, OTHER, "t")
+            .sync(0, OTHER)
+            .mark(0);
+        let is_lost = |tree: &Tree| !has(tree, "b") && !has(tree, "moved") && has(tree, "t");
+        let lost = told(&script, "btrfs", 2, 1);
+        assert_eq!(lost.iter().any(is_lost), is_new);
+    }
+}
+
+/// A file gets its name by an exchange, moves on, and a third one with that name is synced: who had it
+/// when all was committed is logged, and the second one is not.
+#[test]
+fn who_got_a_name_by_an_exchange_is_not_logged_for_it_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "a", 8)]);
+    let exchange = FileOp::Rename {
+        file: FOO,
+        names: ChangeOfName {
+            from: (FileId::ROOT, name("a")),
+            to: (FileId::ROOT, name("b")),
+        },
+        replaced: Some(BAR),
+        exchange: true,
+    };
+    script
+        .create(0, BAR, "b")
+        .file(0, exchange)
+        .rename(0, BAR, "a", "c", None)
+        .create(0, NEW, "a")
+        .sync(0, NEW)
+        .mark(0);
+    let is_without = |tree: &Tree| size(tree, "b") == Some(8) && !has(tree, "c") && has(tree, "a");
+    assert!(told(&script, "btrfs", 2, 1).iter().any(is_without));
+}
+
+/// Who made room for a name in the log has none any more: it goes back to where it was.
+#[test]
+fn who_made_room_and_was_replaced_is_where_it_was_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "b", 8)]);
+    script
+        .rename(0, FOO, "b", "c", None)
+        .create(0, BAR, "a")
+        .write(0, BAR, 0, 16, 0)
+        .sync(0, BAR)
+        .rename(0, BAR, "a", "b", None)
+        .rename(0, BAR, "b", "c", Some(FOO))
+        .create(0, NEW, "t")
+        .sync(0, NEW)
+        .mark(0);
+    let is_back = |tree: &Tree| size(tree, "b") == Some(8) && size(tree, "c") == Some(16);
+    assert_eq!(who_at_all(&script, is_back), ["btrfs"]);
+}
+
+/// A file is in another directory, and its old name was a new file's that was synced and removed: the
+/// log has neither that this is gone, nor that the first one left (the first directory is not logged).
+#[test]
+fn a_name_that_was_left_for_another_directory_is_back_once_it_leaves_the_log_on_btrfs() {
+    let rename = |file: FileId, from: (FileId, &str), to: (FileId, &str)| FileOp::Rename {
+        file,
+        names: ChangeOfName {
+            from: (from.0, name(from.1)),
+            to: (to.0, name(to.1)),
+        },
+        replaced: None,
+        exchange: false,
+    };
+    let root = FileId::ROOT;
+    let moved = rename(FOO, (root, "a"), (DIRECTORY, "a"));
+    let within = rename(FOO, (root, "a"), (root, "b"));
+    for (first, models) in [(moved, &["btrfs"][..]), (within, &[])] {
+        let mut script = with_directory(&[(FOO, "a", 8)]);
+        script
+            .file(0, first)
+            .create(0, NEW, "a")
+            .sync(0, NEW)
+            .unlink(0, NEW, "a")
+            .create(0, OTHER, "y")
+            .sync(0, OTHER)
+            .mark(0);
+        let is_back = |tree: &Tree| size(tree, "a") == Some(8);
+        assert_eq!(who_at_all(&script, is_back), models);
+    }
+}
+
+/// A file has a second name in its directory, and then not the first: it is not nowhere.
+#[test]
+fn a_name_is_not_removed_from_the_log_without_the_one_that_was_added_on_btrfs() {
+    let mut script = Script::new(1, &[]);
+    let (parent, file) = (FileId::ROOT, FOO);
+    let name = name("b");
+    script
+        .create(0, FOO, "a")
+        .sync(0, FOO)
+        .sync(0, FileId::ROOT)
+        .file(0, FileOp::Link { parent, name, file })
+        .unlink(0, FOO, "a")
+        .mark(0);
+    let is_lost = |tree: &Tree| !has(tree, "a") && !has(tree, "b");
+    assert_eq!(who_at_all(&script, is_lost), NOBODY);
+}
+
+/// A file leaves its name, and another one takes that from another directory, or is moved there once
+/// more: the first one is not nowhere.
+#[test]
+fn a_name_is_not_taken_from_elsewhere_without_who_made_room_on_btrfs() {
+    for is_from_elsewhere in [true, false] {
+        let mut script = with_directory(&[]);
+        script
+            .create(0, FOO, "a")
+            .write(0, FOO, 0, 8, 0)
+            .sync(0, FOO);
+        let mut names = ChangeOfName {
+            from: (DIRECTORY, name("b")),
+            to: (FileId::ROOT, name("a")),
+        };
+        if is_from_elsewhere {
+            script
+                .file(0, new_in(DIRECTORY, "b", BAR, FileKind::Regular))
+                .sync(0, BAR)
+                .rename(0, FOO, "a", "c", None);
+        } else {
+            names.from = (FileId::ROOT, name("a"));
+            names.to = (FileId::ROOT, name("b"));
+            script
+                .rename(0, FOO, "a", "b", None)
+                .rename(0, FOO, "b", "c", None)
+                .create(0, BAR, "a")
+                .sync(0, BAR)
+                .rename(0, FOO, "c", "d", None);
+        }
+        let taken = FileOp::Rename {
+            file: BAR,
+            names,
+            replaced: None,
+            exchange: false,
+        };
+        script.file(0, taken).mark(0);
+        let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 8);
+        assert_eq!(who_at_all(&script, is_lost), NOBODY, "{is_from_elsewhere}");
+    }
+}
+
+/// A directory leaves its name, which a new one has then, with a file that is synced: the first one is
+/// not nowhere.
+#[test]
+fn a_directory_is_not_made_again_without_the_rename_of_the_old_one_on_btrfs() {
+    let mut script = with_directory(&[]);
+    script
+        .file(0, new_in(DIRECTORY, "a", FOO, FileKind::Regular))
+        .write(0, FOO, 0, 8, 0)
+        .sync(0, FOO)
+        .rename(0, DIRECTORY, "directory", "moved", None)
+        .file(
+            0,
+            new_in(FileId::ROOT, "directory", OTHER, FileKind::Directory),
+        )
+        .file(0, new_in(OTHER, "a", BAR, FileKind::Regular))
+        .sync(0, BAR)
+        .mark(0);
+    let is_lost = |tree: &Tree| !has(tree, "moved");
+    assert_eq!(who_at_all(&script, is_lost), NOBODY);
+}

@@ -118,6 +118,15 @@ impl Follows {
     }
 }
 
+/// An operation without whose names a group is not kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Need {
+    operation: Narrow,
+    /// Whether that is so too where a sync of its file has made it durable, and not only where it came
+    /// into the log by itself or was committed.
+    is_synced: bool,
+}
+
 /// What few groups have. [`Narrow::NEVER`] stands for what there is not.
 #[derive(Debug, Clone)]
 pub(super) struct Rare {
@@ -133,7 +142,7 @@ pub(super) struct Rare {
     /// before.
     pub(super) in_the_way: Narrow,
     /// The operations without whose names it is not kept: a log tree that has this has those, too.
-    pub(super) needs: Vec<Narrow>,
+    pub(super) needs: Vec<Need>,
     /// The event since which the file that its operation is about has no name any more.
     pub(super) nameless: Narrow,
     /// The groups that it repeats: it is lost if one of them is, and never else. Nothing if it is
@@ -246,7 +255,14 @@ impl Group {
     /// The operations without whose names it is not kept.
     pub(super) fn needs(&self) -> impl Iterator<Item = usize> {
         let needs = self.rare.iter().flat_map(|rare| &rare.needs);
-        needs.map(|need| need.get())
+        needs.map(|need| need.operation.get())
+    }
+
+    /// Those of them that are durable where a sync of its file has made it so.
+    pub(super) fn synced_needs(&self) -> impl Iterator<Item = usize> {
+        let needs = self.rare.iter().flat_map(|rare| &rare.needs);
+        let synced = needs.filter(|need| need.is_synced);
+        synced.map(|need| need.operation.get())
     }
 
     /// Whether it gives a name to another file than the one that its operation is about, or takes one
@@ -273,11 +289,17 @@ impl Group {
         nameless.is_some_and(|event| event.get() < events)
     }
 
-    /// It is not kept without the names of an operation.
-    pub(super) fn need(&mut self, operation: usize) {
+    /// It is not kept without the names of an operation. Is that so too where a sync of its file has made
+    /// it durable?
+    pub(super) fn need(&mut self, operation: usize, is_synced: bool) {
         let (needs, operation) = (&mut self.rare_mut().needs, Narrow::new(operation));
-        if !needs.contains(&operation) {
-            needs.push(operation);
+        let known = needs.iter_mut().find(|need| need.operation == operation);
+        match known {
+            Some(need) => need.is_synced |= is_synced,
+            None => needs.push(Need {
+                operation,
+                is_synced,
+            }),
         }
     }
 

@@ -370,7 +370,8 @@ impl Reader<'_> {
         let effect = &self.micros.all[group.micros().start].effect;
         let follows = self.follows_in_log(op, effect);
         if let Some(made_room) = self.made_room(op, effect, follows) {
-            group.need(made_room);
+            let is_synced = self.left_room_for_certain(op, made_room);
+            group.need(made_room, is_synced);
         }
         if let Some(follows) = follows {
             let this = Narrow::new(self.this.groups.len());

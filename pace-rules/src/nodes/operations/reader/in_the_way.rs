@@ -112,7 +112,7 @@ impl Reader<'_> {
                 if self.has_name(*file, &(*parent, name.clone())))
         });
         let is_own = has && of_group.naming == Naming::Gives;
-        of_group.needs().filter(move |_| is_own)
+        of_group.synced_needs().filter(move |_| is_own)
     }
 
     /// Whether the log has a group if it has the file that its operation is about, with its names of now.
@@ -196,7 +196,7 @@ impl Reader<'_> {
         let is_own = !self.this.groups[group].is_of_other() && self.in_log(file).is_none();
         let gained = gained.filter(|gained| is_own && *gained < operation);
         if let Some(gained) = gained {
-            self.this.groups[group].need(gained);
+            self.this.groups[group].need(gained, false);
         }
     }
 
@@ -241,7 +241,7 @@ impl Reader<'_> {
         for group in names {
             if !self.this.groups[group].is_of_other() {
                 for needed in self.needed_by(group) {
-                    self.this.groups[group].need(needed);
+                    self.this.groups[group].need(needed, true);
                 }
             }
         }
@@ -356,6 +356,14 @@ impl Reader<'_> {
             self.had_for_certain(other, &to, operation) || renamed.is_some_and(had_before)
         };
         (!self.is_nameless(other) && is_certain()).then_some(operation)
+    }
+
+    /// Whether the file that made room for the new name of an operation certainly had that when all was
+    /// committed last, or is in the log with it.
+    pub(super) fn left_room_for_certain(&self, op: &FileOp, made_room: usize) -> bool {
+        let other = self.op(made_room).subject();
+        let name = new_name(op).map(|(parent, name)| (parent, name.clone()));
+        name.is_some_and(|name| self.had_for_certain(other, &name, made_room))
     }
 
     /// Whether somebody had a name, which he left with a rename, when all was committed last, or is in

@@ -202,21 +202,26 @@ fn a_name_that_was_left_for_another_directory_is_back_once_it_leaves_the_log_on_
     }
 }
 
-/// A file has a second name in its directory, and then not the first: it is not nowhere.
+/// A file has a second name, and then not the first, and the directory of that is synced: it is not
+/// nowhere.
 #[test]
 fn a_name_is_not_removed_from_the_log_without_the_one_that_was_added_on_btrfs() {
-    let mut script = Script::new(1, &[]);
-    let (parent, file) = (FileId::ROOT, FOO);
-    let name = name("b");
-    script
-        .create(0, FOO, "a")
-        .sync(0, FOO)
-        .sync(0, FileId::ROOT)
-        .file(0, FileOp::Link { parent, name, file })
-        .unlink(0, FOO, "a")
-        .mark(0);
-    let is_lost = |tree: &Tree| !has(tree, "a") && !has(tree, "b");
-    assert_eq!(who_at_all(&script, is_lost), NOBODY);
+    for parent in [FileId::ROOT, DIRECTORY] {
+        let mut script = with_directory(&[]);
+        let (name, file) = (name("b"), FOO);
+        script
+            .create(0, FOO, "a")
+            .write(0, FOO, 0, 8, 0)
+            .sync(0, FOO)
+            .sync(0, FileId::ROOT)
+            .file(0, FileOp::Link { parent, name, file })
+            .unlink(0, FOO, "a")
+            .mark(0);
+        let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 8);
+        assert_eq!(who_at_all(&script, is_lost), NOBODY);
+        script.sync(0, FileId::ROOT).mark(0);
+        assert_eq!(who_at_all(&script, is_lost), NOBODY);
+    }
 }
 
 /// A file leaves its name, and another one takes that from another directory, or is moved there once

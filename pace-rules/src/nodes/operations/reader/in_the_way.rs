@@ -102,8 +102,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The operations without whose names the log does not have a name that a file has got. One that it
-    /// left is not in there.
+    /// The operations without whose names the log does not have a name that a file has got, or that one
+    /// is removed. One that it left is not in there.
     pub(super) fn needed_with(&self, group: usize) -> impl Iterator<Item = usize> {
         let of_group = &self.this.groups[group];
         let mut micros = self.micros.all[of_group.micros()].iter();
@@ -111,7 +111,8 @@ impl Reader<'_> {
             matches!(&micro.effect, Effect::SetEntry { parent, name, file }
                 if self.has_name(*file, &(*parent, name.clone())))
         });
-        let is_own = has && of_group.naming == Naming::Gives;
+        let is_removed = matches!(self.op(of_group.operation()), FileOp::Unlink { .. });
+        let is_own = is_removed || (has && of_group.naming == Naming::Gives);
         of_group.synced_needs().filter(move |_| is_own)
     }
 

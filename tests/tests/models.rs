@@ -247,7 +247,8 @@ fn programs(count: u64, seed: u64) -> Vec<Program> {
     let shapes = match named(SHAPE).as_deref() {
         Some("names") => &[Shape::Names][..],
         Some("anything") => &[Shape::Anything],
-        _ => &[Shape::Anything, Shape::Names],
+        None => &[Shape::Anything, Shape::Names],
+        Some(other) => panic!("{SHAPE}: there is no shape {other}"),
     };
     let shapes = shapes.iter().cycle().take(count as usize);
     shapes

@@ -369,9 +369,8 @@ impl Reader<'_> {
     fn log_by_itself(&mut self, number: usize, op: &FileOp, group: &mut Group) {
         let effect = &self.micros.all[group.micros().start].effect;
         let follows = self.follows_in_log(op, effect);
-        if let Some(made_room) = self.made_room(op, effect, follows) {
-            let is_synced = self.left_room_for_certain(op, made_room);
-            group.need(made_room, is_synced);
+        if let Some((made_room, is_certain)) = self.made_room(op, effect, follows) {
+            group.need(made_room, is_certain);
         }
         if let Some(follows) = follows {
             let this = Narrow::new(self.this.groups.len());

@@ -323,16 +323,18 @@ impl Reader<'_> {
         known.is_some_and(|known| known.names.contains(name))
     }
 
-    /// The rename with which somebody left the name last that an operation gives to a file. Where the name comes into the log, so does what had it when all was committed last,
-    /// with the name that it has now (btrfs_check_ref_name_override); a file that is older than that is
-    /// logged with all of the directory (btrfs_log_all_parents). None if that may not have had the name
-    /// then and is not in the log either.
+    /// The rename with which somebody left the name last that an operation gives to a file. Where the
+    /// name comes into the log, so does what had it when all was committed last, with the name that it
+    /// has now (btrfs_check_ref_name_override); a file that is older than that is logged with all of the
+    /// directory (btrfs_log_all_parents). None if that may not have had the name then and is not in the
+    /// log either. And whether it had the name for certain, or only if the old name of a renamed file was
+    /// committed.
     pub(super) fn made_room(
         &self,
         op: &FileOp,
         effect: &Effect,
         follows: Option<Follows>,
-    ) -> Option<usize> {
+    ) -> Option<(usize, bool)> {
         let naming = Naming::of(op, effect);
         if naming == Naming::OfOther || self.this.model.log != Log::LogTree {
             return None;
@@ -352,19 +354,10 @@ impl Reader<'_> {
         };
         let operation = *self.made_room.get(&to)?;
         let other = self.op(operation).subject();
-        let is_certain = || {
-            let had_before = |renamed| self.had_before((other, &to), operation, renamed, follows);
-            self.had_for_certain(other, &to, operation) || renamed.is_some_and(had_before)
-        };
-        (!self.is_nameless(other) && is_certain()).then_some(operation)
-    }
-
-    /// Whether the file that made room for the new name of an operation certainly had that when all was
-    /// committed last, or is in the log with it.
-    pub(super) fn left_room_for_certain(&self, op: &FileOp, made_room: usize) -> bool {
-        let other = self.op(made_room).subject();
-        let name = new_name(op).map(|(parent, name)| (parent, name.clone()));
-        name.is_some_and(|name| self.had_for_certain(other, &name, made_room))
+        let had_for_certain = self.had_for_certain(other, &to, operation);
+        let had_before = |renamed| self.had_before((other, &to), operation, renamed, follows);
+        let had = had_for_certain || renamed.is_some_and(had_before);
+        (had && !self.is_nameless(other)).then_some((operation, had_for_certain))
     }
 
     /// Whether somebody had a name, which he left with a rename, when all was committed last, or is in

@@ -4,8 +4,8 @@
 use trace::{ChangeOfName, FileId, FileKind, FileOp};
 
 use super::support::{
-    BAR, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, has, name, new_in, size, told, who_at_all,
-    with_directory,
+    BAR, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, has, moved_to, name, new_in, size, told,
+    who_at_all, with_directory,
 };
 
 const NEW: FileId = FileId(8);
@@ -57,15 +57,7 @@ fn a_file_whose_name_is_synced_for_another_is_lost_only_with_its_directory_on_bt
             script.file(0, directory);
             script
         };
-        let rename = FileOp::Rename {
-            file: FOO,
-            names: ChangeOfName {
-                from: (FileId::ROOT, name("a")),
-                to: (DIRECTORY, name("a")),
-            },
-            replaced: None,
-            exchange: false,
-        };
+        let rename = moved_to(FOO, (FileId::ROOT, "a"), (DIRECTORY, "a"));
         script
             .file(0, rename)
             .create(0, NEW, "a")
@@ -175,18 +167,9 @@ fn who_made_room_and_was_replaced_is_where_it_was_on_btrfs() {
 /// log has neither that this is gone, nor that the first one left (the first directory is not logged).
 #[test]
 fn a_name_that_was_left_for_another_directory_is_back_once_it_leaves_the_log_on_btrfs() {
-    let rename = |file: FileId, from: (FileId, &str), to: (FileId, &str)| FileOp::Rename {
-        file,
-        names: ChangeOfName {
-            from: (from.0, name(from.1)),
-            to: (to.0, name(to.1)),
-        },
-        replaced: None,
-        exchange: false,
-    };
     let root = FileId::ROOT;
-    let moved = rename(FOO, (root, "a"), (DIRECTORY, "a"));
-    let within = rename(FOO, (root, "a"), (root, "b"));
+    let moved = moved_to(FOO, (root, "a"), (DIRECTORY, "a"));
+    let within = moved_to(FOO, (root, "a"), (root, "b"));
     for (first, models) in [(moved, &["btrfs"][..]), (within, &[])] {
         let mut script = with_directory(&[(FOO, "a", 8)]);
         script

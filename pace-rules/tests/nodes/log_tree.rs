@@ -4,8 +4,8 @@ use pace_rules::nodes::{Explore, Log, MODELS, Relaxation, Space, State};
 use trace::{ChangeOfName, FileId, FileKind, FileOp, Name};
 
 use super::support::{
-    BAR, Byte, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, content, has, name, new_in, request,
-    size, told, tree, who, who_at_all, with_directory,
+    BAR, Byte, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, content, has, moved_to, name, new_in,
+    request, size, told, tree, who, who_at_all, with_directory,
 };
 
 /// btrfs_log_new_name: what the log tree has it follows, and the next sync of anybody keeps it.
@@ -617,15 +617,7 @@ fn the_sync_of_a_directory_may_keep_half_a_rename_elsewhere_on_btrfs() {
         name: name("link"),
         file: FOO,
     };
-    let rename = FileOp::Rename {
-        file: FOO,
-        names: ChangeOfName {
-            from: (FileId::ROOT, name("foo")),
-            to: (DIRECTORY, name("foo")),
-        },
-        replaced: None,
-        exchange: false,
-    };
+    let rename = moved_to(FOO, (FileId::ROOT, "foo"), (DIRECTORY, "foo"));
     script
         .file(0, new_in(FileId::ROOT, "third", third, FileKind::Directory))
         .file(0, FileOp::SyncAll)
@@ -754,15 +746,7 @@ fn the_sync_of_a_file_with_a_new_name_may_keep_what_else_its_directories_have_on
         name: name("other"),
         file: OTHER,
     };
-    let renamed = FileOp::Rename {
-        file: BAR,
-        names: ChangeOfName {
-            from: (DIRECTORY, name("file")),
-            to: (DIRECTORY, name("bar")),
-        },
-        replaced: None,
-        exchange: false,
-    };
+    let renamed = moved_to(BAR, (DIRECTORY, "file"), (DIRECTORY, "bar"));
     let second_gone = FileOp::Unlink {
         parent: FileId::ROOT,
         name: name("second"),
@@ -836,16 +820,7 @@ fn the_sync_of_a_directory_may_keep_what_is_in_those_with_new_names_in_it_on_btr
     let inner = FileId(9);
     let inside =
         |parent, text: &'static str| move |tree: &Tree| tree.contains_key(&(parent, name(text)));
-    let rename = |file, from: (FileId, &str), to: (FileId, &str)| FileOp::Rename {
-        file,
-        names: ChangeOfName {
-            from: (from.0, name(from.1)),
-            to: (to.0, name(to.1)),
-        },
-        replaced: None,
-        exchange: false,
-    };
-    let moved = rename(
+    let moved = moved_to(
         DIRECTORY,
         (FileId::ROOT, "directory"),
         (FileId::ROOT, "moved"),
@@ -855,9 +830,9 @@ fn the_sync_of_a_directory_may_keep_what_is_in_those_with_new_names_in_it_on_btr
         new_in(DIRECTORY, "inner", inner, FileKind::Directory),
         new_in(inner, "new", FileId(10), FileKind::Regular),
     ];
-    let within = rename(BAR, (DIRECTORY, "bar"), (DIRECTORY, "new"));
+    let within = moved_to(BAR, (DIRECTORY, "bar"), (DIRECTORY, "new"));
     let third = FileId(11);
-    let into = rename(FOO, (third, "foo"), (DIRECTORY, "new"));
+    let into = moved_to(FOO, (third, "foo"), (DIRECTORY, "new"));
     // What is done in the directory, and where something new is there then.
     for (ops, parent) in [
         (vec![create], DIRECTORY),
@@ -935,21 +910,12 @@ fn nothing_is_lost_with_a_directory_that_has_a_new_name_on_btrfs() {
 fn what_was_logged_with_something_else_follows_new_names_on_btrfs() {
     let file = FileId(9);
     let directory = || new_in(FileId::ROOT, "directory", DIRECTORY, FileKind::Directory);
-    let rename = |file, from: (FileId, &str), to: (FileId, &str)| FileOp::Rename {
-        file,
-        names: ChangeOfName {
-            from: (from.0, name(from.1)),
-            to: (to.0, name(to.1)),
-        },
-        replaced: None,
-        exchange: false,
-    };
-    let of_directory = rename(
+    let of_directory = moved_to(
         DIRECTORY,
         (FileId::ROOT, "directory"),
         (FileId::ROOT, "new"),
     );
-    let of_file = rename(file, (DIRECTORY, "file"), (DIRECTORY, "new"));
+    let of_file = moved_to(file, (DIRECTORY, "file"), (DIRECTORY, "new"));
     for (synced, is_durable, renamed, parent, models) in [
         (file, false, &of_directory, FileId::ROOT, &["btrfs"][..]),
         (file, true, &of_directory, FileId::ROOT, &[]),

@@ -433,6 +433,18 @@ pub const OTHER: FileId = FileId(4);
 
 pub const NOBODY: [&str; 0] = [];
 
+/// A file goes from a directory to another one, or to another name.
+pub fn moved_to(file: FileId, from: (FileId, &str), to: (FileId, &str)) -> FileOp {
+    let place = |(parent, text)| (parent, name(text));
+    let (from, to) = (place(from), place(to));
+    FileOp::Rename {
+        file,
+        names: ChangeOfName { from, to },
+        replaced: None,
+        exchange: false,
+    }
+}
+
 /// A new file or directory somewhere.
 pub fn new_in(parent: FileId, text: &str, file: FileId, kind: FileKind) -> FileOp {
     FileOp::Create {

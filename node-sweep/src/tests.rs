@@ -39,6 +39,7 @@ fn effect() -> impl Strategy<Value = Effect> {
     ];
     prop_oneof![
         3 => (file(), 0..5_u8, file()).prop_map(|(parent, entry, file)| Effect::SetEntry { parent, name: name(entry), file }),
+        1 => (file(), 0..5_u8, file()).prop_map(|(parent, entry, file)| Effect::AddEntry { parent, name: name(entry), file }),
         1 => (file(), 0..5_u8, prop::option::of(file())).prop_map(|(parent, entry, of)| Effect::RemoveEntry { parent, name: name(entry), of }),
         3 => (file(), 0..9000_u64, content).prop_map(|(file, offset, content)| Effect::Write { file, offset, content }),
         1 => (file(), 0..20_000_u64).prop_map(|(file, size)| Effect::SetSize { file, size }),

@@ -78,6 +78,11 @@ impl Tree {
         match effect {
             Effect::NewFile { file, kind, mode } => self.create(*file, *kind, *mode, trace),
             Effect::SetEntry { parent, name, file } => self.set_entry(*parent, name, Some(*file)),
+            Effect::AddEntry { parent, name, file } => {
+                if self.entry(parent, name).is_none() {
+                    self.set_entry(*parent, name, Some(*file));
+                }
+            }
             Effect::RemoveEntry { parent, name, of } => self.remove_entry(*parent, name, *of),
             Effect::Write {
                 file,

@@ -25,6 +25,15 @@ pub enum Effect {
         /// Of what.
         file: FileId,
     },
+    /// A directory has a name, if it does not have it: it stays with the one that has it.
+    AddEntry {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// Of what.
+        file: FileId,
+    },
     /// A directory does not have a name any more, if it had it.
     RemoveEntry {
         /// The directory.

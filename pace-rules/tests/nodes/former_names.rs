@@ -236,6 +236,34 @@ fn removals(script: &Script) -> usize {
         .count()
 }
 
+/// Two took the name one after the other, and moved on or were replaced: it is the first one's again,
+/// where only that one's loss of it is not there (`has d/; has a 100; rewrite t 100; fsync t;
+/// rename t a; rename a b; rewrite a 5000; fsync a; rename a b; rewrite d/a 4096; fsync d/a` on a
+/// recorded disk).
+#[test]
+fn a_name_that_two_took_may_be_the_first_ones_again_on_btrfs() {
+    let second = FileId(8);
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script
+        .create(0, second, "t")
+        .write(0, second, 0, 5, 0)
+        .sync(0, second)
+        .rename(0, second, "t", "foo", Some(FOO))
+        .rename(0, second, "foo", "new", None)
+        .create(0, BAR, "foo")
+        .write(0, BAR, 0, 3, 0)
+        .sync(0, BAR)
+        .rename(0, BAR, "foo", "new", Some(second))
+        .mark(0);
+    let shows = |wanted| {
+        move |tree: &Tree| {
+            !has(tree, "t") && size(tree, "new") == Some(3) && size(tree, "foo") == wanted
+        }
+    };
+    assert_eq!(who_at_all(&script, shows(Some(8))), ["btrfs"]);
+    assert_eq!(who_at_all(&script, shows(Some(3))), NOBODY);
+}
+
 /// The same of a file that had the name for a time, and of those before.
 #[test]
 fn a_name_goes_back_to_the_first_and_to_the_last_of_those_who_had_it_on_btrfs() {

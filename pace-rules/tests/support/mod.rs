@@ -301,6 +301,9 @@ pub fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
             Effect::SetEntry { parent, name, file } => {
                 entries.insert((*parent, name.clone()), *file);
             }
+            Effect::AddEntry { parent, name, file } => {
+                entries.entry((*parent, name.clone())).or_insert(*file);
+            }
             Effect::RemoveEntry { parent, name, of } => {
                 let entry = (*parent, name.clone());
                 if of.is_none() || *of == entries.get(&entry).copied() {

@@ -312,6 +312,11 @@ impl Skeleton {
                     entries.insert(name.clone(), *file);
                 }
             }
+            Effect::AddEntry { parent, name, file } => {
+                if let Some(entries) = self.directories.get_mut(parent) {
+                    entries.entry(name.clone()).or_insert(*file);
+                }
+            }
             Effect::RemoveEntry { parent, name, of } => {
                 if let Some(entries) = self.directories.get_mut(parent)
                     && (of.is_none() || *of == entries.get(name).copied())

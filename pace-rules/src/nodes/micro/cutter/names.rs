@@ -83,7 +83,8 @@ impl Cutter<'_> {
 
     /// After the removal of a file's name: who had that before has it again where its own removal
     /// is not there, as with a log tree that has the file, and nothing of what was before. Of
-    /// several who had it this is said of the first and the last.
+    /// several who had it this is said of the first and of those who had it last, and the latest of
+    /// them whose removal is not there has it.
     fn give_back(&mut self, file: FileId, (parent, name): Place<'_>) {
         let holders = self.holders.get(&(parent, name.clone()));
         let Some([others @ .., last]) = holders.map(Vec::as_slice) else {
@@ -95,12 +96,12 @@ impl Cutter<'_> {
         if self.model.log != Log::LogTree {
             return;
         }
-        let due = others.iter().filter_map(|other| {
+        let due = others.iter().rev().filter_map(|other| {
             let removed = other.removed.filter(|removed| self.has_sync(*removed))?;
             Some((*other, removed))
         });
         for (other, removed) in due.collect::<Vec<_>>() {
-            let had = Effect::SetEntry {
+            let had = Effect::AddEntry {
                 parent,
                 name: name.clone(),
                 file: other.file,

@@ -224,3 +224,36 @@ fn a_directory_with_two_names_is_what_no_file_system_shows() {
     }
     assert_eq!(tree.fingerprint(), Err(Impossible::DirectoryWithTwoNames));
 }
+
+/// A name that is added stays with the one that has it.
+#[test]
+fn a_name_is_added_where_nobody_has_it() {
+    let trace = Trace::default();
+    let mut tree = Tree::initial(&[], &trace);
+    let (parent, name) = (FileId::ROOT, name(0));
+    let add = |file: u32| Effect::AddEntry {
+        parent,
+        name: name.clone(),
+        file: FileId(file),
+    };
+    let new = |file: u32| Effect::NewFile {
+        file: FileId(file),
+        kind: FileKind::Regular,
+        mode: 0o600 + file,
+    };
+    for effect in [new(1), new(2), add(1)] {
+        tree.apply(&effect, &trace);
+    }
+    let first = tree.fingerprint();
+    tree.apply(&add(2), &trace);
+    assert_eq!(tree.fingerprint(), first);
+    let remove = Effect::RemoveEntry {
+        parent,
+        name: name.clone(),
+        of: None,
+    };
+    tree.apply(&remove, &trace);
+    let nobody = tree.fingerprint();
+    tree.apply(&add(2), &trace);
+    assert!(tree.fingerprint() != first && tree.fingerprint() != nobody);
+}

@@ -78,11 +78,7 @@ impl Tree {
         match effect {
             Effect::NewFile { file, kind, mode } => self.create(*file, *kind, *mode, trace),
             Effect::SetEntry { parent, name, file } => self.set_entry(*parent, name, Some(*file)),
-            Effect::AddEntry { parent, name, file } => {
-                if self.entry(parent, name).is_none() {
-                    self.set_entry(*parent, name, Some(*file));
-                }
-            }
+            Effect::AddEntry { parent, name, file } => self.add_entry(*parent, name, *file),
             Effect::RemoveEntry { parent, name, of } => self.remove_entry(*parent, name, *of),
             Effect::Write {
                 file,
@@ -94,16 +90,8 @@ impl Tree {
                 offset,
                 content,
             } => self.overwrite(*file, *offset, content, trace),
-            Effect::Grow { file, size } => {
-                if let Some(content) = self.content(*file) {
-                    content.grow(*size);
-                }
-            }
-            Effect::SetSize { file, size } => {
-                if let Some(content) = self.content(*file) {
-                    content.set_size(*size);
-                }
-            }
+            Effect::Grow { file, size } => self.grow(*file, *size),
+            Effect::SetSize { file, size } => self.set_size(*file, *size),
             Effect::SetMode { file, mode } => self.set_mode(*file, *mode),
             Effect::SetXattr { file, name, value } => {
                 let value = value.map(|value| trace.bytes(value));
@@ -112,10 +100,29 @@ impl Tree {
         }
     }
 
+    /// Gives a file a name that is nobody's.
+    fn add_entry(&mut self, parent: FileId, name: &Name, file: FileId) {
+        if self.entry(parent, name).is_none() {
+            self.set_entry(parent, name, Some(file));
+        }
+    }
+
     /// Takes a name away, if it is one of this file; of whatever it is if none is said.
     fn remove_entry(&mut self, parent: FileId, name: &Name, of: Option<FileId>) {
         if of.is_none() || of == self.entry(parent, name) {
             self.set_entry(parent, name, None);
+        }
+    }
+
+    fn grow(&mut self, file: FileId, size: u64) {
+        if let Some(content) = self.content(file) {
+            content.grow(size);
+        }
+    }
+
+    fn set_size(&mut self, file: FileId, size: u64) {
+        if let Some(content) = self.content(file) {
+            content.set_size(size);
         }
     }
 

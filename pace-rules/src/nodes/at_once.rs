@@ -106,7 +106,7 @@ impl Form {
             Self::All | Self::Torn(_) => at_risk.all,
             Self::SinceCommit => at_risk.logged,
             Self::ButNames => at_risk.named,
-            Self::ButSizes => at_risk.bytes,
+            Self::ButSizes => at_risk.halves,
             Self::ButOne(one) => at_risk.all.saturating_sub(one.from_last),
         };
         kept > 0 && self.count(at_risk) > 0
@@ -214,7 +214,7 @@ impl Form {
             } else if operations.open_groups(operation, events).count() == lost {
                 Part::Operation(operation)
             } else {
-                Part::Bytes(operation)
+                Part::Half(operation)
             }
         };
         let counted = by_operation

@@ -15,8 +15,8 @@ use super::micro::{Cuts, Micros};
 use super::model::{DataOrder, Log, Model};
 use super::narrow::{Narrow, Span, within};
 use followers::Followers;
-use group::Follows;
 pub(super) use group::Group;
+use group::{Follows, Naming};
 use reader::{Read, Reader};
 pub(super) use risk::Losable;
 pub(super) use tears::TEARS_MAX;
@@ -32,9 +32,9 @@ pub(super) struct Operation {
     pub(super) likeness: u32,
     /// Whether it appends or changes a size: the last one of those is also cut.
     pub(super) grows: bool,
-    /// The last event after which a crash can cost its bytes, and leave its size; none if that is
-    /// possible at no time.
-    bytes_until: Option<Narrow>,
+    /// The last event after which a crash can cost a half of it, and leave the other one; none if
+    /// that is possible at no time.
+    half_until: Option<Narrow>,
     /// The ways to tear it.
     tears: Span,
 }
@@ -276,14 +276,24 @@ impl Operations {
         matches!(self.model.data, DataOrder::Allocating | DataOrder::All)
     }
 
-    /// Of those the groups that are bytes, and no size or name.
-    pub(super) fn open_bytes(
-        &self,
-        operation: usize,
-        events: usize,
-    ) -> impl Iterator<Item = usize> {
+    /// Of those the groups that are the half of it that can be lost alone.
+    pub(super) fn open_half(&self, operation: usize, events: usize) -> impl Iterator<Item = usize> {
+        let has_size = self.has_size_alone(operation);
         self.open_groups(operation, events)
-            .filter(move |group| self.is_bytes(*group))
+            .filter(move |group| self.is_of_half(*group, has_size))
+    }
+
+    /// Whether a group is of the half of its operation that can be lost alone: bytes, where the size
+    /// is something of its own, or that a rename took its name from a file, if that can be seen later.
+    fn is_of_half(&self, group: usize, has_size: bool) -> bool {
+        if has_size && self.is_bytes(group) {
+            return true;
+        }
+        let is_repetition = |follower: usize| self.groups[follower].is_repetition();
+        let operation = &self.all[self.groups[group].operation()];
+        operation.groups().start == group
+            && self.groups[group].naming == Naming::OfOther
+            && self.followers.get(group).any(is_repetition)
     }
 
     /// Whether a group is bytes, and no size or name.

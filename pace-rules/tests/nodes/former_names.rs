@@ -538,3 +538,30 @@ fn what_was_replaced_is_back_if_who_took_its_name_loses_that_on_btrfs() {
         assert_eq!(who_at_all(&script, is_old), models, "{words}");
     }
 }
+
+/// The log has a rename, and that its file was renamed again, but not that another file lost its name
+/// to it. A sweep shows that: it loses the half of the first rename.
+#[test]
+fn a_replaced_name_alone_is_lost_on_btrfs() {
+    let second = FileId(8);
+    let shows = |tree: &Tree| {
+        !has(tree, "t") && size(tree, "new") == Some(5) && size(tree, "foo") == Some(8)
+    };
+    for (is_synced, models) in [(true, &["btrfs"][..]), (false, &NOBODY)] {
+        let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+        script.create(0, second, "t").write(0, second, 0, 5, 0);
+        if is_synced {
+            script.sync(0, second);
+        }
+        script
+            .rename(0, second, "t", "foo", Some(FOO))
+            .rename(0, second, "foo", "new", None)
+            .create(0, BAR, "bar")
+            .sync(0, BAR)
+            .mark(0);
+        assert_eq!(who(&script, 1, shows), models);
+        // It is among what loses one operation.
+        let single = told(&script, "btrfs", 1, 1);
+        assert_eq!(single.iter().any(shows), is_synced);
+    }
+}

@@ -253,7 +253,7 @@ impl Reader<'_> {
             groups: Span::new(first..self.this.groups.len()),
             likeness: 0,
             grows: grows(op),
-            bytes_until: None,
+            half_until: None,
             tears: Span::NONE,
         });
         self.note_left(operation);

@@ -2,7 +2,7 @@
 
 use itertools::Itertools;
 
-use super::{Group, Operations};
+use super::Operations;
 use crate::nodes::narrow::Narrow;
 
 /// How many operations a crash can cost.
@@ -12,8 +12,8 @@ pub(in crate::nodes) struct Losable {
     pub(in crate::nodes) all: u32,
     /// Those of which a name, a size or a mode is not durable.
     pub(in crate::nodes) named: u32,
-    /// Those of which the bytes can be lost, and the size be there.
-    pub(in crate::nodes) bytes: u32,
+    /// Those of which a half can be lost, and the other one be there.
+    pub(in crate::nodes) halves: u32,
     /// The ways to tear one of them.
     pub(in crate::nodes) tears: u32,
     /// Those of which something is not durable that is neither a name nor a mode.
@@ -34,7 +34,7 @@ impl Operations {
     pub(super) fn count(&mut self, events: usize) {
         let mut changes = vec![Change::default(); events + 2];
         for number in 0..self.all.len() {
-            self.all[number].bytes_until = self.cover_of_bytes(number);
+            self.all[number].half_until = self.cover_of_half(number);
             self.add_changes(number, events, &mut changes);
         }
         self.at_risk.reserve_exact(changes.len());
@@ -46,11 +46,11 @@ impl Operations {
             while first < self.all.len() && self.is_over(first, events) {
                 first += 1;
             }
-            let [all, named, bytes, tears, data, torn, logged] = sums.map(|count| count as u32);
+            let [all, named, halves, tears, data, torn, logged] = sums.map(|count| count as u32);
             self.at_risk.push(Losable {
                 all,
                 named,
-                bytes,
+                halves,
                 tears,
                 data,
                 torn,
@@ -67,13 +67,14 @@ impl Operations {
         let event = operation.event();
         let until = |until: Narrow| (event, until.get());
         let tears = self.tears_of(operation);
+        let is_named = |group: usize| self.groups[group].is_named;
         let torn_until = tears.iter().map(|tear| tear.until).max();
         let times = [
             self.times(number, |_| true),
-            self.times(number, |group| group.is_named),
-            operation.bytes_until.into_iter().map(until).collect(),
+            self.times(number, is_named),
+            self.times_of_half(number),
             tears.iter().map(|tear| until(tear.until)).collect(),
-            self.times(number, |group| !group.is_named),
+            self.times(number, |group| !is_named(group)),
             torn_until.into_iter().map(until).collect(),
             self.times_in_log(number),
         ];
@@ -93,11 +94,12 @@ impl Operations {
 
     /// When a crash can cost some of an operation's groups, as stretches of events that do not
     /// overlap, in order.
-    fn times(&self, operation: usize, is_meant: impl Fn(&Group) -> bool) -> Vec<(usize, usize)> {
+    fn times(&self, operation: usize, is_meant: impl Fn(usize) -> bool) -> Vec<(usize, usize)> {
         let operation = &self.all[operation];
-        let own = self.groups[operation.groups()].iter();
-        let meant = own.filter(|group| !group.is_repetition() && is_meant(group));
-        let times = meant.flat_map(|group| group.at_risk(operation.event()));
+        let own = |group: &usize| !self.groups[*group].is_repetition();
+        let own = operation.groups().filter(own);
+        let meant = own.filter(|group| is_meant(*group));
+        let times = meant.flat_map(|group| self.groups[group].at_risk(operation.event()));
         let join = |before: (usize, usize), next: (usize, usize)| {
             if next.0 <= before.1 {
                 Ok((before.0, before.1.max(next.1)))
@@ -111,45 +113,57 @@ impl Operations {
     /// When a crash can cost something of an operation that the disk has if a log tree has it.
     fn times_in_log(&self, operation: usize) -> Vec<(usize, usize)> {
         let follows = |group| self.follows(group);
+        let is_named = |group: usize| self.groups[group].is_named;
         let all = self.all[operation].groups().filter_map(follows);
         let written = all.filter(|follows| follows.is_written(usize::MAX));
         let Some(from) = written.map(|follows| follows.written.get()).min() else {
             return Vec::new();
         };
-        let times = self.times(operation, |group| group.is_named).into_iter();
+        let times = self.times(operation, is_named).into_iter();
         let times = times.map(|(first, until)| (first.max(from), until));
         times.filter(|(first, until)| first < until).collect()
     }
 
-    /// The event after whose return some of an operation's groups are durable; nothing if there are
-    /// none of those.
-    fn cover_of(&self, operation: usize, is_meant: impl Fn(usize) -> bool) -> Option<Narrow> {
+    /// The event after whose return some of these groups are durable; nothing if there are none.
+    fn cover_of<'a>(&self, groups: impl IntoIterator<Item = &'a usize>) -> Option<Narrow> {
+        let covers = groups.into_iter().map(|group| self.groups[*group].cover);
+        covers.max()
+    }
+
+    /// The last event after which a half of an operation can be lost, and the other one be there:
+    /// both are at risk, and the other one does not go with it.
+    fn cover_of_half(&self, operation: usize) -> Option<Narrow> {
+        let has_size = self.has_size_alone(operation);
         let groups = self.all[operation].groups();
-        let meant = groups.filter(|group| is_meant(*group));
-        meant.map(|group| self.groups[group].cover).max()
+        let own = groups.filter(|group| !self.groups[*group].is_repetition());
+        let (half, others): (Vec<_>, Vec<_>) =
+            own.partition(|group| self.is_of_half(*group, has_size));
+        let of_half = self.cover_of(&half)?.min(self.cover_of(&others)?);
+        let end = self.groups[half.iter().chain(&others).copied().max()?]
+            .micros()
+            .end;
+        let lost = self.lost_with(&half, end, self.all[operation].event() + 1);
+        let goes_too = others.iter().all(|group| lost.contains(group));
+        (!goes_too).then_some(of_half)
     }
 
-    /// The last event after which its bytes can be lost and its size be there: both are at risk,
-    /// and the size does not go with the bytes.
-    fn cover_of_bytes(&self, operation: usize) -> Option<Narrow> {
-        if !self.has_size_alone(operation) {
-            return None;
-        }
-        let (event, groups) = (self.all[operation].event(), self.all[operation].groups());
-        let is_bytes = |group: usize| self.is_bytes(group);
-        let bytes: Vec<_> = groups.clone().filter(|group| is_bytes(*group)).collect();
-        let end = self.groups[groups.end - 1].micros().end;
-        let goes_too = self.lost_with(&bytes, end, event + 1).len() == groups.len();
-        let of_bytes = self.cover_of(operation, is_bytes)?;
-        let of_others = self.cover_of(operation, |group| !is_bytes(group))?;
-        (!goes_too).then_some(of_bytes.min(of_others))
+    /// When a crash can cost a half of an operation, and leave the other one.
+    fn times_of_half(&self, number: usize) -> Vec<(usize, usize)> {
+        let Some(end) = self.all[number].half_until else {
+            return Vec::new();
+        };
+        let has_size = self.has_size_alone(number);
+        let times = self.times(number, |group| self.is_of_half(group, has_size));
+        let times = times.into_iter();
+        let times = times.map(|(first, until)| (first, until.min(end.get())));
+        times.filter(|(first, until)| first < until).collect()
     }
 
-    /// Whether a crash after so many events can cost the bytes of an operation, and leave its size.
-    pub(in crate::nodes) fn risks_bytes(&self, operation: usize, events: usize) -> bool {
-        let operation = &self.all[operation];
-        let is_ahead = |until: Narrow| operation.event() < events && events <= until.get();
-        operation.bytes_until.is_some_and(is_ahead)
+    /// Whether a crash after so many events can cost a half of an operation, and leave the other one.
+    pub(in crate::nodes) fn risks_half(&self, operation: usize, events: usize) -> bool {
+        let until = self.all[operation].half_until;
+        until.is_some_and(|until| events <= until.get())
+            && self.open_half(operation, events).next().is_some()
     }
 
     /// How many operations a crash after so many events can cost.

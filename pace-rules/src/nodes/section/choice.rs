@@ -18,8 +18,9 @@ pub(in crate::nodes) enum Choice {
         /// or not.
         synced: usize,
     },
-    /// The bytes of an operation, of which the size is there.
-    Bytes {
+    /// A half of an operation, of which the other one is there: the bytes without the size, or that
+    /// a rename took its name from another file.
+    Half {
         /// Which one.
         operation: usize,
         /// As above.
@@ -59,7 +60,7 @@ impl Choice {
     pub(in crate::nodes) fn moment(&self, events: usize) -> usize {
         match self {
             Self::Operations { synced, .. }
-            | Self::Bytes { synced, .. }
+            | Self::Half { synced, .. }
             | Self::Tear { synced, .. }
             | Self::AtOnce { synced, .. } => events.max(*synced),
             Self::Group(_) => events,
@@ -80,7 +81,7 @@ impl Choice {
         let whole = |lost: &[usize]| lost.iter().copied().map(Part::Operation).collect();
         match self {
             Self::Operations { lost, .. } => whole(lost),
-            Self::Bytes { operation, .. } => vec![Part::Bytes(*operation)],
+            Self::Half { operation, .. } => vec![Part::Half(*operation)],
             Self::Tear {
                 operation,
                 tear,
@@ -108,7 +109,7 @@ impl Choice {
     ) -> Vec<usize> {
         let parts = self.parts(rules, place, events).into_iter();
         let operation = |part| match part {
-            Part::Operation(operation) | Part::Bytes(operation) | Part::Tear(operation, _) => {
+            Part::Operation(operation) | Part::Half(operation) | Part::Tear(operation, _) => {
                 operation
             }
             Part::Group(group) => rules.operations.groups[group].operation(),
@@ -142,10 +143,10 @@ impl Choice {
             Self::Operations { lost, synced } => {
                 lost_of(operations, lost, (micros, events.max(*synced)))
             }
-            Self::Bytes { operation, synced } => {
+            Self::Half { operation, synced } => {
                 let events = events.max(*synced);
-                let bytes: Vec<_> = operations.open_bytes(*operation, events).collect();
-                operations.lost_with(&bytes, micros, events)
+                let half: Vec<_> = operations.open_half(*operation, events).collect();
+                operations.lost_with(&half, micros, events)
             }
             Self::Tear {
                 operation,
@@ -186,7 +187,7 @@ fn lost_of(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::nodes) enum Part {
     Operation(usize),
-    Bytes(usize),
+    Half(usize),
     Tear(usize, usize),
     Group(usize),
 }
@@ -197,7 +198,7 @@ impl Part {
         let of_operation = |operation| others.contains(&Self::Operation(operation));
         others.contains(self)
             || match self {
-                Self::Bytes(operation) | Self::Tear(operation, _) => of_operation(*operation),
+                Self::Half(operation) | Self::Tear(operation, _) => of_operation(*operation),
                 Self::Operation(_) | Self::Group(_) => false,
             }
     }

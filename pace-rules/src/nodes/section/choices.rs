@@ -76,7 +76,7 @@ impl<'a> One<'a> {
         let at_risk = self.node.operations.at_risk(self.events);
         let named = if self.without_names { at_risk.named } else { 0 };
         let silent = self.silent.is_some_and(|last| self.is_at_risk(last));
-        u64::from(at_risk.all - named - u32::from(silent)) + u64::from(at_risk.bytes)
+        u64::from(at_risk.all - named - u32::from(silent)) + u64::from(at_risk.halves)
     }
 
     fn is_at_risk(&self, operation: usize) -> bool {
@@ -94,9 +94,9 @@ impl<'a> One<'a> {
             lost: vec![operation],
             synced: 0,
         });
-        let bytes = (first..self.place.operations)
-            .filter(|operation| operations.risks_bytes(*operation, self.events));
-        whole.chain(bytes.map(|operation| Choice::Bytes {
+        let halves = (first..self.place.operations)
+            .filter(|operation| operations.risks_half(*operation, self.events));
+        whole.chain(halves.map(|operation| Choice::Half {
             operation,
             synced: 0,
         }))

@@ -138,7 +138,7 @@ impl<'a> Losses<'a> {
         for synced in std::iter::once(0).chain(synced) {
             self.synced = synced;
             self.add(most, 0, &mut Vec::new());
-            self.add_bytes(most);
+            self.add_halves(most);
         }
     }
 
@@ -201,16 +201,16 @@ impl<'a> Losses<'a> {
         }
     }
 
-    /// Adds the bytes of each operation whose size can be there without them.
-    fn add_bytes(&mut self, most: usize) {
+    /// Adds the half of each operation whose other half can be there without it.
+    fn add_halves(&mut self, most: usize) {
         let operations = &self.node.operations;
         let events = self.events.max(self.synced);
         let losable = operations.losable(self.place.operations, events);
         for operation in losable.filter(|_| most > 0) {
-            if !operations.risks_bytes(operation, events) {
+            if !operations.risks_half(operation, events) {
                 continue;
             }
-            let choice = Choice::Bytes {
+            let choice = Choice::Half {
                 operation,
                 synced: self.synced,
             };

@@ -74,7 +74,7 @@ fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
     };
     match choice {
         Choice::Operations { lost, .. } => of_each(lost),
-        Choice::Bytes { operation, .. } => vec![operations.all[*operation].likeness, u32::MAX],
+        Choice::Half { operation, .. } => vec![operations.all[*operation].likeness, u32::MAX],
         Choice::Tear {
             operation,
             tear,

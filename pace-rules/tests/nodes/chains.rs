@@ -72,6 +72,26 @@ fn a_file_whose_name_is_synced_for_another_is_lost_only_with_its_directory_on_bt
     }
 }
 
+/// It is logged with its names, and not with the bytes that were appended to it, nor their size
+/// (`has d/; has d/a 12288; append d/a 5000; link d/a a; rename d/a b; rewrite d/a 2500;
+/// fdatasync d/a` on a recorded disk).
+#[test]
+fn a_file_whose_name_is_synced_for_another_may_lack_what_was_appended_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "a", 8)]);
+    let (parent, file) = (FileId::ROOT, FOO);
+    let name = name("b");
+    script
+        .write(0, FOO, 8, 5000, 8)
+        .file(0, FileOp::Link { parent, name, file })
+        .rename(0, FOO, "a", "c", None)
+        .create(0, NEW, "a")
+        .sync(0, NEW)
+        .mark(0);
+    let shows = |tree: &Tree| ["b", "c"].iter().all(|name| size(tree, name) == Some(8));
+    let models = ["ext4-ordered", "ext4-writeback", "xfs", "btrfs"];
+    assert_eq!(who_at_all(&script, shows), models);
+}
+
 /// The same with a link in another directory, and the old name removed.
 #[test]
 fn a_linked_file_whose_name_is_synced_for_another_is_not_lost_on_btrfs() {

@@ -76,7 +76,8 @@ impl Reader<'_> {
             } if of_group.is_of_other() => is_meant(*file) && self.has_name(*file, &names.to),
             // One that somebody took is in the log no more, and may be on the disk.
             FileOp::Link { parent, name, file } => {
-                is_meant(*file) && self.has_name(*file, &(*parent, name.clone()))
+                let has_name = || self.has_name(*file, &(*parent, name.clone()));
+                of_group.is_named && is_meant(*file) && has_name()
             }
             _ => {
                 let mut both = [op.subject()].into_iter().chain(exchanged(op));

@@ -140,6 +140,27 @@ fn the_directory_of_a_new_file_is_not_logged_with_it_on_btrfs() {
     }
 }
 
+/// Two files are exchanged, and one of them is synced: the other one had its name, and is logged with
+/// its new one.
+#[test]
+fn a_file_that_was_exchanged_is_not_lost_where_the_other_one_is_synced_on_btrfs() {
+    for synced in [FOO, BAR] {
+        let mut script = Script::new(1, &[(FOO, "a", 8), (BAR, "b", 5)]);
+        let exchange = FileOp::Rename {
+            file: FOO,
+            names: ChangeOfName {
+                from: (FileId::ROOT, name("a")),
+                to: (FileId::ROOT, name("b")),
+            },
+            replaced: Some(BAR),
+            exchange: true,
+        };
+        script.file(0, exchange).sync(0, synced).mark(0);
+        let is_exchanged = |tree: &Tree| size(tree, "a") == Some(5) && size(tree, "b") == Some(8);
+        assert_eq!(who_at_all(&script, |tree| !is_exchanged(tree)), ["xfs"]);
+    }
+}
+
 /// A file gets its name by an exchange, moves on, and a third one with that name is synced: who had it
 /// when all was committed is logged, and the second one is not.
 #[test]

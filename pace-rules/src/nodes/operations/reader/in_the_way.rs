@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use itertools::Itertools;
 
-use super::log_tree::{is_attribute, new_name};
+use super::log_tree::{is_attribute, new_name, new_names};
 use super::{Reader, is_of_names};
 use crate::nodes::Effect;
 use crate::nodes::model::Log;
@@ -311,10 +311,12 @@ impl Reader<'_> {
     /// The names that a file got for itself since all was synced, and has.
     fn new_names_of(&self, file: FileId) -> impl Iterator<Item = (FileId, Name)> {
         let naming = self.since(self.naming.get(&file));
-        let ops = naming.map(|operation| self.op(operation));
-        let own = ops.filter(|op| exchanged(op).is_none());
-        let new = own.filter_map(new_name);
-        let new = new.map(|(parent, name)| (parent, name.clone()));
+        let naming = naming.filter_map(|operation| new_name(self.op(operation)));
+        let named = naming.map(|(parent, name)| (parent, name.clone()));
+        let exchanges = self.since(self.exchanged.get(&file));
+        let exchanges = exchanges.flat_map(|operation| new_names(self.op(operation)));
+        let own = exchanges.filter(move |(of, _)| *of == file);
+        let new = named.chain(own.map(|(_, name)| name.clone()));
         new.filter(move |name| self.has_name(file, name))
     }
 

@@ -835,7 +835,7 @@ fn loses_name(op: &FileOp) -> Option<(FileId, FileId)> {
 }
 
 /// The names that an operation gives to files.
-fn new_names(op: &FileOp) -> impl Iterator<Item = (FileId, &(FileId, Name))> {
+pub(super) fn new_names(op: &FileOp) -> impl Iterator<Item = (FileId, &(FileId, Name))> {
     let names = match op {
         FileOp::Rename {
             file,

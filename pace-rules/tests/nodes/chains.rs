@@ -1,7 +1,7 @@
 //! Names that files take and leave one after the other, and what the log of btrfs has of them: each was
 //! shown by a disk. Every file that was there first has a size of its own.
 
-use trace::{ChangeOfName, FileId, FileKind, FileOp};
+use trace::{ChangeOfName, FileId, FileKind, FileOp, SyncScope};
 
 use super::support::{
     BAR, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, has, moved_to, name, new_in, size, told,
@@ -202,6 +202,55 @@ fn who_made_room_and_was_replaced_is_where_it_was_on_btrfs() {
         .mark(0);
     let is_back = |tree: &Tree| size(tree, "b") == Some(8) && size(tree, "c") == Some(16);
     assert_eq!(who_at_all(&script, is_back), ["btrfs"]);
+}
+
+/// A file goes to another directory, where it replaces one, and on from there or is removed, and the
+/// directory that it left is synced: the log has it with its name of now, and not that the other one
+/// is gone (`has d/; has d/a 100; rewrite t 4096; fsync t; rename t d/a; rename d/a d/c; fsync .` on a
+/// recorded disk). Where it stays, it has the name.
+#[test]
+fn what_a_file_replaced_is_back_once_that_moves_on_and_its_old_directory_is_synced_on_btrfs() {
+    let [a, c] = [(DIRECTORY, name("a")), (DIRECTORY, name("c"))];
+    let replacing = FileOp::Rename {
+        file: NEW,
+        names: ChangeOfName {
+            from: (FileId::ROOT, name("t")),
+            to: a.clone(),
+        },
+        replaced: Some(FOO),
+        exchange: false,
+    };
+    let on = moved_to(NEW, (DIRECTORY, "a"), (DIRECTORY, "c"));
+    let removed = FileOp::Unlink {
+        parent: DIRECTORY,
+        name: name("a"),
+        file: NEW,
+    };
+    let root = FileOp::Sync {
+        file: FileId::ROOT,
+        scope: SyncScope::File,
+    };
+    let with = |more: Option<&FileOp>| {
+        let mut script = with_directory(&[]);
+        script
+            .file(0, new_in(DIRECTORY, "a", FOO, FileKind::Regular))
+            .write(0, FOO, 0, 8, 0)
+            .file(0, FileOp::SyncAll)
+            .create(0, NEW, "t")
+            .write(0, NEW, 0, 5, 0)
+            .sync(0, NEW)
+            .file(0, replacing.clone());
+        if let Some(op) = more {
+            script.file(0, op.clone());
+        }
+        script.file(0, root.clone()).mark(0);
+        script
+    };
+    let is_back = |tree: &Tree| tree.get(&a).map(Vec::len) == Some(8) && !has(tree, "t");
+    let both = |tree: &Tree| is_back(tree) && tree.get(&c).map(Vec::len) == Some(5);
+    assert_eq!(who_at_all(&with(Some(&on)), both), ["btrfs"]);
+    assert_eq!(who_at_all(&with(Some(&removed)), is_back), ["btrfs"]);
+    assert_eq!(who_at_all(&with(None), is_back), NOBODY);
 }
 
 /// A file is in another directory, and its old name was a new file's that was synced and removed: the

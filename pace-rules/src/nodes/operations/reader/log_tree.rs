@@ -801,7 +801,10 @@ impl Reader<'_> {
             _ => *renamed == file,
         };
         let micros = &self.micros.all[self.this.groups[group].micros()];
-        is_left(op, file) || micros.iter().any(|micro| is_of_it(&micro.effect))
+        // If it has moved on, or is removed, the log does not say who had the new name before it.
+        let is_of_other = self.this.groups[group].is_of_other();
+        let is_said = !is_of_other || self.has_name(*renamed, &names.to);
+        (is_left(op, file) && is_said) || micros.iter().any(|micro| is_of_it(&micro.effect))
     }
 
     /// Whether a file has the name that a rename took from another one: with it that is logged too.

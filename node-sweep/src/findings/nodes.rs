@@ -104,16 +104,6 @@ impl Findings<'_> {
         events
     }
 
-    /// What persisted whole, in words.
-    fn kept_words(&self, node: usize, persisted: &[usize], midway: Option<&Lost>) -> Vec<String> {
-        let whole = persisted
-            .iter()
-            .filter(|event| midway.is_none_or(|midway| midway.event != **event));
-        let words =
-            whole.filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
-        words.collect()
-    }
-
     /// What somebody may have taken for a sync of what is missing.
     pub(super) fn promised_nothing(
         &self,
@@ -166,7 +156,7 @@ impl Findings<'_> {
         let (run, cut) = (&self.trace.run, state.cut[node]);
         let parts = self.parts(state, node);
         let (lost, midway) = self.missing(node, &parts);
-        let kept = self.kept(node, &parts, (&lost, midway.as_ref()));
+        let kept = self.kept(node, &parts, &lost);
         let events = cut.min(run.nodes[node].events.len());
         NodeStory {
             node: run.nodes[node].name.clone(),
@@ -187,26 +177,20 @@ impl Findings<'_> {
         }
     }
 
-    /// What persisted after the first of what was lost.
-    fn kept(
-        &self,
-        node: usize,
-        parts: &BTreeMap<usize, Parts>,
-        (lost, midway): (&[Lost], Option<&Lost>),
-    ) -> Kept {
+    /// What persisted after the first of what was lost: in words what did so whole.
+    fn kept(&self, node: usize, parts: &BTreeMap<usize, Parts>, lost: &[Lost]) -> Kept {
         let from = lost.first().map_or(usize::MAX, |first| first.event + 1);
+        let missing = |parts: &Parts| parts.lost + parts.to_come;
         let persisted = parts
             .range(from..)
-            .filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
-        let persisted: Vec<_> = persisted.map(|(event, _)| *event).collect();
-        let mut words = self.kept_words(node, &persisted, midway);
+            .filter(|(_, parts)| missing(parts) < parts.all);
+        let first = persisted.clone().next().map(|(event, _)| *event);
+        let whole = persisted.filter(|(_, parts)| missing(parts) == 0);
+        let words = whole.filter_map(|(event, _)| self.operations[node].get(*event));
+        let mut words: Vec<_> = words.map(|operation| operation.words.clone()).collect();
         let more = words.len().saturating_sub(KEPT_LISTED_MAX);
         words.truncate(KEPT_LISTED_MAX);
-        Kept {
-            words,
-            more,
-            first: persisted.first().copied(),
-        }
+        Kept { words, more, first }
     }
 
     fn lost(&self, node: usize, event: usize, missing: usize, all: usize) -> Option<Lost> {

@@ -115,7 +115,7 @@ impl Findings<'_> {
     fn words(&self, candidate: &Candidate) -> Sync {
         let Candidate { node, path, of, .. } = candidate;
         let path = if path == "." {
-            "its directory".to_owned()
+            "{dir}".to_owned()
         } else {
             path.clone()
         };

@@ -72,10 +72,7 @@ fn a_message_that_is_moved_is_synced_before_its_old_name_is_removed() {
 
 #[test]
 fn a_file_that_is_replaced_is_safe_once_its_directory_is_synced() {
-    assert_all_begin(
-        &follow("linux", "saved"),
-        "its directory before the line `saved ",
-    );
+    assert_all_begin(&follow("linux", "saved"), "{dir} before the line `saved ");
 }
 
 /// A record that is torn while it is written is none that was acknowledged.
@@ -107,7 +104,7 @@ fn pages_that_several_logs_protect_are_written_after_the_sync_of_one_of_them() {
 #[test]
 fn a_link_that_is_switched_is_safe_once_its_directory_is_synced() {
     let advice = follow("linux", "switched");
-    let expected = "its directory before the line `switched 0`, 2 times";
+    let expected = "{dir} before the line `switched 0`, 2 times";
     assert_eq!(advice, [expected]);
 }
 
@@ -115,10 +112,7 @@ fn a_link_that_is_switched_is_safe_once_its_directory_is_synced() {
 #[test]
 fn a_link_that_is_made_is_safe_once_its_directory_is_synced() {
     let advice = follow("linux", "linked");
-    assert_eq!(
-        advice,
-        ["its directory before the line `linked 0`, 4 times"]
-    );
+    assert_eq!(advice, ["{dir} before the line `linked 0`, 4 times"]);
 }
 
 /// The record of each round that was synced, and that of the round before, are not what the sync is for.

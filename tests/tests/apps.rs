@@ -128,10 +128,7 @@ fn sqlite_with_a_rollback_journal_loses_a_commit_when_the_unlink_of_the_journal_
             .all(|words| words.starts_with("acknowledged commit") && words.ends_with("is lost"))
     );
     for finding in &swept.findings {
-        assert_eq!(
-            finding["prevented_by"][0]["path"], "its directory",
-            "{finding:#}"
-        );
+        assert_eq!(finding["prevented_by"][0]["path"], "{dir}", "{finding:#}");
     }
 }
 

@@ -84,7 +84,7 @@ const KNOWN: [Known; 8] = [
         mistake: "current-rename",
         broken: DOWN,
         operation: "rename CURRENT.tmp to CURRENT",
-        prevented_by: &["its directory"],
+        prevented_by: &["{dir}"],
         models: &["posix", "btrfs"],
     },
     Known {

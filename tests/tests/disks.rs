@@ -163,7 +163,7 @@ fn a_rename_without_an_fsync_of_the_directory_is_covered_by_that_of_the_file_on_
         );
         assert_eq!(finding["models"][ON_EXT4], false, "{finding:#}");
         assert_eq!(finding["models"]["ext4-ordered"], false, "{finding:#}");
-        assert_eq!(finding["prevented_by"][0]["path"], "its directory");
+        assert_eq!(finding["prevented_by"][0]["path"], "{dir}");
     }
     let levels = swept.summary["levels"].as_array().expect("two levels");
     assert!(

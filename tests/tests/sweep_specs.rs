@@ -71,7 +71,7 @@ fn a_log_that_is_emptied_too_early_is_found_by_rules_about_files_lines_or_calls(
         assert_eq!(said, words);
         let lost = &finding["nodes"][0]["lost"][0]["words"];
         assert_eq!(lost, "rename snapshot.new to snapshot", "{finding:#}");
-        assert_eq!(finding["prevented_by"][0]["path"], "its directory");
+        assert_eq!(finding["prevented_by"][0]["path"], "{dir}");
     }
     assert!(found(&folder, "right", "log.dl").is_empty());
     let findings = found(&folder, "wrong", "log.dl");

@@ -172,9 +172,9 @@ fn a_sync_that_comes_before_different_things_is_advised_right_after_what_is_lost
     };
     let after = "link file to link0";
     let next = "append index, 6 bytes at 0";
-    let expected = [("its directory", next, Some(after), 2)];
+    let expected = [("{dir}", next, Some(after), 2)];
     assert_eq!(advised(finding), expected);
-    let line = "fsync of its directory right after link file to link0 (2";
+    let line = "fsync of {dir} right after link file to link0 (2";
     assert!(finding.text().contains(line), "{}", finding.text());
     assert_eq!(swept(&indexed(true), "posix", check, 2).1, []);
 }

@@ -41,7 +41,7 @@ fn a_file_that_is_renamed_and_not_synced_is_lost_and_the_story_says_what_would_h
         .iter()
         .map(|sync| (&*sync.path, &*sync.before))
         .collect();
-    assert_eq!(prevented, [("its directory", "the line `saved`")]);
+    assert_eq!(prevented, [("{dir}", "the line `saved`")]);
     assert_eq!(finding.models.len(), 4);
 }
 

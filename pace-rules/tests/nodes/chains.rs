@@ -253,6 +253,41 @@ fn what_a_file_replaced_is_back_once_that_moves_on_and_its_old_directory_is_sync
     assert_eq!(who_at_all(&with(None), is_back), NOBODY);
 }
 
+/// A file is synced in its new directory, which may commit all. What replaces it there and moves on is
+/// in the log then, and not that the first one is gone (`has d/; has b 12288; rename b d/a;
+/// fdatasync d/a; rewrite d/t 8192; fsync d/t; rename d/t d/a; rename d/a d/b; rewrite t 2500;
+/// fdatasync t` on a recorded disk).
+#[test]
+fn what_was_replaced_is_back_once_its_name_was_committed_on_btrfs() {
+    let within = |from: &str, to: &str, replaced| FileOp::Rename {
+        file: NEW,
+        names: ChangeOfName {
+            from: (DIRECTORY, name(from)),
+            to: (DIRECTORY, name(to)),
+        },
+        replaced,
+        exchange: false,
+    };
+    let mut script = with_directory(&[(FOO, "b", 8)]);
+    script
+        .file(0, moved_to(FOO, (FileId::ROOT, "b"), (DIRECTORY, "a")))
+        .sync(0, FOO)
+        .file(0, new_in(DIRECTORY, "t", NEW, FileKind::Regular))
+        .sync(0, NEW)
+        .file(0, within("t", "a", Some(FOO)))
+        .file(0, within("a", "b", None))
+        .create(0, BAR, "t")
+        .sync(0, BAR)
+        .mark(0);
+    let places = ["a", "b", "t"].map(|text| (DIRECTORY, name(text)));
+    let sizes = |tree: &Tree| places.each_ref().map(|place| tree.get(place).map(Vec::len));
+    let is_back = |tree: &Tree| sizes(tree) == [Some(8), Some(0), None] && !has(tree, "b");
+    assert_eq!(who_at_all(&script, is_back), ["btrfs"]);
+    // Without its new name the one that it replaced is not gone.
+    let is_gone = |tree: &Tree| sizes(tree) == [None, None, Some(0)];
+    assert_eq!(who_at_all(&script, is_gone), NOBODY);
+}
+
 /// A file is in another directory, and its old name was a new file's that was synced and removed: the
 /// log has neither that this is gone, nor that the first one left (the first directory is not logged).
 #[test]

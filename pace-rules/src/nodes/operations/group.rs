@@ -136,6 +136,8 @@ pub(super) struct Rare {
     pub(super) covered_again: Narrow,
     /// The group without which it is not lost, nor that one without it.
     pub(super) pair: Narrow,
+    /// Whether it is not kept without the group that it goes with, even if the log has it.
+    pub(super) goes_along: bool,
     /// The first group of names that is kept only if the data of this one is.
     pub(super) awaited_by: Narrow,
     /// The sync from which on the log may have it because of somebody else's name, whatever the log had
@@ -156,6 +158,7 @@ impl Default for Rare {
             reopened: Narrow::NEVER,
             covered_again: Narrow::NEVER,
             pair: Narrow::NEVER,
+            goes_along: false,
             awaited_by: Narrow::NEVER,
             in_the_way: Narrow::NEVER,
             needs: Vec::new(),
@@ -198,6 +201,11 @@ impl Group {
     /// Whether a crash after so many events can cost it.
     pub(in crate::nodes) fn is_open(&self, events: usize) -> bool {
         self.cover_at(events) >= events
+    }
+
+    /// Whether it is not kept without the group that it goes with, even if the log has it.
+    pub(super) fn goes_along(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.goes_along)
     }
 
     /// The groups that it repeats.

@@ -230,7 +230,7 @@ impl<'a> Losing<'a> {
     /// Whether a group is a name in the log of its own: such a one may be kept by half.
     fn is_half(&self, number: usize) -> bool {
         let group = &self.operations.groups[number];
-        group.is_named && group.logged.get() < self.events
+        group.is_named && group.logged.get() < self.events && !group.goes_along()
     }
 }
 

@@ -229,7 +229,7 @@ impl Reader<'_> {
         for part in 0..self.cuts.of(number).len() {
             self.group(number, op, part);
         }
-        self.pair_with_replaced(first, op);
+        self.lose_with_new_name(first, op);
         let words = Words {
             by_name: self.name(op),
             by_site: (kind_of_call(op), event.stack),

@@ -743,9 +743,10 @@ impl Reader<'_> {
     }
 
     /// The last groups, from one on, are those of an operation. If it replaces a file whose name the log
-    /// loses, and the log has the file that gets the name whenever it has the other one, the two go
-    /// together: the new name is in the log, or nothing of it is.
-    pub(super) fn pair_with_replaced(&mut self, first: usize, op: &FileOp) {
+    /// loses, and the log has the file that gets the name whenever it has the other one, the name is not
+    /// lost without the new one coming. The log can have the new one alone: if all was committed since it
+    /// had the other file.
+    pub(super) fn lose_with_new_name(&mut self, first: usize, op: &FileOp) {
         let FileOp::Rename {
             replaced: Some(replaced),
             exchange: false,
@@ -763,13 +764,9 @@ impl Reader<'_> {
         let follows = self.this.follows(taken).zip(self.this.follows(named));
         let has_both = follows
             .is_some_and(|(taken, named)| named.is_certain() && named.changed >= taken.logged);
-        if !has_both {
-            return;
+        if has_both {
+            self.this.groups[taken].rare_mut().goes_along = true;
         }
-        // Within a directory the old name is one with the new one already: all three go round.
-        let gone = self.this.groups[named].pair().unwrap_or(named);
-        self.this.groups[taken].rare_mut().pair = Narrow::new(named);
-        self.this.groups[gone].rare_mut().pair = Narrow::new(taken);
     }
 
     /// Whether a sync of a file, and of no other one, keeps a group of names: of a rename between

@@ -288,6 +288,25 @@ fn what_was_replaced_is_back_once_its_name_was_committed_on_btrfs() {
     assert_eq!(who_at_all(&script, is_gone), NOBODY);
 }
 
+/// Who had a name is logged with a new file of that name if it had that when all was committed; who is in
+/// the way of its other name may not have had that then (`has d/; has a 8192; has b 100; rename b c;
+/// rename a b; rename c d/b; rename b c; rewrite a 5000; fsync a` on a recorded disk).
+#[test]
+fn who_gave_way_needs_nobody_who_had_its_name_later_on_btrfs() {
+    let mut script = with_directory(&[(FOO, "a", 8), (BAR, "b", 5)]);
+    script
+        .rename(0, BAR, "b", "c", None)
+        .rename(0, FOO, "a", "b", None)
+        .file(0, moved_to(BAR, (FileId::ROOT, "c"), (DIRECTORY, "b")))
+        .rename(0, FOO, "b", "c", None)
+        .create(0, NEW, "a")
+        .sync(0, NEW)
+        .mark(0);
+    let shows =
+        |tree: &Tree| ["a", "b", "c"].map(|text| size(tree, text)) == [Some(0), Some(5), Some(8)];
+    assert_eq!(who_at_all(&script, shows), ["btrfs"]);
+}
+
 /// A file is in another directory, and its old name was a new file's that was synced and removed: the
 /// log has neither that this is gone, nor that the first one left (the first directory is not logged).
 #[test]

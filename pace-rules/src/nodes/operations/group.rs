@@ -311,6 +311,22 @@ impl Group {
         }
     }
 
+    /// The operations without whose names it is not kept, but where a sync of its file has made it
+    /// durable.
+    pub(super) fn unsynced_needs(&self) -> impl Iterator<Item = usize> {
+        let needs = self.rare.iter().flat_map(|rare| &rare.needs);
+        let needs = needs.filter(|need| !need.is_synced);
+        needs.map(|need| need.operation.get())
+    }
+
+    /// It may be kept without the names of these operations.
+    pub(super) fn need_no_more(&mut self, operations: &[usize]) {
+        if let Some(rare) = &mut self.rare {
+            let is_meant = |need: &Need| operations.contains(&need.operation.get());
+            rare.needs.retain(|need| !is_meant(need));
+        }
+    }
+
     /// What it has that few have, to be changed.
     pub(super) fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()

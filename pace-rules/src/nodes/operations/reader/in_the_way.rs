@@ -174,6 +174,8 @@ impl Reader<'_> {
         let names: Vec<_> = self.open_that(is_name).collect();
         self.tie(names.iter().copied());
         for group in &names {
+            let later = self.needs_of_later(*group, &in_the_way);
+            self.this.groups[*group].need_no_more(&later);
             self.need_the_name_in_the_way(*group, &in_the_way);
             let rare = self.this.groups[*group].rare_mut();
             rare.in_the_way = rare.in_the_way.min(Narrow::new(number));
@@ -183,6 +185,27 @@ impl Reader<'_> {
             let logged = Follows::since(number).only_if(Narrow::NEVER);
             self.note_logged(number, file, logged);
         }
+    }
+
+    /// The operations that a group needs only if all was committed after the file had the name that is
+    /// in the way: who made room for another name of it had got that after this.
+    fn needs_of_later(
+        &self,
+        group: usize,
+        in_the_way: &HashMap<FileId, Option<usize>>,
+    ) -> Vec<usize> {
+        let of_group = &self.this.groups[group];
+        let op = self.op(of_group.operation());
+        let (Some(gained), Some(name)) = (in_the_way.get(&op.subject()), new_name(op)) else {
+            return Vec::new();
+        };
+        let is_later = |leaving: &usize| {
+            let other = self.op(*leaving).subject();
+            let had = self.gained(other, name, *leaving);
+            other != op.subject() && had.is_some_and(|had| Some(had) > *gained)
+        };
+        let needs = of_group.unsynced_needs().filter(is_later);
+        needs.collect()
     }
 
     /// What became later of a file that is not in the log by itself is there only if it had the name

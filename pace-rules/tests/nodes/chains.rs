@@ -412,3 +412,49 @@ fn a_directory_is_not_made_again_without_the_rename_of_the_old_one_on_btrfs() {
     let is_lost = |tree: &Tree| !has(tree, "moved");
     assert_eq!(who_at_all(&script, is_lost), NOBODY);
 }
+
+/// A file is renamed twice, and a new one takes the name between: if the first rename was committed, the
+/// sync of the new one logged the file with its last name. The same with a link, with a file that
+/// replaced another one, and where the new one came by a rename.
+#[test]
+fn a_name_between_is_not_kept_without_the_last_one_once_a_new_file_has_it_on_btrfs() {
+    let link = FileOp::Link {
+        parent: FileId::ROOT,
+        name: name("b"),
+        file: FOO,
+    };
+    let synced = |script: &mut Script, file: FileId, text: &str| {
+        script.create(0, file, text).sync(0, file);
+    };
+    let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 8);
+    for is_linked in [false, true] {
+        for is_renamed in [false, true] {
+            let mut script = Script::new(1, &[(FOO, "a", 8), (OTHER, "b", 5)]);
+            script.unlink(0, OTHER, "b");
+            if is_linked {
+                script.file(0, link.clone()).unlink(0, FOO, "a");
+            } else {
+                script.rename(0, FOO, "a", "b", None);
+            }
+            script.rename(0, FOO, "b", "c", None);
+            if is_renamed {
+                synced(&mut script, BAR, "t");
+                script.rename(0, BAR, "t", "b", None).sync(0, BAR);
+            } else {
+                synced(&mut script, BAR, "b");
+            }
+            script.mark(0);
+            let models = who_at_all(&script, is_lost);
+            assert_eq!(models, NOBODY, "{is_linked} {is_renamed}");
+        }
+    }
+    // Without the sync of the new one it may be lost with a commit between.
+    let mut script = Script::new(1, &[(FOO, "a", 8)]);
+    script
+        .rename(0, FOO, "a", "b", None)
+        .rename(0, FOO, "b", "c", None)
+        .create(0, BAR, "b")
+        .mark(0);
+    let is_between = |tree: &Tree| size(tree, "b") == Some(8);
+    assert!(who_at_all(&script, is_between).contains(&"btrfs"));
+}

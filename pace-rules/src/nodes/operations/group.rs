@@ -145,6 +145,8 @@ pub(super) struct Rare {
     pub(super) in_the_way: Narrow,
     /// The operations without whose names it is not kept: a log tree that has this has those, too.
     pub(super) needs: Vec<Need>,
+    /// Groups that are not kept without it, though they came before it: after these events.
+    pub(super) undoes: Vec<(Narrow, Narrow)>,
     /// The event since which the file that its operation is about has no name any more.
     pub(super) nameless: Narrow,
     /// The groups that it repeats: it is lost if one of them is, and never else. Nothing if it is
@@ -162,6 +164,7 @@ impl Default for Rare {
             awaited_by: Narrow::NEVER,
             in_the_way: Narrow::NEVER,
             needs: Vec::new(),
+            undoes: Vec::new(),
             nameless: Narrow::NEVER,
             repeats: Box::default(),
         }
@@ -201,6 +204,13 @@ impl Group {
     /// Whether a crash after so many events can cost it.
     pub(in crate::nodes) fn is_open(&self, events: usize) -> bool {
         self.cover_at(events) >= events
+    }
+
+    /// The groups before it that a crash after so many events does not keep without it.
+    pub(super) fn undoes(&self, events: usize) -> impl Iterator<Item = usize> {
+        let undoes = self.rare.iter().flat_map(|rare| &rare.undoes);
+        let undoes = undoes.filter(move |(sync, _)| sync.get() < events);
+        undoes.map(|(_, group)| group.get())
     }
 
     /// Whether it is not kept without the group that it goes with, even if the log has it.

@@ -243,6 +243,24 @@ impl Operations {
         micros: usize,
         events: usize,
     ) -> Vec<usize> {
+        let lost = self.lost_after(seeds, micros, events);
+        let is_there = |group: &usize| {
+            let of_group = &self.groups[*group];
+            of_group.is_open(events) && of_group.micros().end <= micros
+        };
+        let undone = lost
+            .iter()
+            .flat_map(|group| self.groups[*group].undoes(events));
+        let undone = undone.filter(|group| is_there(group) && lost.binary_search(group).is_err());
+        let undone: Vec<_> = undone.collect();
+        if undone.is_empty() {
+            return lost;
+        }
+        self.lost_with(&[lost, undone].concat(), micros, events)
+    }
+
+    /// The same, of what came after them.
+    fn lost_after(&self, seeds: &[usize], micros: usize, events: usize) -> Vec<usize> {
         let own = seeds
             .iter()
             .copied()
@@ -261,7 +279,7 @@ impl Operations {
         if left.len() == seeds.len() || left.is_empty() {
             return lost;
         }
-        self.lost_with(&left, micros, events)
+        self.lost_after(&left, micros, events)
     }
 
     /// Those of these groups that are not lost with all the others: a name that was not committed

@@ -22,9 +22,7 @@ impl Reader<'_> {
     /// it, each with the operation that had it leave. If something was committed since then, that is on
     /// the disk too, and what came later may not be.
     pub(super) fn gave_way(&self, file: FileId, above: &[FileId]) -> HashMap<FileId, usize> {
-        let made = above.iter().copied().filter(|above| self.is_made(*above));
-        let logged = made.chain([file]);
-        let mut taken: HashSet<_> = logged.flat_map(|file| self.new_names_of(file)).collect();
+        let mut taken = self.new_names_with(file, above);
         let mut gave_way = HashMap::new();
         if taken.is_empty() {
             return gave_way;
@@ -43,6 +41,41 @@ impl Reader<'_> {
             }
         }
         gave_way
+    }
+
+    /// Who may have had one of the new names when all was committed, and left it with a rename, is
+    /// logged then with its name of now: that it got that name is not kept without this rename.
+    pub(super) fn note_undone(&mut self, number: usize, file: FileId, above: &[FileId]) {
+        let new = self.new_names_with(file, above);
+        let renames = self.open.iter().filter_map(|group| {
+            let operation = self.this.groups[*group].operation();
+            match self.op(operation) {
+                FileOp::Rename {
+                    file: other,
+                    names: ChangeOfName { from, to },
+                    exchange: false,
+                    ..
+                } if *other != file && new.contains(from) => Some((operation, *other, from, to)),
+                _ => None,
+            }
+        });
+        let undone = renames.dedup().filter_map(|(operation, other, from, to)| {
+            let gained = self.gained(other, (from.0, &from.1), operation)?;
+            let got = self.giving(gained, other, from)?;
+            let left = self.giving(operation, other, to)?;
+            (!self.is_nameless(other)).then_some((left, got))
+        });
+        for (left, got) in undone.collect::<Vec<_>>() {
+            let undone = (Narrow::new(number), Narrow::new(got));
+            self.this.groups[left].rare_mut().undoes.push(undone);
+        }
+    }
+
+    /// The names that a file and the new directories above it got since all was synced, and have.
+    fn new_names_with(&self, file: FileId, above: &[FileId]) -> HashSet<(FileId, Name)> {
+        let made = above.iter().copied().filter(|above| self.is_made(*above));
+        let logged = made.chain([file]);
+        logged.flat_map(|file| self.new_names_of(file)).collect()
     }
 
     /// Whether an operation certainly takes a name from a file that has others now.

@@ -76,6 +76,7 @@ impl Reader<'_> {
             self.write_log(number, event);
         }
         self.log_inodes(number, &gave_way);
+        self.note_undone(number, file, &above);
         for (file, operation) in gave_way {
             let since = Follows::since(self.this.all[operation].event());
             self.note_logged(number, file, since.only_if(certain));
@@ -149,19 +150,26 @@ impl Reader<'_> {
         operation: usize,
     ) -> bool {
         let gained = self.gained(file, (name.0, &name.1), operation);
-        gained.is_none_or(|gained| {
-            let is_open = |group: usize| self.open.binary_search(&group).is_ok();
-            let gives = |group: usize| {
-                let mut micros = self.micros.all[self.this.groups[group].micros()].iter();
-                micros.any(|micro| {
-                    matches!(&micro.effect, Effect::SetEntry { parent, name: given, file: named }
-                        if (*parent, given) == (name.0, &name.1) && *named == file)
-                })
-            };
-            !self.this.all[gained]
-                .groups()
-                .any(|group| gives(group) && is_open(group))
-        })
+        gained.is_none_or(|gained| self.giving(gained, file, name).is_none())
+    }
+
+    /// The group with which an operation gives a file a name, if it is not durable.
+    pub(super) fn giving(
+        &self,
+        operation: usize,
+        file: FileId,
+        name: &(FileId, Name),
+    ) -> Option<usize> {
+        let gives = |group: &usize| {
+            let mut micros = self.micros.all[self.this.groups[*group].micros()].iter();
+            micros.any(|micro| {
+                matches!(&micro.effect, Effect::SetEntry { parent, name: given, file: named }
+                    if (*parent, given) == (name.0, &name.1) && *named == file)
+            })
+        };
+        let is_open = |group: &usize| self.open.binary_search(group).is_ok();
+        let mut groups = self.this.all[operation].groups();
+        groups.find(|group| gives(group) && is_open(group))
     }
 
     /// The last operation before one that gave a file a name; nothing if it has had that since all was

@@ -76,7 +76,6 @@ impl Reader<'_> {
             self.write_log(number, event);
         }
         self.log_inodes(number, &gave_way);
-        self.note_undone(number, file, &above);
         for (file, operation) in gave_way {
             let since = Follows::since(self.this.all[operation].event());
             self.note_logged(number, file, since.only_if(certain));
@@ -100,6 +99,7 @@ impl Reader<'_> {
         logged_whole: BTreeSet<FileId>,
         certain: Narrow,
     ) {
+        self.note_undone(number, file, &above);
         self.log_in_the_way(number, self.names_of_file(file).collect());
         self.log_with(number, file, &above, &logged_whole);
         self.note_new(number, above);
@@ -797,19 +797,23 @@ impl Reader<'_> {
             } => [*parent, *named].contains(&file),
             Effect::RemoveEntry { parent, name, .. } => {
                 let is_old = (*parent, name) == (names.from.0, &names.from.1);
-                // Where one has its new name, the other one has it no more.
-                let has_it = || self.has_name(file, &(*parent, name.clone()));
                 let is_taken = *replaced == Some(file) && !self.is_left_out(group, op, file);
-                let is_new = is_taken || (!exchange && *renamed == file && has_it());
+                // Where one has its new name, the other one has it no more.
+                let is_given = !exchange && *renamed == file;
+                let is_new = is_taken || (is_given && self.has_name(file, &names.to));
                 *parent == file || (if is_old { *renamed == file } else { is_new })
             }
             _ => *renamed == file,
         };
         let micros = &self.micros.all[self.this.groups[group].micros()];
-        // If it has moved on, or is removed, the log does not say who had the new name before it.
-        let is_of_other = self.this.groups[group].is_of_other();
-        let is_said = !is_of_other || self.has_name(*renamed, &names.to);
-        (is_left(op, file) && is_said) || micros.iter().any(|micro| is_of_it(&micro.effect))
+        (is_left(op, file) && self.says_of(group, *renamed, &names.to))
+            || micros.iter().any(|micro| is_of_it(&micro.effect))
+    }
+
+    /// Whether the log that has a renamed file says this of the rename: if the file has moved on or is
+    /// removed, it does not say who had the new name before it.
+    fn says_of(&self, group: usize, renamed: FileId, to: &(FileId, Name)) -> bool {
+        !self.this.groups[group].is_of_other() || self.has_name(renamed, to)
     }
 
     /// Whether a file has the name that a rename took from another one: with it that is logged too.

@@ -458,3 +458,34 @@ fn a_name_between_is_not_kept_without_the_last_one_once_a_new_file_has_it_on_btr
     let is_between = |tree: &Tree| size(tree, "b") == Some(8);
     assert!(who_at_all(&script, is_between).contains(&"btrfs"));
 }
+
+/// What the log has for certain is kept, whatever is not kept without what came later: to look for what
+/// is lost comes to an end (`rename t a; commit; rename a b` with the rest overflowed the stack).
+#[test]
+fn what_is_lost_ends_where_the_log_has_what_it_undoes_on_btrfs() {
+    let mut script = with_directory(&[(FOO, "b", 8)]);
+    script
+        .file(0, new_in(DIRECTORY, "a", OTHER, FileKind::Regular))
+        .file(0, FileOp::SyncAll);
+    let over = FileOp::Rename {
+        file: FOO,
+        names: ChangeOfName {
+            from: (FileId::ROOT, name("b")),
+            to: (DIRECTORY, name("a")),
+        },
+        replaced: Some(OTHER),
+        exchange: false,
+    };
+    script
+        .file(0, over)
+        .create(0, NEW, "t")
+        .sync(0, NEW)
+        .rename(0, NEW, "t", "a", None)
+        .rename(0, NEW, "a", "b", None)
+        .create(0, BAR, "a")
+        .sync(0, BAR)
+        .file(0, moved_to(FOO, (DIRECTORY, "a"), (DIRECTORY, "b")))
+        .mark(0);
+    let is_new = |tree: &Tree| has(tree, "b") && has(tree, "a");
+    assert!(told(&script, "btrfs", 2, 1).iter().any(is_new));
+}

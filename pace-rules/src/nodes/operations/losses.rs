@@ -243,20 +243,31 @@ impl Operations {
         micros: usize,
         events: usize,
     ) -> Vec<usize> {
-        let lost = self.lost_after(seeds, micros, events);
+        let mut lost = self.lost_after(seeds, micros, events);
+        loop {
+            let undone = self.undone(&lost, micros, events);
+            if undone.is_empty() {
+                return lost;
+            }
+            let more = self.lost_after(&[&lost[..], &undone].concat(), micros, events);
+            // What the log has for certain is kept all the same.
+            if more.len() <= lost.len() {
+                return lost;
+            }
+            lost = more;
+        }
+    }
+
+    /// What is not kept without these groups though it came before them, and is not among them.
+    fn undone(&self, lost: &[usize], micros: usize, events: usize) -> Vec<usize> {
         let is_there = |group: &usize| {
             let of_group = &self.groups[*group];
             of_group.is_open(events) && of_group.micros().end <= micros
         };
-        let undone = lost
-            .iter()
-            .flat_map(|group| self.groups[*group].undoes(events));
+        let undone = lost.iter();
+        let undone = undone.flat_map(|group| self.groups[*group].undoes(events));
         let undone = undone.filter(|group| is_there(group) && lost.binary_search(group).is_err());
-        let undone: Vec<_> = undone.collect();
-        if undone.is_empty() {
-            return lost;
-        }
-        self.lost_with(&[lost, undone].concat(), micros, events)
+        undone.collect()
     }
 
     /// The same, of what came after them.

@@ -531,13 +531,8 @@ impl Reader<'_> {
             let is_entry = |group| self.is_entry_of(group, &logged_whole);
             let entries: Vec<_> = self.open_that(is_entry).collect();
             self.log_groups(number, entries);
-            let follows = self
-                .in_log(file)
-                .into_iter()
-                .chain(self.parent_in_log(file));
-            let changed = follows
-                .reduce(Follows::or)
-                .map_or(Narrow::NEVER, |follows| follows.changed);
+            let follows = self.renamed_follows(file);
+            let changed = follows.map_or(Narrow::NEVER, |follows| follows.changed);
             self.note_logged_whole(number, file, changed, logged_whole);
         }
     }

@@ -4,8 +4,8 @@
 use trace::{ChangeOfName, FileId, FileKind, FileOp, SyncScope};
 
 use super::support::{
-    BAR, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, has, moved_to, name, new_in, size, told,
-    who_at_all, with_directory,
+    BAR, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, exchanged, has, is_nowhere, moved_over,
+    moved_to, name, new_in, size, told, who_at_all, with_directory,
 };
 
 const NEW: FileId = FileId(8);
@@ -23,7 +23,7 @@ fn a_name_taken_on_the_way_stays_with_who_had_it_on_btrfs() {
         .mark(0);
     let is_back = |tree: &Tree| size(tree, "b") == Some(16) && size(tree, "c") == Some(8);
     assert_eq!(who_at_all(&script, is_back), ["btrfs"]);
-    let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 8);
+    let is_lost = is_nowhere(8);
     assert_eq!(who_at_all(&script, is_lost), NOBODY);
 }
 
@@ -39,7 +39,7 @@ fn who_has_a_name_when_it_is_logged_is_not_lost_on_btrfs() {
         .rename(0, BAR, "b", "c", None)
         .rename(0, NEW, "a", "b", None)
         .mark(0);
-    let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 16);
+    let is_lost = is_nowhere(16);
     assert_eq!(who_at_all(&script, is_lost), NOBODY);
 }
 
@@ -104,7 +104,7 @@ fn a_linked_file_whose_name_is_synced_for_another_is_not_lost_on_btrfs() {
         .create(0, NEW, "a")
         .sync(0, NEW)
         .mark(0);
-    let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 8);
+    let is_lost = is_nowhere(8);
     assert_eq!(who_at_all(&script, is_lost), NOBODY);
 }
 
@@ -146,15 +146,7 @@ fn the_directory_of_a_new_file_is_not_logged_with_it_on_btrfs() {
 fn a_file_that_was_exchanged_is_not_lost_where_the_other_one_is_synced_on_btrfs() {
     for synced in [FOO, BAR] {
         let mut script = Script::new(1, &[(FOO, "a", 8), (BAR, "b", 5)]);
-        let exchange = FileOp::Rename {
-            file: FOO,
-            names: ChangeOfName {
-                from: (FileId::ROOT, name("a")),
-                to: (FileId::ROOT, name("b")),
-            },
-            replaced: Some(BAR),
-            exchange: true,
-        };
+        let exchange = exchanged(FOO, (FileId::ROOT, "a"), (FileId::ROOT, "b"), BAR);
         script.file(0, exchange).sync(0, synced).mark(0);
         let is_exchanged = |tree: &Tree| size(tree, "a") == Some(5) && size(tree, "b") == Some(8);
         assert_eq!(who_at_all(&script, |tree| !is_exchanged(tree)), ["xfs"]);
@@ -166,15 +158,7 @@ fn a_file_that_was_exchanged_is_not_lost_where_the_other_one_is_synced_on_btrfs(
 #[test]
 fn who_got_a_name_by_an_exchange_is_not_logged_for_it_on_btrfs() {
     let mut script = Script::new(1, &[(FOO, "a", 8)]);
-    let exchange = FileOp::Rename {
-        file: FOO,
-        names: ChangeOfName {
-            from: (FileId::ROOT, name("a")),
-            to: (FileId::ROOT, name("b")),
-        },
-        replaced: Some(BAR),
-        exchange: true,
-    };
+    let exchange = exchanged(FOO, (FileId::ROOT, "a"), (FileId::ROOT, "b"), BAR);
     script
         .create(0, BAR, "b")
         .file(0, exchange)
@@ -211,15 +195,7 @@ fn who_made_room_and_was_replaced_is_where_it_was_on_btrfs() {
 #[test]
 fn what_a_file_replaced_is_back_once_that_moves_on_and_its_old_directory_is_synced_on_btrfs() {
     let [a, c] = [(DIRECTORY, name("a")), (DIRECTORY, name("c"))];
-    let replacing = FileOp::Rename {
-        file: NEW,
-        names: ChangeOfName {
-            from: (FileId::ROOT, name("t")),
-            to: a.clone(),
-        },
-        replaced: Some(FOO),
-        exchange: false,
-    };
+    let replacing = moved_over(NEW, (FileId::ROOT, "t"), (DIRECTORY, "a"), FOO);
     let on = moved_to(NEW, (DIRECTORY, "a"), (DIRECTORY, "c"));
     let removed = FileOp::Unlink {
         parent: DIRECTORY,
@@ -259,23 +235,14 @@ fn what_a_file_replaced_is_back_once_that_moves_on_and_its_old_directory_is_sync
 /// fdatasync t` on a recorded disk).
 #[test]
 fn what_was_replaced_is_back_once_its_name_was_committed_on_btrfs() {
-    let within = |from: &str, to: &str, replaced| FileOp::Rename {
-        file: NEW,
-        names: ChangeOfName {
-            from: (DIRECTORY, name(from)),
-            to: (DIRECTORY, name(to)),
-        },
-        replaced,
-        exchange: false,
-    };
     let mut script = with_directory(&[(FOO, "b", 8)]);
     script
         .file(0, moved_to(FOO, (FileId::ROOT, "b"), (DIRECTORY, "a")))
         .sync(0, FOO)
         .file(0, new_in(DIRECTORY, "t", NEW, FileKind::Regular))
         .sync(0, NEW)
-        .file(0, within("t", "a", Some(FOO)))
-        .file(0, within("a", "b", None))
+        .file(0, moved_over(NEW, (DIRECTORY, "t"), (DIRECTORY, "a"), FOO))
+        .file(0, moved_to(NEW, (DIRECTORY, "a"), (DIRECTORY, "b")))
         .create(0, BAR, "t")
         .sync(0, BAR)
         .mark(0);
@@ -344,7 +311,7 @@ fn a_name_is_not_removed_from_the_log_without_the_one_that_was_added_on_btrfs() 
             .file(0, FileOp::Link { parent, name, file })
             .unlink(0, FOO, "a")
             .mark(0);
-        let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 8);
+        let is_lost = is_nowhere(8);
         assert_eq!(who_at_all(&script, is_lost), NOBODY);
         script.sync(0, FileId::ROOT).mark(0);
         assert_eq!(who_at_all(&script, is_lost), NOBODY);
@@ -387,7 +354,7 @@ fn a_name_is_not_taken_from_elsewhere_without_who_made_room_on_btrfs() {
             exchange: false,
         };
         script.file(0, taken).mark(0);
-        let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 8);
+        let is_lost = is_nowhere(8);
         assert_eq!(who_at_all(&script, is_lost), NOBODY, "{is_from_elsewhere}");
     }
 }
@@ -414,8 +381,8 @@ fn a_directory_is_not_made_again_without_the_rename_of_the_old_one_on_btrfs() {
 }
 
 /// A file is renamed twice, and a new one takes the name between: if the first rename was committed, the
-/// sync of the new one logged the file with its last name. The same with a link, with a file that
-/// replaced another one, and where the new one came by a rename.
+/// sync of the new one logged the file with its last name. The same with a link, and where the new one
+/// came by a rename.
 #[test]
 fn a_name_between_is_not_kept_without_the_last_one_once_a_new_file_has_it_on_btrfs() {
     let link = FileOp::Link {
@@ -426,7 +393,7 @@ fn a_name_between_is_not_kept_without_the_last_one_once_a_new_file_has_it_on_btr
     let synced = |script: &mut Script, file: FileId, text: &str| {
         script.create(0, file, text).sync(0, file);
     };
-    let is_lost = |tree: &Tree| !tree.values().any(|bytes| bytes.len() == 8);
+    let is_lost = is_nowhere(8);
     for is_linked in [false, true] {
         for is_renamed in [false, true] {
             let mut script = Script::new(1, &[(FOO, "a", 8), (OTHER, "b", 5)]);
@@ -448,7 +415,7 @@ fn a_name_between_is_not_kept_without_the_last_one_once_a_new_file_has_it_on_btr
             assert_eq!(models, NOBODY, "{is_linked} {is_renamed}");
         }
     }
-    // Without the sync of the new one it may be lost with a commit between.
+    // Without the sync of the new one the name between may be kept, by a commit.
     let mut script = Script::new(1, &[(FOO, "a", 8)]);
     script
         .rename(0, FOO, "a", "b", None)
@@ -467,15 +434,7 @@ fn what_is_lost_ends_where_the_log_has_what_it_undoes_on_btrfs() {
     script
         .file(0, new_in(DIRECTORY, "a", OTHER, FileKind::Regular))
         .file(0, FileOp::SyncAll);
-    let over = FileOp::Rename {
-        file: FOO,
-        names: ChangeOfName {
-            from: (FileId::ROOT, name("b")),
-            to: (DIRECTORY, name("a")),
-        },
-        replaced: Some(OTHER),
-        exchange: false,
-    };
+    let over = moved_over(FOO, (FileId::ROOT, "b"), (DIRECTORY, "a"), OTHER);
     script
         .file(0, over)
         .create(0, NEW, "t")

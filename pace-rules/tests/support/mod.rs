@@ -448,6 +448,36 @@ pub fn moved_to(file: FileId, from: (FileId, &str), to: (FileId, &str)) -> FileO
     }
 }
 
+/// The same, of one that replaces another.
+pub fn moved_over(
+    file: FileId,
+    from: (FileId, &str),
+    to: (FileId, &str),
+    replaced: FileId,
+) -> FileOp {
+    with_other(moved_to(file, from, to), replaced, false)
+}
+
+/// Two files that are exchanged.
+pub fn exchanged(file: FileId, from: (FileId, &str), to: (FileId, &str), other: FileId) -> FileOp {
+    with_other(moved_to(file, from, to), other, true)
+}
+
+fn with_other(mut op: FileOp, other: FileId, is_exchange: bool) -> FileOp {
+    if let FileOp::Rename {
+        replaced, exchange, ..
+    } = &mut op
+    {
+        (*replaced, *exchange) = (Some(other), is_exchange);
+    }
+    op
+}
+
+/// Whether a tree has no file of so many bytes.
+pub fn is_nowhere(bytes: usize) -> impl Fn(&Tree) -> bool + Copy {
+    move |tree| !tree.values().any(|content| content.len() == bytes)
+}
+
 /// A new file or directory somewhere.
 pub fn new_in(parent: FileId, text: &str, file: FileId, kind: FileKind) -> FileOp {
     FileOp::Create {

@@ -4,8 +4,8 @@ use pace_rules::nodes::{Explore, Log, MODELS, Relaxation, Space, State};
 use trace::{ChangeOfName, FileId, FileKind, FileOp, Name};
 
 use super::support::{
-    BAR, Byte, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, content, has, moved_to, name, new_in,
-    request, size, told, tree, who, who_at_all, with_directory,
+    BAR, Byte, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, content, has, moved_over, moved_to,
+    name, new_in, request, size, told, tree, who, who_at_all, with_directory,
 };
 
 /// btrfs_log_new_name: what the log tree has it follows, and the next sync of anybody keeps it.
@@ -200,15 +200,7 @@ fn a_new_name_is_not_kept_without_an_earlier_one_in_the_same_directory_on_btrfs(
 #[test]
 fn what_replaced_another_file_and_was_synced_is_there_if_its_removal_is_lost_on_btrfs() {
     let mut script = with_directory(&[(FOO, "foo", 100)]);
-    let replaces = FileOp::Rename {
-        file: FOO,
-        names: ChangeOfName {
-            from: (FileId::ROOT, name("foo")),
-            to: (DIRECTORY, name("bar")),
-        },
-        replaced: Some(BAR),
-        exchange: false,
-    };
+    let replaces = moved_over(FOO, (FileId::ROOT, "foo"), (DIRECTORY, "bar"), BAR);
     let removed = FileOp::Unlink {
         parent: DIRECTORY,
         name: name("bar"),

@@ -29,6 +29,8 @@ struct Top {
     path: PathBuf,
     /// Everybody who needs it has it open and locked: the last one removes it.
     lock: Flock<File>,
+    /// The directories above it that were not there, from below.
+    made: Vec<PathBuf>,
 }
 
 impl Place {
@@ -82,6 +84,9 @@ impl Top {
             return Err(Error::NotOurs(data.into()));
         };
         enter_mount_namespace()?;
+        let above = path.ancestors().skip(1);
+        let made = above.take_while(|above| !above.exists());
+        let made = made.map(Path::to_owned).collect();
         let lock = lock(path).doing(|| format!("make {}", path.display()))?;
         mount(
             Some("crashpoint"),
@@ -94,6 +99,7 @@ impl Top {
         Ok(Self {
             path: path.to_owned(),
             lock,
+            made,
         })
     }
 }
@@ -119,6 +125,9 @@ impl Drop for Top {
         // To remove what somebody else has mounted something on would take that away from him.
         if self.lock.relock(FlockArg::LockExclusiveNonblock).is_ok() {
             let _ = fs::remove_dir(&self.path);
+            for above in &self.made {
+                let _ = fs::remove_dir(above);
+            }
         }
     }
 }

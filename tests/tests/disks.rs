@@ -273,6 +273,11 @@ fn the_state_of_a_later_recording_is_shown_built_again_and_minimized() {
     assert_eq!(status, Some(1), "{said}");
     let (status, said) = run(&["minimize", out, "1"]);
     assert_eq!(status, Some(1), "{said}");
+    // The path at which the program was recorded is gone again, with what is above it.
+    let about = std::fs::read_to_string(format!("{out}/trace/trace.json")).expect("a trace");
+    let (_, recorded) = about.split_once("\"/dev/shm/").expect("a path");
+    let (top, _) = recorded.split_once('/').expect("a path in there");
+    assert!(!Path::new("/dev/shm").join(top).exists(), "{top}");
     let (status, said) = run(&["show", &format!("{out}/trace")]);
     assert_eq!(status, Some(0), "{said}");
     let again = format!("schedule neighbour: {out}/trace/recording-2\n");

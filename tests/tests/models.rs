@@ -281,7 +281,7 @@ fn btrfs_allows_what_the_disk_shows() {
 }
 
 /// Programs of which btrfs showed what its model once denied. Random ones seldom are like these.
-const ONCE_DENIED: [&str; 31] = [
+const ONCE_DENIED: [&str; 33] = [
     // A file that moved on says nothing of the name that it took on the way.
     "has a 4096; has b 8192; rename a b; rename b c; rewrite a 5000; fdatasync a",
     "has d/; has a 4096; has d/b 8192; rename a d/b; rename d/b d/c; rewrite a 2500; fsync a",
@@ -353,6 +353,12 @@ const ONCE_DENIED: [&str; 31] = [
     // What repeats others is lost with these only.
     "has d/; has d/b 12288; rewrite a 3; fdatasync a; rewrite t 4096; fsync t; rename t b; \
      rename b d/b; exchange a d/b; rename a b; rewrite a 2500; fsync a",
+    // An exchange may bring a new name into the log with its directory.
+    "has d/; has b 12288; has d/a 8192; rename b c; rename d/a d/b; rewrite d/a 8192; fsync d/a; \
+     exchange c d/b; rewrite t 12288; fdatasync t",
+    // A name that another file took is the first one's again where that is logged in another directory.
+    "has d/; has a 4096; has d/b 5000; link d/b b; rename a c; commit; rename c b; \
+     write d/b 0 2500 sync",
 ];
 
 #[test]

@@ -448,3 +448,52 @@ fn what_is_lost_ends_where_the_log_has_what_it_undoes_on_btrfs() {
     let is_new = |tree: &Tree| has(tree, "b") && has(tree, "a");
     assert!(told(&script, "btrfs", 2, 1).iter().any(is_new));
 }
+
+/// The sync of a file that another one replaced, and that has a name in another directory, does not say
+/// who has the name that was taken: only of the directories that it has names in the log has its names.
+#[test]
+fn a_link_that_was_replaced_is_back_with_its_file_in_another_directory_on_btrfs() {
+    let linked_in = |parent: FileId, is_back: bool| {
+        let link = FileOp::Link {
+            parent,
+            name: name("c"),
+            file: FOO,
+        };
+        let mut script = with_directory(&[(FOO, "b", 5), (BAR, "a", 8)]);
+        let over = moved_over(BAR, (FileId::ROOT, "a"), (FileId::ROOT, "b"), FOO);
+        script
+            .file(0, link)
+            .file(0, FileOp::SyncAll)
+            .file(0, over)
+            .sync(0, FOO)
+            .mark(0);
+        let is_first = |tree: &Tree| size(tree, "a") == Some(8) && size(tree, "b") == Some(5);
+        let models = who_at_all(&script, is_first);
+        assert_eq!(models.contains(&"btrfs"), is_back, "{models:?}");
+    };
+    linked_in(DIRECTORY, true);
+    linked_in(FileId::ROOT, false);
+}
+
+/// An exchange between directories may bring a new name into the log with its directory, where the file
+/// has the name that it had when all was committed, too.
+#[test]
+fn an_exchanged_file_has_its_first_name_too_on_btrfs() {
+    let mut script = with_directory(&[(FOO, "b", 12)]);
+    script
+        .file(0, new_in(DIRECTORY, "a", OTHER, FileKind::Regular))
+        .file(0, FileOp::SyncAll)
+        .rename(0, FOO, "b", "c", None)
+        .file(0, moved_to(OTHER, (DIRECTORY, "a"), (DIRECTORY, "b")))
+        .file(0, new_in(DIRECTORY, "a", NEW, FileKind::Regular))
+        .sync(0, NEW)
+        .file(0, exchanged(FOO, (FileId::ROOT, "c"), (DIRECTORY, "b"), OTHER))
+        .create(0, BAR, "t")
+        .sync(0, BAR)
+        .mark(0);
+    let has_both = |tree: &Tree| {
+        let new = tree.get(&(DIRECTORY, name("b")));
+        size(tree, "b") == Some(12) && new.is_some_and(|content| content.len() == 12)
+    };
+    assert!(who_at_all(&script, has_both).contains(&"btrfs"));
+}

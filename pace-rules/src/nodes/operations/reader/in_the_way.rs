@@ -242,7 +242,8 @@ impl Reader<'_> {
     }
 
     /// What became later of a file that is not in the log by itself is there only if it had the name
-    /// that is in the way when all was committed.
+    /// that is in the way when all was committed. An exchange between directories may bring the new name
+    /// into the log with its directory, whatever the file is there.
     fn need_the_name_in_the_way(
         &mut self,
         group: usize,
@@ -252,7 +253,8 @@ impl Reader<'_> {
         let file = self.op(operation).subject();
         let gained = in_the_way.get(&file).copied().flatten();
         let is_own = !self.this.groups[group].is_of_other() && self.in_log(file).is_none();
-        let gained = gained.filter(|gained| is_own && *gained < operation);
+        let is_by_directory = is_exchange_between(self.op(operation));
+        let gained = gained.filter(|gained| is_own && !is_by_directory && *gained < operation);
         if let Some(gained) = gained {
             self.this.groups[group].need(gained, false);
         }
@@ -461,6 +463,11 @@ fn exchanged(op: &FileOp) -> Option<FileId> {
         } => *replaced,
         _ => None,
     }
+}
+
+/// Whether an operation exchanges files of two directories.
+fn is_exchange_between(op: &FileOp) -> bool {
+    matches!(op, FileOp::Rename { names, exchange: true, .. } if names.from.0 != names.to.0)
 }
 
 /// The names that an operation takes from files.

@@ -467,18 +467,23 @@ impl Reader<'_> {
             .collect()
     }
 
-    /// Whether a name is removed from a directory that a log tree has, with what had changed in it
-    /// before: it is not logged once more for a file that has other names in other directories.
+    /// Whether an operation takes a name from a file that has others, in other directories, and the log
+    /// does not say so with that file. A name that is removed goes with its directory, unless a log tree
+    /// has that already, with what had changed in it before: it is not logged once more. For a name that
+    /// another file took no directory is logged (btrfs_rename does not call btrfs_record_unlink_dir).
     pub(super) fn leaves_logged(&self, op: &FileOp) -> bool {
         let Some((file, parent)) = loses_name(op) else {
             return false;
         };
-        let is_elsewhere = |known: &Known| known.names.iter().any(|(other, _)| *other != parent);
+        let known = self.files.get(&file);
+        let names = || known.into_iter().flat_map(|known| &known.names);
+        let is_elsewhere = names().any(|(other, _)| *other != parent);
+        let is_last_here = || names().filter(|(other, _)| *other == parent).count() == 1;
+        let is_replaced = matches!(op, FileOp::Rename { .. }) && is_last_here();
         let touching = self.touching.get(&parent).and_then(|all| all.last());
-        self.this.model.log == Log::LogTree
-            && self.logged.contains_key(&parent)
-            && touching.is_some_and(|last| last.get() >= self.first_since)
-            && self.files.get(&file).is_some_and(is_elsewhere)
+        let is_logged = self.logged.contains_key(&parent)
+            && touching.is_some_and(|last| last.get() >= self.first_since);
+        self.this.model.log == Log::LogTree && is_elsewhere && (is_replaced || is_logged)
     }
 
     /// Whether a group is such a removal of a name of a file.

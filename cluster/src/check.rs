@@ -1,5 +1,6 @@
 //! Whether a cluster holds what it promised.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use machine::Logged;
 
+use crate::died::died_of;
 use crate::error::log_words;
 use crate::log;
 use crate::process::{Ending, Heard, each_line, finish, kill_group, lines_of};
@@ -39,8 +41,9 @@ pub(crate) fn question(acknowledgements: &Path) -> String {
     format!("-\t{}", acknowledgements.display())
 }
 
-/// Runs a check once. Only `ok` and `broken` lines count, and only of one that ends as it should: a
-/// check that crashes, hangs or says nothing decides nothing.
+/// Runs a check once, with its errors in a log. Only `ok` and `broken` lines count, and only of one that
+/// ends as it should: one that hangs or says nothing decides nothing, and one that dies has found a
+/// violation ([`died_of`]).
 ///
 /// # Errors
 /// If it cannot be run.
@@ -48,6 +51,7 @@ pub(crate) fn judge(
     mut command: Command,
     within: Duration,
     cancelled: &dyn Fn() -> bool,
+    log: &Path,
 ) -> io::Result<Verdict> {
     let mut child = command
         .stdout(Stdio::piped())
@@ -67,15 +71,24 @@ pub(crate) fn judge(
     };
     Ok(match finish(&mut child, left, cancelled)? {
         None => too_long(within),
-        Some(status) => of_end(&said, status),
+        Some(status) => of_end(&said, status, log),
     })
 }
 
-/// The verdict of a check that printed these lines, and ended like this.
-pub(crate) fn of_end(said: &[impl AsRef<str>], status: ExitStatus) -> Verdict {
+/// The verdict of a check that printed these lines, and ended like this with its errors in a log.
+pub(crate) fn of_end(said: &[impl AsRef<str>], status: ExitStatus, log: &Path) -> Verdict {
     match status.code() {
         Some(0 | 1) => verdict(said, status.success()),
-        _ => Verdict::Inconclusive(format!("the check {}", Ending::from(status))),
+        _ => ended(status, log),
+    }
+}
+
+/// That of a check that ended without one.
+pub(crate) fn ended(status: ExitStatus, log: &Path) -> Verdict {
+    let errors = fs::read(log).unwrap_or_default();
+    match died_of(status, &String::from_utf8_lossy(&errors)) {
+        Some(cause) => Verdict::Broken(vec![format!("the check died of {cause}")]),
+        None => Verdict::Inconclusive(format!("the check {}", Ending::from(status))),
     }
 }
 
@@ -103,8 +116,8 @@ impl Server {
         Ok(Self { child, lines })
     }
 
-    /// Asks for one state. Only one that gave a whole answer may be asked again: whoever gets none
-    /// back starts another.
+    /// Asks for one state; its errors are in a log. Only one that gave a whole answer may be asked again:
+    /// whoever gets none back starts another.
     ///
     /// # Errors
     /// If it cannot be known how it ended.
@@ -113,6 +126,7 @@ impl Server {
         line: &str,
         within: Duration,
         cancelled: &dyn Fn() -> bool,
+        log: &Path,
     ) -> io::Result<(Verdict, Option<Self>)> {
         tracing::debug!(pid = self.child.id(), line, "asked the check");
         // Who ends without reading is told by how it ends.
@@ -129,10 +143,7 @@ impl Server {
             Heard::Enough => (verdict(&said, true), Some(self)),
             Heard::Stopped => (too_long(within), None),
             Heard::All => match finish(&mut self.child, within, cancelled)? {
-                Some(status) => (
-                    Verdict::Inconclusive(format!("the check {}", Ending::from(status))),
-                    None,
-                ),
+                Some(status) => (ended(status, log), None),
                 None => (too_long(within), None),
             },
         })
@@ -190,10 +201,12 @@ mod tests {
     /// Only ends what would hang.
     const PATIENCE: Duration = Duration::from_secs(600);
 
+    const NO_LOG: &str = "";
+
     fn within(time: Duration, script: &str) -> Verdict {
         let mut command = Command::new("sh");
         command.args(["-c", script]).process_group(0);
-        judge(command, time, &|| false).expect("run")
+        judge(command, time, &|| false, NO_LOG.as_ref()).expect("run")
     }
 
     fn of(script: &str) -> Verdict {
@@ -243,8 +256,8 @@ mod tests {
             inconclusive("the check ended with status 2")
         );
         assert_eq!(
-            of("echo ok; kill -SEGV $$"),
-            inconclusive("the check was ended by SIGSEGV")
+            of("echo ok; kill -TERM $$"),
+            inconclusive("the check was ended by SIGTERM")
         );
         for script in [
             "echo ok; exec sleep 3000",
@@ -260,6 +273,31 @@ mod tests {
     }
 
     #[test]
+    fn a_check_that_dies_has_found_a_violation() {
+        let died = |of: &str| Verdict::Broken(vec![format!("the check died of {of}")]);
+        assert_eq!(of("echo ok; kill -SEGV $$"), died("SIGSEGV"));
+        assert_eq!(of("sh -c 'kill -BUS $$'; exit $?"), died("SIGBUS"));
+        let log = tempfile::NamedTempFile::new().expect("a file");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "echo 'fatal error: fault' >&2; exit 2"])
+            .stderr(log.reopen().expect("open"))
+            .process_group(0);
+        let verdict = judge(command, PATIENCE, &|| false, log.path()).expect("run");
+        assert_eq!(verdict, died("a fault in Go"));
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "read line; kill -SEGV $$"])
+            .process_group(0);
+        let server = Server::start(command).expect("started");
+        let (verdict, server) = server
+            .ask("x", PATIENCE, &|| false, NO_LOG.as_ref())
+            .expect("asked");
+        assert_eq!(verdict, died("SIGSEGV"));
+        assert!(server.is_none());
+    }
+
+    #[test]
     fn a_check_that_keeps_running_is_asked_with_a_line_for_each_state() {
         let start = |script: &str| {
             let mut command = Command::new("sh");
@@ -267,7 +305,9 @@ mod tests {
             Server::start(command).expect("started")
         };
         let ask_within = |time: Duration, server: Server, line: &str| {
-            server.ask(line, time, &|| false).expect("asked")
+            server
+                .ask(line, time, &|| false, NO_LOG.as_ref())
+                .expect("asked")
         };
         let ask = |server: Server, line: &str| ask_within(PATIENCE, server, line);
         let broken = |words: &str| Verdict::Broken(vec![words.into()]);

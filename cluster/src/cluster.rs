@@ -367,10 +367,15 @@ impl Cluster {
                 None => Server::start(command(None)?).doing(|| "start the check".into())?,
             };
             server
-                .ask(&question(acknowledgements), check.within, cancelled)
+                .ask(&question(acknowledgements), check.within, cancelled, &log)
                 .doing(|| "ask the check".into())?
         } else {
-            let verdict = judge(command(Some(acknowledgements))?, check.within, cancelled);
+            let verdict = judge(
+                command(Some(acknowledgements))?,
+                check.within,
+                cancelled,
+                &log,
+            );
             (verdict.doing(|| "run the check".into())?, None)
         };
         self.server = server;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campaign::Interrupt;
+use cluster::died_of;
 use machine::{Logged, OtherBoot};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
@@ -479,7 +480,7 @@ fn ended(status: ExitStatus, errors: &mut File) -> Verdict {
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty());
-    if let Some(cause) = fatal(status, &errors) {
+    if let Some(cause) = died_of(status, &errors) {
         return Verdict::Broken(Complaint {
             words: vec![format!("the check died of {cause}")],
             // Addresses in it are others each time.
@@ -499,31 +500,6 @@ fn ended(status: ExitStatus, errors: &mut File) -> Verdict {
         Some(line) => format!("{how}: {line}"),
         None => how,
     })
-}
-
-/// What killed a check, if that was something that it did itself: whoever kills it from outside
-/// (too little memory, an impatient user) sends other signals.
-fn fatal(status: ExitStatus, errors: &str) -> Option<&'static str> {
-    const FATAL: [Signal; 5] = [
-        Signal::SIGSEGV,
-        Signal::SIGBUS,
-        Signal::SIGILL,
-        Signal::SIGFPE,
-        Signal::SIGABRT,
-    ];
-    // What a shell says of a command that a signal ended.
-    const SHELL: i32 = 128;
-    // Go's runtime ends with this status, and says what happened.
-    const GO: i32 = 2;
-    let of_shell = || status.code().map(|code| code - SHELL);
-    let signal = status.signal().or_else(of_shell);
-    let fatal = FATAL.iter().find(|fatal| signal == Some(**fatal as i32));
-    let is_of_go =
-        |line: &str| line.starts_with("fatal error: ") || line.starts_with("[signal SIG");
-    let of_go = status.code() == Some(GO) && errors.lines().any(is_of_go);
-    fatal
-        .map(|signal| signal.as_str())
-        .or(of_go.then_some("a fault in Go"))
 }
 
 #[cfg(test)]

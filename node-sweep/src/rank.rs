@@ -64,3 +64,56 @@ pub(crate) fn in_order(findings: &mut [Finding]) {
         finding.number = place + 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// A finding of `posix`, which is possible on these and on no other.
+    fn finding(is_told: bool, possible: &[&str]) -> Finding {
+        let disk = possible.iter().filter(|name| **name == "xfs on disk");
+        let others = MODELS.iter().map(|model| &model.name).chain(disk);
+        let others = others.filter(|name| **name != "posix");
+        let models = others.map(|name| ((*name).to_owned(), possible.contains(name)));
+        Finding {
+            model: "posix".into(),
+            is_told,
+            models: models.collect(),
+            ..Finding::default()
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_and_is_lost_where_people_are_comes_first() {
+        let real: Vec<_> = MODELS.iter().filter(|model| model.is_real()).collect();
+        let everywhere: Vec<_> = real.iter().map(|model| model.name).collect();
+        let unknown = Finding {
+            models: BTreeMap::new(),
+            ..finding(true, &[])
+        };
+        let ranked = [
+            (Rank::LetterOnly, finding(true, &[])),
+            (Rank::LetterOnly, finding(false, &[])),
+            (Rank::Other, finding(false, &everywhere)),
+            (Rank::Other, finding(false, &["xfs on disk"])),
+            (Rank::AcknowledgedSomewhere, finding(true, &["xfs"])),
+            (Rank::AcknowledgedSomewhere, unknown),
+            (Rank::AcknowledgedEverywhere, finding(true, &everywhere)),
+            (Rank::AcknowledgedOnDisk, finding(true, &["xfs on disk"])),
+        ];
+        let (ranks, mut findings): (Vec<_>, Vec<_>) = ranked.into_iter().unzip();
+        for (rank, finding) in ranks.iter().zip(&findings) {
+            assert_eq!(Rank::of(finding), *rank, "{finding:#?}");
+        }
+        in_order(&mut findings);
+        let ranked: Vec<_> = findings.iter().map(|finding| finding.rank).collect();
+        let reversed: Vec<_> = ranks.into_iter().rev().collect();
+        assert_eq!(ranked, reversed);
+        let numbers: Vec<_> = findings.iter().map(|finding| finding.number).collect();
+        assert_eq!(numbers, (1..=8).collect::<Vec<_>>());
+        // Those of one rank stay as they were.
+        assert!(findings[2].models.contains_key("xfs") && findings[3].models.is_empty());
+    }
+}

@@ -18,6 +18,7 @@ mod model;
 mod narrow;
 mod operations;
 mod places;
+mod promised;
 mod rules;
 mod section;
 mod space;

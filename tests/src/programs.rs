@@ -128,9 +128,21 @@ pub fn replay() -> Command {
 /// # Panics
 /// If it leaves temporary files.
 pub fn app(options: &[&str], words: &[&str]) -> Output {
+    app_as("json", options, words)
+}
+
+/// The same, for people.
+///
+/// # Panics
+/// As above.
+pub fn app_in_text(options: &[&str], words: &[&str]) -> Output {
+    app_as("text", options, words)
+}
+
+fn app_as(format: &str, options: &[&str], words: &[&str]) -> Output {
     let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let mut command = Process::new(program("crashpoint"));
-    command.args(["app", "--format", "json"]).args(options);
+    command.args(["app", "--format", format]).args(options);
     command.arg("--").args(words);
     command.env("TMPDIR", temporary.path());
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));

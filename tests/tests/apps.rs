@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Ordinary, app, findings_and_summary, program, require_root, said};
+use end_to_end::{Ordinary, app, app_in_text, findings_and_summary, program, require_root, said};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -267,13 +267,30 @@ fn what_only_the_letter_of_the_standard_allows_is_told_last_and_apart() {
         swept.findings
     );
     // What file systems do as well is none of that.
-    let swept = correct("replace", &["file"], &["--model", "posix"]);
-    let ranks = ranks(&swept);
+    let options = ["--model", "posix"];
+    let ranks = ranks(&correct("replace", &["file"], &options));
     assert_eq!(
         ranks.first().map(String::as_str),
         Some("acknowledged-everywhere")
     );
     assert_eq!(ranks.last().map(String::as_str), Some("letter-only"));
+    let words = [
+        "/usr/bin/python3",
+        "tests/fixtures/correct/replace.py",
+        "{dir}",
+        "file",
+    ];
+    let check = "/usr/bin/python3 tests/fixtures/correct/replace-check.py {dir} {acks}";
+    let output = app_in_text(&[&["--check", check], &options[..]].concat(), &words);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let (others, by_letter) = text
+        .split_once("BY THE LETTER OF POSIX ONLY")
+        .expect("a heading");
+    let findings = |text: &str| text.matches("FINDING ").count();
+    let letter_only = ranks.iter().filter(|rank| *rank == "letter-only").count();
+    assert_eq!(findings(by_letter), letter_only, "{text}");
+    assert_eq!(findings(others), ranks.len() - letter_only, "{text}");
+    assert!(!by_letter.contains("BY THE LETTER"), "{text}");
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn a_cluster_of_three_and_its_client_are_whole_on_a_desk_with_what_was_acknowled
         "acknowledged": { "node": "client", "line": "put 1" }, "prevented_by": [], "models": {},
     });
     let manifest = json!({
-        "type": "states-manifest", "format": 13, "version": env!("CARGO_PKG_VERSION"), "name": "trace", "model": "posix",
+        "type": "states-manifest", "format": 14, "version": env!("CARGO_PKG_VERSION"), "name": "trace", "model": "posix",
         "request": {
             "level": "syscalls", "model": "posix", "explore": "pace", "lost": 1, "split": "3", "sector": 512, "states": "flushed",
             "sample": null, "seed": 0, "judge": "cluster",

@@ -214,7 +214,7 @@ fn table(cases: &[Case]) -> String {
     lines += &format!("\n|---|---|{}\n", "---|".repeat(LEVELS.len()));
     for case in cases {
         let cells: Vec<_> = LEVELS.iter().map(|(level, _)| case.cell(level)).collect();
-        let linux = ["found", "**missed**"]
+        let linux = ["found", "**missed**", "**not measured**"]
             .into_iter()
             .find(|word| cells[1..5].iter().any(|cell| cell.starts_with(word)))
             .unwrap_or("-");

@@ -64,3 +64,25 @@ fn what_another_node_relies_on_is_lost_alone() {
     );
     swept(&laid("transfer", &nodes, "n1"), 0, "ext4-ordered");
 }
+
+/// What nodes do to files whose names say nothing is lost on a majority, as with names that do. The sweep
+/// says around what it tried crashes.
+#[test]
+fn what_nodes_do_to_files_with_random_names_is_lost_together() {
+    require_root();
+    let nodes = ["n1", "n2", "n3"];
+    for kind in ["letters", "node"] {
+        let text = swept(&laid(kind, &nodes, ""), 1, "ext4-ordered");
+        assert!(text.contains("entry is on no majority"), "{kind}: {text}");
+        assert!(
+            text.contains("fsync of {dir} on n1 before"),
+            "{kind}: {text}"
+        );
+        let words = "1 of 1 acknowledgement, 3 of 3 writes, 3 of 3 renames";
+        let (_, coverage) = text
+            .split_once("crashes right after ")
+            .expect("it is there");
+        assert!(coverage.contains(words), "{kind}: {text}");
+    }
+    swept(&laid("letters", &nodes, "n1 n2 n3"), 0, "ext4-ordered");
+}

@@ -487,7 +487,10 @@ fn an_exchanged_file_has_its_first_name_too_on_btrfs() {
         .file(0, moved_to(OTHER, (DIRECTORY, "a"), (DIRECTORY, "b")))
         .file(0, new_in(DIRECTORY, "a", NEW, FileKind::Regular))
         .sync(0, NEW)
-        .file(0, exchanged(FOO, (FileId::ROOT, "c"), (DIRECTORY, "b"), OTHER))
+        .file(
+            0,
+            exchanged(FOO, (FileId::ROOT, "c"), (DIRECTORY, "b"), OTHER),
+        )
         .create(0, BAR, "t")
         .sync(0, BAR)
         .mark(0);

@@ -1,19 +1,44 @@
-"""Two clusters with one planted mistake each. A node appends what it is told to its log; the nodes that
-SYNCS names sync that before they answer.
+"""Clusters with one planted mistake each. A node appends what it is told to its log; the nodes that SYNCS
+names sync that before they answer.
 
 - everywhere: a client writes each entry to all three nodes and takes it for safe, since one copy is
   enough. No node syncs. Right: one of them does.
 - transfer: a debit is written on one node, and then a credit on another, which must not be there alone.
   The debit is not synced. Right: it is; the credit need not be.
+- letters, node: a client delivers an entry to all three nodes, and takes it for safe, since a
+  majority is enough. Each node writes it to a temporary file with such a name, syncs that and renames it.
+  No node syncs the directory. Right: all of them do.
 
 nodes.py node NAME | client KIND ADDRESS... | check KIND ACKS ADDRESS...
 """
 import os
 import socket
 import sys
+import tempfile
 
 PORT = 7000
 ENTRIES = ("first", "second")
+DELIVERING = ("letters", "node")
+
+
+def temporary(kind, name):
+    """A new file under a name of a kind, and that name."""
+    if kind == "letters":
+        return tempfile.mkstemp(prefix="tmp.", dir=".")
+    path = f"tmp.{name}"
+    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), path
+
+
+def deliver(kind, name, entry, syncs):
+    file, path = temporary(kind, name)
+    os.write(file, entry.encode())
+    os.fsync(file)
+    os.close(file)
+    os.rename(path, entry)
+    if syncs:
+        directory = os.open(".", os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
 
 
 def serve(name):
@@ -28,7 +53,13 @@ def serve(name):
         connection, _ = server.accept()
         with connection:
             line = connection.makefile().readline()
-            if line != "read\n":
+            if line.startswith("deliver "):
+                _, kind, entry = line.split()
+                deliver(kind, name, entry, syncs)
+                connection.sendall(b"delivered\n")
+            elif line == "list\n":
+                connection.sendall("\n".join(os.listdir()).encode())
+            elif line != "read\n":
                 os.write(log, line.encode())
                 if syncs:
                     os.fsync(log)
@@ -50,6 +81,10 @@ def client(kind, addresses):
             for address in addresses:
                 ask(address, entry)
             print(entry, flush=True)
+    elif kind in DELIVERING:
+        for address in addresses:
+            ask(address, f"deliver {kind} entry")
+        print("entry", flush=True)
     else:
         ask(addresses[0], "debit")
         ask(addresses[1], "credit")
@@ -57,6 +92,12 @@ def client(kind, addresses):
 
 
 def check(kind, acks, addresses):
+    if kind in DELIVERING:
+        listed = [ask(address, "list") for address in addresses]
+        for entry in open(acks).read().split():
+            if sum(entry in names for names in listed) < 2:
+                return f"broken {entry} is on no majority"
+        return "ok"
     logs = [ask(address, "read") for address in addresses]
     if kind == "everywhere":
         for entry in open(acks).read().split():

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use super::{CHECK, SimulatedCluster, words_of};
-use crate::check::{END, Verdict, of_end, question, too_long, verdict};
+use crate::check::{END, Verdict, ended, of_end, question, too_long, verdict};
 use crate::error::Result;
 use crate::file::{CLIENT, Check};
 use crate::process::Ending;
@@ -190,10 +190,9 @@ impl SimulatedCluster {
             }
             match process.status.map(ExitStatus::from_raw) {
                 Some(status) if check.serve => {
-                    let what = format!("the check {}", Ending::from(status));
-                    return Ok((Verdict::Inconclusive(what), false));
+                    return Ok((ended(status, &self.log(CHECK)), false));
                 }
-                Some(status) => return Ok((of_end(&said, status), false)),
+                Some(status) => return Ok((of_end(&said, status, &self.log(CHECK)), false)),
                 None if heard == Heard::Time => return Ok((too_long(check.within), false)),
                 None => {}
             }

@@ -79,6 +79,8 @@ type Visited = (Vec<Finding>, Summary);
 struct Visit<'a> {
     results: Option<&'a mut Results>,
     level: Level,
+    /// Since when the time that is spent on it counts.
+    begun: Instant,
     known: Verdicts,
     deadline: Option<Instant>,
     undamaged: Option<Arc<Undamaged>>,
@@ -132,6 +134,7 @@ impl<'a> Prepared<'a> {
             known: known.unwrap_or_default(),
             results,
             level,
+            begun: Instant::now(),
             deadline: self.time.map(|time| time.deadline(count, count - place)),
             asking: self.asking.as_ref(),
             control: self.control,
@@ -554,6 +557,7 @@ impl<'a> Visit<'a> {
         let Self {
             results,
             level,
+            begun,
             known,
             deadline,
             undamaged,
@@ -569,7 +573,14 @@ impl<'a> Visit<'a> {
             is_sample: what.request.sample_of_disks().is_some(),
         };
         let of = (name, count);
-        let watcher = Watcher::new(results, level, control, what.trace, &plan.known, of);
+        let watcher = Watcher::new(
+            results,
+            (level, begun),
+            control,
+            what.trace,
+            &plan.known,
+            of,
+        );
         let looked = asking.map(|asking| Arc::clone(asking.looked()));
         (plan, watcher.with_looked(looked))
     }

@@ -41,10 +41,11 @@ pub(crate) struct Watcher<'a> {
 }
 
 impl<'a> Watcher<'a> {
-    /// Of a level of which some states are known already. There are `count` states of `name`.
+    /// Of a level, with what is spent on it counted since a moment, of which some states are known already.
+    /// There are `count` states of `name`.
     pub(crate) fn new(
         results: Option<&'a mut Results>,
-        level: Level,
+        (level, begun): (Level, Instant),
         control: &'a Control<'a>,
         trace: &'a Trace,
         known: &Verdicts,
@@ -65,7 +66,7 @@ impl<'a> Watcher<'a> {
             count,
             kinds,
             bar: campaign::Progress::new(name, "different states", Some(count)),
-            begun: Instant::now(),
+            begun,
             asking: None,
         }
     }

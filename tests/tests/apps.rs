@@ -751,11 +751,59 @@ fn signalled(temporary: &Path, signal: Signal) -> Output {
 
 #[test]
 fn an_interrupt_ends_a_sweep_with_what_there_is_and_leaves_nothing() {
-    let temporary = tempfile::tempdir().expect("a directory");
-    let output = signalled(temporary.path(), Signal::SIGINT);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("\"interrupted\":true"));
-    assert_eq!(temporary.path().read_dir().expect("read").count(), 0);
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let output = signalled(temporary.path(), signal);
+        assert_eq!(output.status.code(), Some(3));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("\"interrupted\":true"));
+        assert_eq!(temporary.path().read_dir().expect("read").count(), 0);
+    }
+}
+
+/// The program has ended, and it is found out what may be on the disk after each of its many calls.
+#[test]
+fn an_interrupt_before_the_first_state_ends_the_sweep_and_leaves_nothing() {
+    let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let (ended, states) = (
+        temporary.path().join("ended"),
+        temporary.path().join("states"),
+    );
+    std::fs::create_dir(&states).expect("made");
+    let script = format!(
+        "import os\nlog = os.open('{{dir}}/log', os.O_CREAT | os.O_WRONLY)\n\
+         for call in range(20000): os.write(log, b'x' * 40) and call % 4 or os.fsync(log)\n\
+         print('written', flush=True)\nopen('{}', 'w')\n",
+        ended.display()
+    );
+    let mut command = Command::new(program("crashpoint"));
+    command.args([
+        "app",
+        "--format",
+        "json",
+        "--check",
+        "echo ok",
+        "--",
+        "/usr/bin/python3",
+        "-c",
+    ]);
+    command.arg(&script).env("TMPDIR", &states);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let child = child.expect("it runs");
+    let deadline = Instant::now() + PATIENCE;
+    while !ended.exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("sent");
+    let output = child.wait_with_output().expect("it ends");
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let (findings, summary) = findings_and_summary(&output);
+    let is_told = said.contains("interrupted") || summary["interrupted"] == true;
+    assert!(is_told && findings.is_empty(), "{said} {summary}");
+    assert_eq!(states.read_dir().expect("read").count(), 0, "{said}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Sweeps with a directory of results: stopped and gone on with, in parts, and merged.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Outcome, Shard};
 use node_sweep::{
     Check, CheckCommand, Concluded, Control, Finding, Judge, Level, Program, Requested, Result,
-    Results, Rule, Subject, Summary,
+    Results, Rule, Subject, Summary, Verdict,
 };
 use pace_rules::nodes::{Explore, Split};
 use trace_store::Trace;
@@ -116,6 +116,45 @@ fn try_to_go_on(
     };
     let concluded = what.run(Some(results), &mut subjects, &control);
     (concluded, results.count() - before)
+}
+
+/// To make states ready takes time as looking at them does, whether results are kept or not.
+#[test]
+fn the_seconds_of_a_sweep_are_all_that_it_took() {
+    const READY_AFTER: Duration = Duration::from_millis(300);
+    let sweep = Whole::new();
+    let what = sweep.requested(None);
+    let mut kept = what.begin(&sweep.path("kept"), 1).expect("begun");
+    for results in [None, Some(&mut kept)] {
+        let mut subjects = |jobs: usize| {
+            std::thread::sleep(READY_AFTER);
+            (0..jobs)
+                .map(|_| Ok(Box::new(Nobody) as Box<dyn Subject>))
+                .collect()
+        };
+        let control = Control {
+            jobs: 1,
+            budget: None,
+            stop_after: None,
+            interrupt: &Interrupt::default(),
+        };
+        let begun = Instant::now();
+        let concluded = what.run(results, &mut subjects, &control).expect("swept");
+        let seconds = Duration::from_secs_f64(concluded.summary.seconds);
+        assert!(
+            (READY_AFTER..=begun.elapsed()).contains(&seconds),
+            "{seconds:?}"
+        );
+    }
+}
+
+/// Finds nothing.
+struct Nobody;
+
+impl Subject for Nobody {
+    fn judge(&mut self, _: &CrashState, _: bool) -> Result<Verdict> {
+        Ok(Verdict::Ok)
+    }
 }
 
 /// What must be the same however a sweep came to its end.

@@ -2,17 +2,13 @@
 //!
 //! A sweep may be stopped at any time, by a budget or a user. So whatever was visited by then is of
 //! all kinds and from the whole run: kinds take turns, and within a kind the states are spread, the
-//! last of the run first, since most was promised by then. Those right after a sync or an
-//! acknowledgement take turns with the others of their kind, which are mostly more. A sample is one
-//! of all.
+//! last of the run first, since most was promised by then.
 
 use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
 
 use campaign::spread;
-use pace_rules::nodes::Spaces;
 use pace_rules::sample_of_kinds;
-use trace::Run;
 
 use crate::error::{Error, Result};
 
@@ -32,46 +28,23 @@ pub(crate) struct Indices {
 }
 
 impl Indices {
-    /// All states that models allow of a run, or a `sample` of them, drawn with `seed`.
-    ///
-    /// # Errors
-    /// If they are too many.
-    pub(crate) fn of_calls(
-        spaces: &Spaces,
-        run: &Run,
-        sample: Option<u64>,
-        seed: u64,
-    ) -> Result<Self> {
-        let states = spaces.counts().into_iter().map(|(_, count)| count.states);
-        if sample.is_some() {
-            return Self::of(states, sample, seed);
-        }
-        let kinds = states.zip(spaces.promised(run));
-        Self::of(
-            kinds.map(|(states, early)| Kind { states, early }),
-            sample,
-            seed,
-        )
-    }
-
-    /// All states of these kinds, or a `sample` of them, drawn with `seed`.
+    /// All states of the kinds that have so many each, or a `sample` of them, drawn with `seed`.
     ///
     /// # Errors
     /// If they are too many.
     pub(crate) fn of(
-        kinds: impl IntoIterator<Item = impl Into<Kind>>,
+        kinds: impl IntoIterator<Item = u64>,
         sample: Option<u64>,
         seed: u64,
     ) -> Result<Self> {
-        let kinds: Vec<Kind> = kinds.into_iter().map(Into::into).collect();
+        let kinds: Vec<_> = kinds.into_iter().collect();
         if let Some(size) = sample {
-            let states: Vec<_> = kinds.iter().map(|kind| kind.states).collect();
-            let drawn = sample_of_kinds(&states, size, seed);
+            let drawn = sample_of_kinds(&kinds, size, seed);
             let count = drawn.iter().map(|drawn| drawn.len() as u64).sum();
             let one_by_one = drawn.into_iter().map(|drawn| {
                 spread(drawn.len() as u64).map(move |place| {
                     let number = drawn[place as usize];
-                    vec![number..number + 1]
+                    number..number + 1
                 })
             });
             return Ok(Self {
@@ -79,87 +52,40 @@ impl Indices {
                 all: Box::new(in_turns(one_by_one)),
             });
         }
-        let count = kinds.iter().map(|kind| kind.states);
-        let count = count.fold(0, u64::saturating_add);
+        let ranges = ranges(kinds);
+        let count = ranges.last().map_or(0, |range| range.end);
         if count == u64::MAX {
             return Err(Error::TooMany);
         }
-        let next = |start: &mut u64, kind: Kind| {
-            let first = *start;
-            *start += kind.states;
-            let (early, late) = kind.in_order(first);
-            Some([chunks(early), chunks(late)])
-        };
-        let kinds: Vec<_> = kinds.into_iter().scan(0, next).flatten().collect();
         Ok(Self {
             count,
-            all: Box::new(in_turns(kinds)),
+            all: Box::new(in_turns(ranges.into_iter().map(chunks))),
         })
     }
 }
 
-/// The states of a kind.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Kind {
-    /// How many they are.
-    pub(crate) states: u64,
-    /// Those that take turns with the others, by their numbers in it. Ascending.
-    pub(crate) early: Vec<Range<u64>>,
-}
-
-impl From<u64> for Kind {
-    /// Of which all are visited alike.
-    fn from(states: u64) -> Self {
-        Self {
-            states,
-            early: Vec::new(),
-        }
-    }
-}
-
-impl Kind {
-    /// These of its states, and the others, if the number of its first one is this.
-    fn in_order(self, first: u64) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
-        let after = self.early.iter().map(|range| range.end);
-        let before = self.early.iter().map(|range| range.start);
-        let late = [0].into_iter().chain(after);
-        let late = late.zip(before.chain([self.states]));
-        let late = late.filter(|(start, end)| start < end);
-        let late = late
-            .map(|(start, end)| first + start..first + end)
-            .collect();
-        let early = self.early.into_iter();
-        let early = early.map(|range| first + range.start..first + range.end);
-        (early.collect(), late)
-    }
-}
-
-/// The chunks in which some ranges are visited.
-fn chunks(ranges: Vec<Range<u64>>) -> impl Iterator<Item = Vec<Range<u64>>> + Send {
-    let sum = |sum: &mut u64, range: &Range<u64>| {
-        *sum += range.end - range.start;
-        Some(*sum)
+/// The numbers of the states of each kind.
+fn ranges(kinds: impl IntoIterator<Item = u64>) -> Vec<Range<u64>> {
+    let next = |start: &mut u64, states: u64| {
+        let first = *start;
+        *start = start.saturating_add(states);
+        Some(first..*start)
     };
-    let ends: Vec<_> = ranges.iter().scan(0, sum).collect();
-    let states = ends.last().copied().unwrap_or(0);
+    kinds.into_iter().scan(0, next).collect()
+}
+
+/// The chunks in which a range is visited.
+fn chunks(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
+    let states = range.end - range.start;
     let len = (states / PARTS).clamp(*CHUNK.start(), *CHUNK.end());
     spread(states.div_ceil(len)).map(move |chunk| {
-        let (first, end) = (chunk * len, states.min((chunk + 1) * len));
-        let from = ends.partition_point(|range_end| *range_end <= first);
-        let own = ranges.iter().zip(&ends).skip(from);
-        // The places of a range among all.
-        let own = own.map(|(range, end)| (range, end - (range.end - range.start)));
-        let own = own.take_while(|(_, start)| *start < end);
-        let within = |(range, start): (&Range<u64>, u64)| {
-            let last = range.end.min(range.start + (end - start));
-            range.start + first.saturating_sub(start)..last
-        };
-        own.map(within).collect()
+        let first = range.start + chunk * len;
+        first..range.end.min(first + len)
     })
 }
 
 /// All numbers of the chunks of some kinds: the kinds take turns.
-fn in_turns<Chunks: Iterator<Item = Vec<Range<u64>>> + Send + 'static>(
+fn in_turns<Chunks: Iterator<Item = Range<u64>> + Send + 'static>(
     kinds: impl IntoIterator<Item = Chunks>,
 ) -> impl Iterator<Item = u64> + Send {
     let mut waiting: VecDeque<_> = kinds.into_iter().collect();
@@ -172,7 +98,7 @@ fn in_turns<Chunks: Iterator<Item = Vec<Range<u64>>> + Send + 'static>(
             }
         }
     };
-    std::iter::from_fn(next).flatten().flatten()
+    std::iter::from_fn(next).flatten()
 }
 
 #[cfg(test)]
@@ -180,16 +106,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    /// The numbers of the states of each kind.
-    fn ranges(kinds: impl IntoIterator<Item = u64>) -> Vec<Range<u64>> {
-        let next = |start: &mut u64, states: u64| {
-            let first = *start;
-            *start += states;
-            Some(first..*start)
-        };
-        kinds.into_iter().scan(0, next).collect()
-    }
 
     fn visited(kinds: &[u64]) -> Vec<u64> {
         let indices = Indices::of(kinds.iter().copied(), None, 0).expect("they are few");
@@ -235,41 +151,6 @@ mod tests {
             begun[..*CHUNK.end() as usize].contains(&9_999),
             "the end of the run comes first"
         );
-    }
-
-    #[test]
-    fn those_to_be_visited_early_take_turns_with_the_others_and_each_is_visited_once() {
-        // Few of one kind, in many small ranges, and the end of another.
-        let kinds = [
-            (
-                60_000,
-                (0..1000)
-                    .map(|number| 60 * number..60 * number + 2)
-                    .collect(),
-            ),
-            (0, Vec::new()),
-            (700, vec![690..700]),
-            (5, Vec::new()),
-        ];
-        let kinds = kinds.map(|(states, early)| Kind { states, early });
-        let indices = Indices::of(kinds.clone(), None, 0).expect("they are few");
-        assert_eq!(indices.count, 60_705);
-        let all: Vec<_> = indices.all.collect();
-        assert_eq!(all.len(), 60_705);
-        let different: BTreeSet<_> = all.iter().copied().collect();
-        assert_eq!(different, (0..60_705).collect());
-        let part = |kind: &Kind, first: u64, visited: &[u64]| {
-            let is_early = |number: &&u64| {
-                let mut early = kind.early.iter();
-                early.any(|range| (range.start + first..range.end + first).contains(number))
-            };
-            visited.iter().filter(is_early).count()
-        };
-        // All of them are visited when the first part of the others is.
-        assert_eq!(part(&kinds[0], 0, &all[..36_000]), 2000);
-        assert_eq!(part(&kinds[2], 60_000, &all[..2000]), 10);
-        // The end of the run comes first of these, too.
-        assert!(all[..2000].contains(&59_941));
     }
 
     #[test]

@@ -74,7 +74,8 @@ impl Known<'_> {
     fn of_calls(&self, seconds: f64) -> Result<(Vec<Finding>, Summary)> {
         let spaces = self.request.spaces(self.explore, self.trace)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
-        let indices = Indices::of_calls(&spaces, &self.trace.run, sample, seed)?;
+        let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
+        let indices = Indices::of(kinds, sample, seed)?;
         let count = indices.count;
         let trees = Trees::new(self.trace, &spaces);
         let swept = self.swept(Level::Syscalls, trees, indices)?;

@@ -357,12 +357,17 @@ impl<'a> Requested<'a> {
         Ok(())
     }
 
+    /// Which states are visited, of so many of each kind.
+    fn indices(&self, kinds: impl Iterator<Item = u64>) -> Result<Indices> {
+        Indices::of(kinds, self.request.sample, self.request.seed)
+    }
+
     /// Visits what a model allows.
     fn visit_calls(&self, subjects: MakeSubjects<'_, '_>, visit: Visit<'_>) -> Result<Visited> {
         let requests = self.request.of_calls(self.explore)?;
         let spaces = self.request.spaces(self.explore, self.trace)?;
         let sample = self.request.sample;
-        let indices = Indices::of_calls(&spaces, &self.trace.run, sample, self.request.seed)?;
+        let indices = self.indices(spaces.counts().into_iter().map(|(_, count)| count.states))?;
         self.announce(&spaces);
         let (name, count) = (&*self.request.model, indices.count);
         let (interrupt, patience) = (visit.control.interrupt, visit.patience());
@@ -385,8 +390,7 @@ impl<'a> Requested<'a> {
     ) -> Result<Visited> {
         let recoveries = Recoveries::new(self.trace, &self.request)?;
         let sample = self.request.sample;
-        let kinds = recoveries.counts().into_iter().map(|count| count.states);
-        let indices = Indices::of(kinds, sample, self.request.seed)?;
+        let indices = self.indices(recoveries.counts().into_iter().map(|count| count.states))?;
         self.announce_recoveries(recoveries.len());
         let (interrupt, patience) = (visit.control.interrupt, visit.patience());
         let subjects = subjects(visit.control.jobs)?;

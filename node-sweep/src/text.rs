@@ -749,6 +749,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_broken_each_time_is_told_with_how_often_it_was_and_without_a_crash() {
+        let mut flickers = finding(Vec::new());
+        let said = |finding: &Finding| {
+            let text = finding.text();
+            let seen = text
+                .lines()
+                .find(|line| line.trim_start().starts_with("seen "));
+            seen.map(|line| line.trim_start()["seen ".len()..].trim_start().to_owned())
+        };
+        let both = "in 2 of 3 tries; without a crash in 0 of 60";
+        assert_eq!(said(&flickers).as_deref(), Some(both));
+        (flickers.complaint.tries, flickers.complaint.seen) = (Some(7), Some(3));
+        flickers.complaint.ok_without_crash = None;
+        assert_eq!(said(&flickers).as_deref(), Some("in 3 of 7 tries"));
+        flickers.complaint.tries = None;
+        assert_eq!(said(&flickers), None);
+    }
+
+    #[test]
     fn a_finding_fits_on_a_screen_and_all_of_it_can_be_asked_for() {
         let many = |lost: usize| {
             (1..8)

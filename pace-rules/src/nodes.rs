@@ -18,7 +18,6 @@ mod model;
 mod narrow;
 mod operations;
 mod places;
-mod promised;
 mod rules;
 mod section;
 mod space;

@@ -222,6 +222,33 @@ fn a_record_that_is_changed_through_a_mapping_before_its_log_is_synced_is_found(
     }
 }
 
+/// Of a large file that is mapped it is looked at the end of a time only what was stored to it.
+#[test]
+fn what_was_stored_to_a_large_file_is_counted_as_not_measured() {
+    let script = |mib: u64| {
+        format!(
+            "import mmap\nfile = os.open('file', os.O_RDWR | os.O_CREAT)\n\
+             os.write(file, b'x' * ({mib} << 20)); os.fsync(file); os.fsync(os.open('.', os.O_RDONLY))\n\
+             mapped = mmap.mmap(file, 0)\nmapped[:3] = b'new'\nmapped.flush()\nprint('written')"
+        )
+    };
+    let not_recorded = |swept: &Swept| swept.summary["not_recorded"].to_string();
+    let small = sweep_script(&["--model", "xfs"], "echo ok", &script(1));
+    small.assert_clean("small");
+    assert!(
+        !not_recorded(&small).contains("a mapped file of more than 16 MiB"),
+        "{:#}",
+        small.summary
+    );
+    let large = sweep_script(&["--model", "xfs"], "echo ok", &script(20));
+    assert_eq!(large.status, Some(3), "{}", large.said);
+    assert!(
+        not_recorded(&large).contains("a mapped file of more than 16 MiB"),
+        "{:#}",
+        large.summary
+    );
+}
+
 #[test]
 fn a_program_that_flushes_nothing_acknowledges_line_by_line() {
     let folder = tempfile::tempdir().expect("a directory");

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Outcome, Shard};
 use node_sweep::{
-    Check, CheckCommand, Concluded, Control, Finding, Judge, Level, Program, Requested, Result,
-    Results, Rule, Subject, Summary, Verdict,
+    Check, CheckCommand, Concluded, Control, CrashState, Finding, Judge, Level, Program, Requested,
+    Result, Results, Rule, Subject, Summary, Verdict,
 };
 use pace_rules::nodes::{Explore, Split};
 use trace_store::Trace;

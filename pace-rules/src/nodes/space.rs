@@ -388,7 +388,7 @@ impl Space {
     }
 
     /// The sections, each with the number of the first of its states.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = (&Section, u64)> {
+    fn numbered(&self) -> impl Iterator<Item = (&Section, u64)> {
         numbered(&self.sections, Section::len)
     }
 
@@ -612,11 +612,6 @@ impl Space {
 
     pub(super) fn rule(&self, number: usize) -> &(Rule, Tuples) {
         &self.rules[number]
-    }
-
-    /// How many rules there are.
-    pub(super) fn rules(&self) -> usize {
-        self.rules.len()
     }
 
     pub(super) fn clocks(&self) -> &Clocks {

@@ -7,7 +7,6 @@
 //! cluster makes of them may depend on the order in which its nodes are started: all of that again
 //! for each order, but for what lost nothing.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -185,23 +184,6 @@ impl Spaces {
     /// How many there are of each kind, by the name of the model, in the order of the states.
     pub fn counts(&self) -> Vec<(&'static str, Count)> {
         let of_kind = |kind: &Kind| (self.members[kind.member].model.name, kind.count.clone());
-        self.kinds.iter().map(of_kind).collect()
-    }
-
-    /// For each kind, which of its states are of crashes right after a sync or an acknowledgement of the
-    /// run: numbers from 0 on, ascending. A sweep that may end early looks at these first.
-    pub fn promised(&self, run: &Run) -> Vec<Vec<Range<u64>>> {
-        let members = self.members.iter();
-        let promised: Vec<_> = members.map(|member| member.space.promised(run)).collect();
-        let of_kind = |kind: &Kind| {
-            let (first, end) = (kind.first, kind.first.saturating_add(kind.count.states));
-            let all = &promised[kind.member];
-            let from = all.partition_point(|range| range.end <= first);
-            let own = all[from..].iter().take_while(|range| range.start < end);
-            let within =
-                |range: &Range<u64>| range.start.max(first) - first..range.end.min(end) - first;
-            own.map(within).collect()
-        };
         self.kinds.iter().map(of_kind).collect()
     }
 

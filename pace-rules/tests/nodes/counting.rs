@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use pace_rules::nodes::{Explore, LINUX, MODELS, Model, Relaxation, Space, Spaces, StartOrder};
-use trace::{Action, Node, Run};
+use pace_rules::nodes::{Explore, LINUX, MODELS, Model, Space, Spaces};
+use trace::Node;
 
 use super::support::{FOO, Script, model, replicated, request};
 
@@ -64,57 +64,6 @@ fn a_state_has_its_place_in_the_space_of_its_model() {
             (of, state)
         );
         assert!(places.insert((member, place)), "{index} is another one too");
-    }
-}
-
-/// Whether a node has done nothing but messages since a sync or an acknowledgement.
-fn is_right_after_a_promise(run: &Run, cut: &[usize]) -> bool {
-    run.nodes.iter().zip(cut).any(|(node, events)| {
-        let mut before = node.events[..*events].iter().rev();
-        let last =
-            before.find(|event| !matches!(event.action, Action::Send(_) | Action::Receive(_)));
-        last.is_some_and(|event| match &event.action {
-            Action::Mark { .. } => true,
-            Action::File(op) => op.is_sync(),
-            _ => false,
-        })
-    })
-}
-
-#[test]
-fn what_comes_first_is_right_after_a_sync_or_an_acknowledgement() {
-    let mut alone = Script::new(1, &[(FOO, "foo", 0)]);
-    alone.write(0, FOO, 0, 60, 0).write(0, FOO, 60, 60, 60);
-    alone.sync(0, FOO).write(0, FOO, 120, 60, 120).mark(0);
-    alone.write(0, FOO, 180, 60, 180);
-    for run in [alone.run, replicated(true).run, replicated(false).run] {
-        let of_model = |model| request(model, Explore::BruteForce, 1);
-        let requests: Vec<_> = Model::all_named(LINUX).into_iter().map(of_model).collect();
-        let all = Spaces::new(&run, &requests).expect("there are states");
-        let all = all.with_starts(&[StartOrder::Together, StartOrder::LostFirst]);
-        let (mut first, mut early_ones) = (0, HashSet::new());
-        for (kind, early) in all.kinds().iter().zip(all.promised(&run)) {
-            let is_sound = early.iter().all(|range| range.start < range.end);
-            assert!(is_sound && early.is_sorted_by(|one, next| one.end < next.start));
-            for number in 0..kind.count.states {
-                let (_, state) = all.state(first + number);
-                let is_early = early.iter().any(|range| range.contains(&number));
-                if kind.count.relaxation == Relaxation::Prefix {
-                    let wanted = is_right_after_a_promise(&run, &state.cut);
-                    assert_eq!(is_early, wanted, "{:?}", state.cut);
-                }
-                if is_early {
-                    early_ones.insert((kind.count.relaxation, kind.start));
-                }
-            }
-            first += kind.count.states;
-        }
-        for relaxation in [Relaxation::Prefix, Relaxation::Lost] {
-            assert!(early_ones.contains(&(relaxation, StartOrder::Together)));
-        }
-        let is_cluster = run.nodes.len() > 1;
-        let lost_first = (Relaxation::Lost, StartOrder::LostFirst);
-        assert_eq!(early_ones.contains(&lost_first), is_cluster);
     }
 }
 

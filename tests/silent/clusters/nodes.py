@@ -1,13 +1,13 @@
-"""Clusters with one planted mistake each. A node appends what it is told to its log; the nodes that SYNCS
-names sync that before they answer.
+"""Clusters with one planted mistake each. In the first two, a node appends what it is told to its log, and
+the nodes that SYNCS names sync that before they answer.
 
 - everywhere: a client writes each entry to all three nodes and takes it for safe, since one copy is
   enough. No node syncs. Right: one of them does.
 - transfer: a debit is written on one node, and then a credit on another, which must not be there alone.
   The debit is not synced. Right: it is; the credit need not be.
-- letters, node: a client delivers an entry to all three nodes, and takes it for safe, since a
-  majority is enough. Each node writes it to a temporary file with such a name, syncs that and renames it.
-  No node syncs the directory. Right: all of them do.
+- letters, node: a client delivers an entry to all three nodes. A majority is enough, so it takes the entry
+  for safe. Each node writes it to a temporary file, syncs that and renames it. The temporary name has
+  random letters, or the name of the node. No node syncs the directory. Right: those that SYNCS names do.
 
 nodes.py node NAME | client KIND ADDRESS... | check KIND ACKS ADDRESS...
 """

@@ -415,15 +415,21 @@ fn a_name_between_is_not_kept_without_the_last_one_once_a_new_file_has_it_on_btr
             assert_eq!(models, NOBODY, "{is_linked} {is_renamed}");
         }
     }
-    // Without the sync of the new one the name between may be kept, by a commit.
-    let mut script = Script::new(1, &[(FOO, "a", 8)]);
-    script
-        .rename(0, FOO, "a", "b", None)
-        .rename(0, FOO, "b", "c", None)
-        .create(0, BAR, "b")
-        .mark(0);
-    let is_between = |tree: &Tree| size(tree, "b") == Some(8);
-    assert!(who_at_all(&script, is_between).contains(&"btrfs"));
+    // Without the sync of the new one the name between may be kept, by a commit; and so it may if one
+    // of another name is synced.
+    for (new, is_synced) in [("b", false), ("d", true)] {
+        let mut script = Script::new(1, &[(FOO, "a", 8)]);
+        script
+            .rename(0, FOO, "a", "b", None)
+            .rename(0, FOO, "b", "c", None)
+            .create(0, BAR, new);
+        if is_synced {
+            script.sync(0, BAR);
+        }
+        script.mark(0);
+        let is_between = |tree: &Tree| size(tree, "b") == Some(8);
+        assert!(who_at_all(&script, is_between).contains(&"btrfs"), "{new}");
+    }
 }
 
 /// What the log has for certain is kept, whatever is not kept without what came later: to look for what

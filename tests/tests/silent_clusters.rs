@@ -85,5 +85,6 @@ fn what_nodes_do_to_files_with_random_names_is_lost_together() {
             .expect("it is there");
         assert!(coverage.contains(words), "{kind}: {text}");
     }
-    swept(&laid("letters", &nodes, "left middle right"), 0, "ext4-ordered");
+    let right = laid("letters", &nodes, "left middle right");
+    swept(&right, 0, "ext4-ordered");
 }

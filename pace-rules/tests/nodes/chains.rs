@@ -506,3 +506,28 @@ fn an_exchanged_file_has_its_first_name_too_on_btrfs() {
     };
     assert!(who_at_all(&script, has_both).contains(&"btrfs"));
 }
+
+/// A directory that is synced is in the log with what is new in it: a new name that is removed then is
+/// back only if all was committed in between.
+#[test]
+fn a_name_of_a_logged_directory_is_back_only_with_all_before_it_on_btrfs() {
+    let removed = FileOp::Unlink {
+        parent: DIRECTORY,
+        name: name("x"),
+        file: FOO,
+    };
+    let mut script = with_directory(&[]);
+    script
+        .create(0, BAR, "q")
+        .file(0, new_in(DIRECTORY, "x", FOO, FileKind::Regular))
+        .sync(0, DIRECTORY)
+        .file(0, removed)
+        .create(0, NEW, "t")
+        .sync(0, NEW)
+        .mark(0);
+    let is_back = |tree: &Tree| tree.contains_key(&(DIRECTORY, name("x")));
+    let with_all = |tree: &Tree| is_back(tree) && has(tree, "q");
+    assert!(who_at_all(&script, with_all).contains(&"btrfs"));
+    let without = |tree: &Tree| is_back(tree) && !has(tree, "q");
+    assert!(!who_at_all(&script, without).contains(&"btrfs"));
+}

@@ -525,13 +525,19 @@ fn only_a_check_that_decides_is_believed() {
         (output.status.code(), printed(&output).as_str()),
         (Some(1), "broken two has lost it\n")
     );
+    // What kills it is a violation, whatever it had said.
+    let output = check("echo ok; kill -SEGV $$").run(&["--check"]);
+    assert_eq!(
+        (output.status.code(), printed(&output).as_str()),
+        (Some(1), "broken the check died of SIGSEGV\n")
+    );
     for (script, why) in [
         ("sleep MARK", "the check did not end within 500ms"),
         (
             "echo ok; setsid sleep MARK",
             "the check did not end within 500ms",
         ),
-        ("echo ok; kill -SEGV $$", "the check was ended by SIGSEGV"),
+        ("echo ok; kill -TERM $$", "the check was ended by SIGTERM"),
         (
             "echo ok; no-such-command",
             "the check ended with status 127",

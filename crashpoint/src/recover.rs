@@ -237,33 +237,29 @@ impl Recover<'_> {
             return Ok(found);
         }
         let most = wanted.saturating_mul(TRIED_FOR_EACH);
-        let crashes = if who.is_of_disks() {
-            first_crashes_of_disks
-        } else {
-            first_crashes
+        let of_disks = who.is_of_disks();
+        let mut visit = |crash| -> anyhow::Result<bool> {
+            self.tell(*counts);
+            let tried = self.of_crash(crash, who)?;
+            if self.interrupt.requested() {
+                return Ok(false);
+            }
+            match tried {
+                Tried::Recorded(recovery) => {
+                    counts.recorded += 1;
+                    found.push(*recovery);
+                }
+                Tried::Unchanged => counts.unchanged += 1,
+                Tried::NotOk => counts.not_ok += 1,
+                Tried::NotFollowed => counts.not_followed += 1,
+            }
+            Ok((found.len() as u64) < wanted)
         };
-        crashes(
-            trace,
-            self.request,
-            most,
-            &mut |crash| -> anyhow::Result<bool> {
-                self.tell(*counts);
-                let tried = self.of_crash(crash, who)?;
-                if self.interrupt.requested() {
-                    return Ok(false);
-                }
-                match tried {
-                    Tried::Recorded(recovery) => {
-                        counts.recorded += 1;
-                        found.push(*recovery);
-                    }
-                    Tried::Unchanged => counts.unchanged += 1,
-                    Tried::NotOk => counts.not_ok += 1,
-                    Tried::NotFollowed => counts.not_followed += 1,
-                }
-                Ok((found.len() as u64) < wanted)
-            },
-        )?;
+        if of_disks {
+            first_crashes_of_disks(trace, self.request, most, &mut visit)?;
+        } else {
+            first_crashes(trace, self.request, most, self.interrupt, &mut visit)?;
+        }
         Ok(found)
     }
 

@@ -10,10 +10,10 @@ use campaign::{Interrupt, Outcome, OutputFormat, Shard, columns, own_call, quote
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use node_sweep::{
-    Concluded, Control, Finding, Judge, Level, MakeSubjects, Merged, Rank, Recorded, Request,
-    Requested, Results, Rule, Start, States, Summary, count_words, relaxation_words,
+    Concluded, Control, Error, Finding, Judge, Level, MakeSubjects, Merged, Rank, Recorded,
+    Request, Requested, Results, Rule, Start, Summary, count_words, left_behind, relaxation_words,
 };
-use pace_rules::nodes::{Explore, LINUX, Model, NodeState, Space, Spaces, Split, StartOrder};
+use pace_rules::nodes::{self, Explore, LINUX, Model, NodeState, Spaces, Split, StartOrder};
 use pace_rules::{Sector, disk};
 use specification::{About, Specification};
 use trace_store::Trace;
@@ -324,9 +324,7 @@ impl VisitArgs {
         };
         let mut results = self.out.as_ref().map(begin).transpose()?;
         let concluded = what.run(results.as_mut(), subjects, control);
-        let told = concluded
-            .map_err(Into::into)
-            .and_then(|concluded| self.conclude(concluded, what, results.as_ref()));
+        let told = self.tell(concluded, what, results.as_ref());
         if let Some(results) = results.filter(|_| told.is_err()) {
             results.remove_if_empty();
         }
@@ -343,8 +341,23 @@ impl VisitArgs {
         control: &Control<'_>,
     ) -> anyhow::Result<Outcome> {
         let what = Requested::of(&results, trace, explore)?;
-        let concluded = what.run(Some(&mut results), subjects, control)?;
-        self.conclude(concluded, &what, Some(&results))
+        let concluded = what.run(Some(&mut results), subjects, control);
+        self.tell(concluded, &what, Some(&results))
+    }
+
+    /// Says what came of a sweep, or that it was interrupted before it had any states.
+    fn tell(
+        &self,
+        concluded: node_sweep::Result<Concluded>,
+        what: &Requested<'_>,
+        results: Option<&Results>,
+    ) -> anyhow::Result<Outcome> {
+        if matches!(concluded, Err(Error::Calls(nodes::Error::Unwanted))) {
+            campaign::say("interrupted while the crash states were computed: nothing was tested");
+            say_how_to_continue(what, results);
+            return Ok(Outcome::Incomplete);
+        }
+        self.conclude(concluded?, what, results)
     }
 
     /// Says what came of a sweep, and how to continue it if it is not whole.
@@ -360,15 +373,7 @@ impl VisitArgs {
             failure,
         } = concluded;
         let printed = print(self.format, &findings, &summary);
-        if let Some(results) = results.filter(|_| !summary.is_whole()) {
-            let command = command_of(what.request.judge == Judge::Cluster);
-            let directory = results.directory().to_string_lossy();
-            campaign::say(&format!(
-                "continue with: {} {command} --resume {}",
-                own_call(),
-                quoted(&directory)
-            ));
-        }
+        say_how_to_continue(what, results.filter(|_| !summary.is_whole()));
         printed?;
         failure.map_or_else(|| Ok(summary.outcome()), |failure| Err(failure.into()))
     }
@@ -412,6 +417,20 @@ impl VisitArgs {
     }
 }
 
+/// Says how to continue a sweep, if it keeps results.
+fn say_how_to_continue(what: &Requested<'_>, results: Option<&Results>) {
+    let Some(results) = results else {
+        return;
+    };
+    let command = command_of(what.request.judge == Judge::Cluster);
+    let directory = results.directory().to_string_lossy();
+    campaign::say(&format!(
+        "continue with: {} {command} --resume {}",
+        own_call(),
+        quoted(&directory)
+    ));
+}
+
 /// Prints what is in a directory of results that is finished.
 fn print_recorded(directory: &Path, format: OutputFormat) -> anyhow::Result<Outcome> {
     let recorded = Recorded::read(directory)?.context("it was there a moment ago")?;
@@ -453,12 +472,11 @@ pub(crate) fn difference(
     trace: &Trace,
     data: &Path,
 ) -> anyhow::Result<Option<String>> {
-    // All of it is the same on any model.
-    let requests = request.of_calls(Explore::BruteForce)?;
-    let space = Space::new(&trace.run, &requests[0])?;
-    let last = States::new(&trace.run, &space, trace).last(0);
-    let last = last.context("nothing was recorded of the directory")?;
-    last.difference(data)
+    let left = left_behind(trace, &request.model)?;
+    let left = left
+        .first()
+        .context("nothing was recorded of the directory")?;
+    left.difference(data)
         .with_context(|| format!("compare {} with what was recorded", data.display()))
 }
 

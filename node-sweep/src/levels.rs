@@ -365,12 +365,15 @@ impl<'a> Requested<'a> {
     /// Visits what a model allows.
     fn visit_calls(&self, subjects: MakeSubjects<'_, '_>, visit: Visit<'_>) -> Result<Visited> {
         let requests = self.request.of_calls(self.explore)?;
-        let spaces = self.request.spaces(self.explore, self.trace)?;
+        let interrupt = visit.control.interrupt;
+        let spaces = self
+            .request
+            .spaces_unless(self.explore, self.trace, interrupt)?;
         let sample = self.request.sample;
         let indices = self.indices(spaces.counts().into_iter().map(|(_, count)| count.states))?;
         self.announce(&spaces);
         let (name, count) = (&*self.request.model, indices.count);
-        let (interrupt, patience) = (visit.control.interrupt, visit.patience());
+        let patience = visit.patience();
         let subjects = visit.specified(subjects(visit.control.jobs)?);
         let trees = Trees::new(self.trace, &spaces);
         let (swept, watcher) = self.sweep(trees, name, indices, subjects, visit)?;
@@ -388,11 +391,12 @@ impl<'a> Requested<'a> {
         subjects: MakeSubjects<'_, '_>,
         visit: Visit<'_>,
     ) -> Result<Visited> {
-        let recoveries = Recoveries::new(self.trace, &self.request)?;
+        let interrupt = visit.control.interrupt;
+        let recoveries = Recoveries::unless(self.trace, &self.request, interrupt)?;
         let sample = self.request.sample;
         let indices = self.indices(recoveries.counts().into_iter().map(|count| count.states))?;
         self.announce_recoveries(recoveries.len());
-        let (interrupt, patience) = (visit.control.interrupt, visit.patience());
+        let patience = visit.patience();
         let subjects = subjects(visit.control.jobs)?;
         let (name, count) = (recoveries.name(), indices.count);
         let source = recoveries.source();

@@ -94,7 +94,7 @@ pub use sweep::{
     sweep_source,
 };
 pub use tree::{Fingerprint, Impossible, Tree};
-pub use undamaged::undamaged;
+pub use undamaged::{left_behind, undamaged};
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use campaign::Interrupt;
 use pace_rules::nodes::{Count, Loss, Spaces};
 use trace::Run;
 use trace_store::Trace;
@@ -46,9 +47,22 @@ impl<'a> Recoveries<'a> {
     /// # Errors
     /// If what is asked for does not fit a run.
     pub fn new(trace: &'a Trace, request: &'a Request) -> Result<Self> {
+        Self::unless(trace, request, &Interrupt::default())
+    }
+
+    /// The same, unless somebody interrupts it.
+    ///
+    /// # Errors
+    /// Like [`Self::new`], and if somebody does.
+    pub(crate) fn unless(
+        trace: &'a Trace,
+        request: &'a Request,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
         let mut first = 0;
         let members = trace.recoveries(false).map(|trace| {
-            let spaces = request.spaces(request.explore_of(trace)?, trace)?;
+            let explore = request.explore_of(trace)?;
+            let spaces = request.spaces_unless(explore, trace, interrupt)?;
             let member = Recovery {
                 trace,
                 spaces,
@@ -290,14 +304,16 @@ pub struct FirstCrash {
 /// of all kinds in turn, and no two whose disks hold the same. There are `most` at most.
 ///
 /// # Errors
-/// If what is asked for does not fit the run, or `visit` fails.
+/// If what is asked for does not fit the run, `visit` fails, or somebody interrupts before there are
+/// states.
 pub fn first_crashes<E: From<Error>>(
     trace: &Trace,
     request: &Request,
     most: u64,
+    interrupt: &Interrupt,
     visit: &mut dyn FnMut(FirstCrash) -> Result<bool, E>,
 ) -> Result<(), E> {
-    let spaces = request.spaces(request.explore_of(trace)?, trace)?;
+    let spaces = request.spaces_unless(request.explore_of(trace)?, trace, interrupt)?;
     let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
     let indices = Indices::of(kinds, Some(most), request.seed)?;
     let mut trees = Trees::new(trace, &spaces);

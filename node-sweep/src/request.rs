@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
-use campaign::Shard;
+use campaign::{Interrupt, Shard};
 use clap::ValueEnum;
 use cluster::ClusterFile;
 use pace_rules::nodes::{BlockRequest, Explore, Model, Relaxations, Spaces, Split, StartOrder};
@@ -151,7 +151,21 @@ impl Request {
     /// # Errors
     /// If what is asked for does not fit the run.
     pub fn spaces(&self, explore: Explore, trace: &Trace) -> Result<Spaces> {
-        let spaces = Spaces::new(&trace.run, &self.of_calls(explore)?)?;
+        self.spaces_unless(explore, trace, &Interrupt::default())
+    }
+
+    /// The same, unless somebody interrupts it.
+    ///
+    /// # Errors
+    /// Like [`Self::spaces`], and if somebody does.
+    pub(crate) fn spaces_unless(
+        &self,
+        explore: Explore,
+        trace: &Trace,
+        interrupt: &Interrupt,
+    ) -> Result<Spaces> {
+        let (run, requests) = (&trace.run, self.of_calls(explore)?);
+        let spaces = Spaces::unless(run, &requests, &|| interrupt.requested())?;
         let spaces = spaces.with_starts(&self.orders());
         Ok(spaces.with_histories(Specs::of(&self.specifications)?.histories()))
     }

@@ -141,13 +141,6 @@ impl<'a> States<'a> {
         Self { histories, ..self }
     }
 
-    /// What a node's directory holds when all that it did is on its disk; none if it has no
-    /// directory.
-    pub fn last(&mut self, node: usize) -> Option<Tree> {
-        let (_, disks) = self.disks.iter_mut().find(|(place, _)| *place == node)?;
-        Some(disks.last(self.trace))
-    }
-
     /// What a node's directory holds in a state, and what it would hold with all of the first
     /// `micros` on its disk; none if it has no directory.
     pub(crate) fn held_and_whole(

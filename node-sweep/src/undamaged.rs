@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use campaign::Interrupt;
-use pace_rules::nodes::micros;
+use pace_rules::nodes::{self, micros};
+use trace::Node;
 use trace_store::{MOVES_BYTES, REFLINK, Trace};
 
 use crate::check::{Complaint, Verdict};
@@ -408,23 +409,31 @@ impl Undamaged {
     }
 }
 
+/// What the directories of a run hold when all that the nodes did is on their disks: of each node
+/// that has one.
+///
+/// # Errors
+/// If there is no such model, or a node did more than can be numbered.
+pub fn left_behind(trace: &Trace, model: &str) -> Result<Vec<Tree>> {
+    // All of it is the same on any.
+    let model = models_named(model)?[0];
+    let nodes = trace.run.nodes.iter().enumerate();
+    let with_directory = nodes.filter(|(_, node)| !node.initial.is_empty());
+    let of_node = |(number, node): (usize, &Node)| {
+        let micros = micros(node, model).ok_or(nodes::Error::TooLong(number))?;
+        Ok(Disks::new(Tree::initial(&node.initial, trace), micros.into()).last(trace))
+    };
+    with_directory.map(of_node).collect()
+}
+
 /// The state of which nothing is missing: all that the nodes did, and all that was acknowledged.
 ///
 /// # Errors
-/// If there is no such model, or the directories cannot be made.
+/// Like [`left_behind`], or if no file system would show such directories.
 pub fn undamaged(trace: &Trace, model: &str) -> Result<CrashState> {
-    // All of it is the same on any.
-    let model = models_named(model)?[0];
     let mut hasher = blake3::Hasher::new();
     let mut disks = Vec::new();
-    for node in trace
-        .run
-        .nodes
-        .iter()
-        .filter(|node| !node.initial.is_empty())
-    {
-        let tree = Tree::initial(&node.initial, trace);
-        let tree = Disks::new(tree, micros(node, model).into()).last(trace);
+    for tree in left_behind(trace, model)? {
         hasher.update(
             &tree
                 .fingerprint()

@@ -760,50 +760,53 @@ fn an_interrupt_ends_a_sweep_with_what_there_is_and_leaves_nothing() {
     }
 }
 
-/// The program has ended, and it is found out what may be on the disk after each of its many calls.
+/// The check was asked three times of what the program left, and it is found out what may be on the
+/// disk after each of its many calls.
 #[test]
-fn an_interrupt_before_the_first_state_ends_the_sweep_and_leaves_nothing() {
+fn an_interrupt_is_heard_while_the_states_are_computed_and_the_sweep_can_be_continued() {
     let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    let (ended, states) = (
-        temporary.path().join("ended"),
-        temporary.path().join("states"),
-    );
+    let in_it = |name: &str| temporary.path().join(name);
+    let (asked, states, results) = (in_it("asked"), in_it("states"), in_it("results"));
     std::fs::create_dir(&states).expect("made");
-    let script = format!(
-        "import os\nlog = os.open('{{dir}}/log', os.O_CREAT | os.O_WRONLY)\n\
+    let script = "import os\nlog = os.open('{dir}/log', os.O_CREAT | os.O_WRONLY)\n\
          for call in range(20000): os.write(log, b'x' * 40) and call % 4 or os.fsync(log)\n\
-         print('written', flush=True)\nopen('{}', 'w')\n",
-        ended.display()
-    );
-    let mut command = Command::new(program("crashpoint"));
-    command.args([
-        "app",
-        "--format",
-        "json",
-        "--check",
-        "echo ok",
-        "--",
-        "/usr/bin/python3",
-        "-c",
-    ]);
-    command.arg(&script).env("TMPDIR", &states);
-    let child = command
+         print('written', flush=True)\n";
+    let check = format!("echo x >> {}; echo ok", asked.display());
+    let command = |arguments: &[&std::ffi::OsStr]| {
+        let mut command = Command::new(program("crashpoint"));
+        command.arg("app").args(arguments).env("TMPDIR", &states);
+        command
+    };
+    let begun = ["--sample", "1", "--check", &check, "--out"].map(AsRef::as_ref);
+    let tested = ["--", "/usr/bin/python3", "-c", script].map(AsRef::as_ref);
+    let arguments = [&begun[..], &[results.as_os_str()], &tested[..]].concat();
+    let child = command(&arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
     let child = child.expect("it runs");
     let deadline = Instant::now() + PATIENCE;
-    while !ended.exists() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
+    let times = || std::fs::read(&asked).map_or(0, |lines| lines.len() / 2);
+    while times() < 3 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
     }
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("sent");
     let output = child.wait_with_output().expect("it ends");
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    let (findings, summary) = findings_and_summary(&output);
-    let is_told = said.contains("interrupted") || summary["interrupted"] == true;
-    assert!(is_told && findings.is_empty(), "{said} {summary}");
-    assert_eq!(states.read_dir().expect("read").count(), 0, "{said}");
+    let said_first = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said_first}");
+    assert!(
+        said_first.contains("interrupted while the crash states were computed")
+            && said_first.contains("continue with: "),
+        "{said_first}"
+    );
+    assert!(output.stdout.is_empty(), "{said_first}");
+    assert_eq!(states.read_dir().expect("read").count(), 0, "{said_first}");
+
+    let resumed = command(&["--resume".as_ref(), results.as_os_str()]).output();
+    let resumed = resumed.expect("it runs");
+    assert_eq!(resumed.status.code(), Some(0), "{}", said(&resumed));
+    let table = String::from_utf8_lossy(&resumed.stdout);
+    assert!(table.contains("of 5000 syncs"), "{table}");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pace_rules::disk::{self, Kind};
 use pace_rules::nodes::{
-    BlockSpace, BlockState, Model, NodeState, Relaxation as OfNodes, StartOrder, State, micros,
+    self, BlockSpace, BlockState, Model, NodeState, Relaxation as OfNodes, StartOrder, State,
+    micros,
 };
 use trace_store::{Disk, Trace};
 
@@ -197,7 +198,7 @@ impl BlockFindings<'_> {
         }
         let of_node = &self.trace.run.nodes[node];
         let model = Model::named("posix").expect("there is one");
-        let mut micros = micros(of_node, model);
+        let mut micros = micros(of_node, model).ok_or(nodes::Error::TooLong(node))?;
         micros.truncate(micros.partition_point(|micro| micro.event < cut));
         let initial = Tree::initial(&of_node.initial, self.trace);
         let seen = Disks::new(initial, micros.into()).last(self.trace);

@@ -75,7 +75,8 @@ impl<'f> Confirmer<'f> {
         // The last places first: most of what does not help does not help there.
         (0..places.unwrap_or_default()).all(|place| {
             let run = with(&self.findings.trace.run, syncs, place);
-            Space::new(&run, request).is_ok_and(|space| self.has_none(&run, &space, left))
+            let space = Space::unless(&run, request, &|| self.findings.patience.is_over());
+            space.is_ok_and(|space| self.has_none(&run, &space, left))
         })
     }
 

@@ -154,14 +154,12 @@ pub(super) struct Micros {
     ends: Arc<[Narrow]>,
 }
 
-/// A node's operations, cut into what can persist alone, in order.
-///
-/// # Panics
-/// If there are more than can be numbered. [`Space::new`](super::Space::new) refuses such a run.
-pub fn micros(node: &Node, model: &Model) -> Vec<Micro> {
+/// A node's operations, cut into what can persist alone, in order; nothing if there are more than
+/// can be numbered ([`Error::TooLong`](super::Error::TooLong)).
+pub fn micros(node: &Node, model: &Model) -> Option<Vec<Micro>> {
     let sector_bytes = Sector::default().bytes();
     let cutter = Cutter::cut_all(node, model, Split::default(), sector_bytes, NARROW_MAX);
-    cutter.expect("they can be numbered").micros
+    Some(cutter?.micros)
 }
 
 impl Micros {

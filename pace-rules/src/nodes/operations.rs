@@ -14,6 +14,7 @@ use super::alike::Words;
 use super::micro::{Cuts, Micros};
 use super::model::{DataOrder, Log, Model};
 use super::narrow::{Narrow, Span, within};
+use super::space::{Error, IsUnwanted};
 use followers::Followers;
 pub(super) use group::Group;
 use group::{Follows, Naming};
@@ -81,20 +82,24 @@ pub(super) struct Operations {
 
 impl Operations {
     /// Those of a node, and what there is to know of each to find the like of it on other nodes.
+    ///
+    /// # Errors
+    /// If they are not wanted any more.
     pub(super) fn of(
         node: &Node,
         micros: &Micros,
         cuts: Cuts,
-        model: &'static Model,
-        sector_bytes: u64,
-    ) -> (Self, Vec<Words>) {
+        (model, sector_bytes): (&'static Model, u64),
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<(Self, Vec<Words>), Error> {
         let Read {
             operations: mut this,
             followers,
             words,
             replacing,
             reserved,
-        } = Reader::new(node, micros, &cuts, Self::none(model), sector_bytes).read_all();
+        } = Reader::new(node, micros, &cuts, Self::none(model), sector_bytes)
+            .read_all(is_unwanted)?;
         drop(cuts);
         this.followers = Followers::of(&followers);
         drop(followers);
@@ -102,7 +107,7 @@ impl Operations {
         this.wait(&replacing, &reserved);
         this.tear(micros);
         this.count(node.events.len());
-        (this, words)
+        Ok((this, words))
     }
 
     /// No operations yet.

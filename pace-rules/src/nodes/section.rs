@@ -13,7 +13,7 @@ use itertools::Itertools;
 use super::at_once::Form;
 use super::places::Place;
 use super::rules::{How, Rule};
-use super::space::{NodeRules, Relaxation, Relaxations, Space};
+use super::space::{Error, IsUnwanted, NodeRules, Relaxation, Relaxations, Space, go_on};
 use super::sums::Sums;
 use super::synced;
 
@@ -23,6 +23,9 @@ use ways::{Ways, alike, product};
 
 /// Among more states of a place it is not looked for those that lack less than another one.
 const LOOKED_THROUGH_MAX: u64 = 2000;
+
+/// After so many tuples it is asked whether the states are wanted.
+const TUPLES_UNHEARD: usize = 256;
 
 /// Some states, each with a number.
 #[derive(Debug, Clone)]
@@ -39,7 +42,15 @@ pub(super) struct Section {
 
 impl Section {
     /// The sections of a rule, the likeliest bugs first.
-    pub(super) fn all(space: &Space, rule: usize, wanted: Relaxations) -> Vec<Self> {
+    ///
+    /// # Errors
+    /// If they are not wanted any more.
+    pub(super) fn all(
+        space: &Space,
+        rule: usize,
+        wanted: Relaxations,
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<Vec<Self>, Error> {
         let tuples = &space.rule(rule).1;
         let (whole, all) = (tuples.whole, tuples.len());
         let prefix = wanted.prefix && space.rule(rule).0.prefix;
@@ -50,11 +61,19 @@ impl Section {
             (Relaxation::Torn, wanted.torn, 0..whole),
             (Relaxation::Stopped, wanted.stopped, whole..all),
         ];
-        Self::each(space, rule, all)
+        Self::each(space, rule, all, is_unwanted)
     }
 
     /// Those in which all is lost at once that nothing had made durable, or some of each of that.
-    pub(super) fn at_once(space: &Space, rule: usize, wanted: Relaxations) -> Vec<Self> {
+    ///
+    /// # Errors
+    /// If they are not wanted any more.
+    pub(super) fn at_once(
+        space: &Space,
+        rule: usize,
+        wanted: Relaxations,
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<Vec<Self>, Error> {
         let whole = space.rule(rule).1.whole;
         let all = [
             (Relaxation::Synced, wanted.synced, 0..whole),
@@ -62,7 +81,7 @@ impl Section {
             (Relaxation::AllTorn, wanted.all_torn, 0..whole),
             (Relaxation::OneKept, wanted.one_kept, 0..whole),
         ];
-        Self::each(space, rule, all)
+        Self::each(space, rule, all, is_unwanted)
     }
 
     /// Those that are wanted of these, each of some tuples, and have states.
@@ -70,7 +89,8 @@ impl Section {
         space: &Space,
         rule: usize,
         all: impl IntoIterator<Item = (Relaxation, bool, Range<usize>)>,
-    ) -> Vec<Self> {
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<Vec<Self>, Error> {
         let mut sections = Vec::new();
         for (relaxation, is_wanted, range) in all {
             let mut section = Self {
@@ -83,17 +103,19 @@ impl Section {
             if !is_wanted {
                 continue;
             }
-            section.alone = section.unpaired(space, range.clone());
+            section.alone = section.unpaired(space, range.clone(), is_unwanted)?;
             // Most have states at few places, and often none at the first.
-            let mut counts = range.map(|tuple| section.count(space, tuple)).peekable();
+            let wanted = range.take_while(|tuple| tuple % TUPLES_UNHEARD != 0 || !is_unwanted());
+            let mut counts = wanted.map(|tuple| section.count(space, tuple)).peekable();
             let empty = counts.peeking_take_while(|count| *count == 0).count();
             section.states = Sums::of(counts);
+            go_on(is_unwanted)?;
             section.first += empty;
             if section.len() > 0 {
                 sections.push(section);
             }
         }
-        sections
+        Ok(sections)
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -218,15 +240,23 @@ impl Section {
     }
 
     /// What nodes that are relaxed together can lose, but in none of these tuples all of them.
-    fn unpaired(&self, space: &Space, tuples: Range<usize>) -> HashSet<(usize, Choice)> {
+    fn unpaired(
+        &self,
+        space: &Space,
+        tuples: Range<usize>,
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<HashSet<(usize, Choice)>, Error> {
         let rule = &space.rule(self.rule).0;
         let is_loss = !self.relaxation.is_at_once()
             && !matches!(self.relaxation, Relaxation::Prefix | Relaxation::Stopped);
         if !is_loss || rule.how == How::Each || rule.alone.is_empty() {
-            return HashSet::new();
+            return Ok(HashSet::new());
         }
         let (mut seen, mut paired) = (HashSet::new(), HashSet::new());
         for tuple in tuples {
+            if tuple % TUPLES_UNHEARD == 0 {
+                go_on(is_unwanted)?;
+            }
             let choices: Vec<_> = self
                 .choices(space, tuple)
                 .iter()
@@ -247,7 +277,7 @@ impl Section {
             seen.extend(all(choices));
         }
         seen.retain(|loss| rule.alone.contains(&loss.0) && !paired.contains(loss));
-        seen
+        Ok(seen)
     }
 
     /// What each node of a tuple can lose.

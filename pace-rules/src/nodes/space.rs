@@ -205,6 +205,21 @@ pub enum Error {
         "node {0} has more calls, with the parts that a crash can leave of them, than {NARROW_MAX}: record a shorter run"
     )]
     TooLong(usize),
+    /// States that nobody wants any more.
+    #[error("interrupted while the crash states were computed")]
+    Unwanted,
+}
+
+/// Whether somebody has said that nobody wants what is computed.
+pub(super) type IsUnwanted<'a> = &'a dyn Fn() -> bool;
+
+/// Ends what is computed if nobody wants it.
+pub(super) fn go_on(is_unwanted: IsUnwanted<'_>) -> Result<(), Error> {
+    if is_unwanted() {
+        Err(Error::Unwanted)
+    } else {
+        Ok(())
+    }
 }
 
 /// The crash states of a run.
@@ -243,17 +258,22 @@ impl NodeRules {
         request: &Request,
         most: usize,
         others: &[&Micros],
-    ) -> Option<(Self, Vec<Words>)> {
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<Option<(Self, Vec<Words>)>, Error> {
         let (model, sector_bytes) = (request.model, request.sector.bytes());
-        let (micros, cuts) = Micros::of(node, request, most, others)?;
-        let (operations, words) = Operations::of(node, &micros, cuts, model, sector_bytes);
+        go_on(is_unwanted)?;
+        let Some((micros, cuts)) = Micros::of(node, request, most, others) else {
+            return Ok(None);
+        };
+        let of = (model, sector_bytes);
+        let (operations, words) = Operations::of(node, &micros, cuts, of, is_unwanted)?;
         let this = Self {
             places: Places::of(&operations, &micros, node.events.len()),
             micros,
             operations,
             events: node.events.len(),
         };
-        Some((this, words))
+        Ok(Some((this, words)))
     }
 
     /// What is on the disk at a place without what is lost by choice, in a crash after `events`
@@ -287,7 +307,19 @@ impl Space {
     /// # Errors
     /// If what is wanted does not fit the run.
     pub fn new(run: &Run, request: &Request) -> Result<Self, Error> {
-        Self::beside(run, request, Arc::new(Clocks::of(run)), &[])
+        Self::unless(run, request, &|| false)
+    }
+
+    /// The same, unless it is said meanwhile that nobody wants them.
+    ///
+    /// # Errors
+    /// If what is wanted does not fit the run, or they are not wanted any more.
+    pub fn unless(
+        run: &Run,
+        request: &Request,
+        is_unwanted: &dyn Fn() -> bool,
+    ) -> Result<Self, Error> {
+        Self::beside(run, request, Arc::new(Clocks::of(run)), &[], is_unwanted)
     }
 
     /// The same beside the states of other models, with the clocks of the run. The clocks are the
@@ -297,8 +329,9 @@ impl Space {
         request: &Request,
         clocks: Arc<Clocks>,
         others: &[Member],
+        is_unwanted: IsUnwanted<'_>,
     ) -> Result<Self, Error> {
-        let nodes = Self::nodes_of(run, request, others)?;
+        let nodes = Self::nodes_of(run, request, others, is_unwanted)?;
         let with_files: Vec<_> = (0..nodes.len())
             .filter(|node| !run.nodes[*node].initial.is_empty())
             .collect();
@@ -321,23 +354,29 @@ impl Space {
             if this.rules[number].0.only_at_once {
                 continue;
             }
-            let sections = Section::all(&this, number, request.relaxations);
+            let sections = Section::all(&this, number, request.relaxations, is_unwanted)?;
             this.sections.extend(sections);
         }
         // Behind all others, which keep their numbers.
         for number in 0..this.rules.len() {
-            let sections = Section::at_once(&this, number, request.relaxations);
+            let sections = Section::at_once(&this, number, request.relaxations, is_unwanted)?;
             this.sections.extend(sections);
         }
         Ok(this)
     }
 
     /// The nodes of a run. What several of them do has the same number.
-    fn nodes_of(run: &Run, request: &Request, others: &[Member]) -> Result<Vec<NodeRules>, Error> {
+    fn nodes_of(
+        run: &Run,
+        request: &Request,
+        others: &[Member],
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<Vec<NodeRules>, Error> {
         let of_node = |(number, node): (usize, &Node)| {
             let others = others.iter().map(|other| &other.space);
             let others: Vec<_> = others.map(|space| &space.nodes[number].micros).collect();
-            NodeRules::of(node, request, NARROW_MAX, &others).ok_or(Error::TooLong(number))
+            let rules = NodeRules::of(node, request, NARROW_MAX, &others, is_unwanted)?;
+            rules.ok_or(Error::TooLong(number))
         };
         let nodes = run.nodes.iter().enumerate().map(of_node);
         let (mut nodes, words): (Vec<_>, Vec<_>) =
@@ -712,7 +751,9 @@ mod tests {
                 sector: Sector::default(),
                 relaxations: Relaxations::ALL,
             };
-            let of = |most| NodeRules::of(&node, &request, most, &[]);
+            let of = |most| {
+                NodeRules::of(&node, &request, most, &[], &|| false).expect("they are wanted")
+            };
             let (rules, _) = of(NARROW_MAX).expect("there are few");
             let needed = node.events.len() + rules.micros.all.len() + 1;
             assert!(rules.places.len() <= needed);

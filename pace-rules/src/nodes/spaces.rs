@@ -105,10 +105,23 @@ impl Spaces {
     /// # Errors
     /// If what is wanted does not fit the run.
     pub fn new(run: &Run, requests: &[Request]) -> Result<Self, Error> {
+        Self::unless(run, requests, &|| false)
+    }
+
+    /// The same, unless it is said meanwhile that nobody wants them: of a long run they take seconds.
+    ///
+    /// # Errors
+    /// If what is wanted does not fit the run, or they are not wanted any more.
+    pub fn unless(
+        run: &Run,
+        requests: &[Request],
+        is_unwanted: &dyn Fn() -> bool,
+    ) -> Result<Self, Error> {
         let clocks = Arc::new(Clocks::of(run));
         let mut members = Vec::new();
         for request in requests {
-            let space = Space::beside(run, request, Arc::clone(&clocks), &members)?;
+            let clocks = Arc::clone(&clocks);
+            let space = Space::beside(run, request, clocks, &members, is_unwanted)?;
             let model = request.model;
             members.push(Member { model, space });
         }

@@ -1,8 +1,9 @@
 //! How many states there are, and some of them.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 
-use pace_rules::nodes::{Explore, LINUX, MODELS, Model, Space, Spaces};
+use pace_rules::nodes::{Error, Explore, LINUX, MODELS, Model, Space, Spaces};
 use trace::Node;
 
 use super::support::{FOO, Script, model, replicated, request};
@@ -154,4 +155,41 @@ fn moments_with_more_at_risk_than_is_lost_are_counted() {
     assert_eq!(count(4, 2, false), 0);
     assert_eq!(count(5, 1, false), 3);
     assert_eq!(count(8, 1, true), 0);
+}
+
+/// Whoever interrupts it at any time is heard at once, and never has to wait for more than the work of
+/// a few hundred calls.
+#[test]
+fn states_that_nobody_wants_are_not_computed_to_the_end() {
+    let calls = 4000;
+    let mut script = Script::new(3, &[(FOO, "foo", calls)]);
+    for call in 0..calls {
+        script.write(0, FOO, call, 1, calls);
+        if call % 8 == 7 {
+            script.sync(0, FOO);
+        }
+    }
+    for explore in [
+        Explore::BruteForce,
+        Explore::ReplicatedStateMachine { majority: 0 },
+    ] {
+        let request = request(model("ext4-ordered"), explore, 1);
+        let asked = Cell::new(0);
+        let ends_at = |last: u64| {
+            asked.set(0);
+            let is_unwanted = || {
+                asked.set(asked.get() + 1);
+                asked.get() > last
+            };
+            Spaces::unless(&script.run, &[request], &is_unwanted).err()
+        };
+        assert_eq!(ends_at(u64::MAX), None);
+        // The events are read, and then each kind of states is counted at each place.
+        let all = asked.get();
+        assert!(all >= 10 * (calls / 256), "{all}");
+        for last in (0..all).step_by(29).chain([all - 1]) {
+            assert_eq!(ends_at(last), Some(Error::Unwanted), "{last} of {all}");
+            assert!(asked.get() <= last + 2, "{last} of {all}");
+        }
+    }
 }

@@ -230,7 +230,7 @@ fn what_is_given_back_is_lost_with_others_only() {
 
 /// How often it is said that the first file has lost a name.
 fn removals(script: &Script) -> usize {
-    let all = micros(&script.run.nodes[0], model("btrfs"));
+    let all = micros(&script.run.nodes[0], model("btrfs")).expect("few");
     all.iter()
         .filter(|micro| matches!(micro.effect, Effect::RemoveEntry { of: Some(FOO), .. }))
         .count()

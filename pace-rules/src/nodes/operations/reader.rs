@@ -17,10 +17,14 @@ use crate::nodes::alike::Words;
 use crate::nodes::micro::{Cut, Cuts, Micros, Neighbour, Order, PAGE_BYTES};
 use crate::nodes::model::Log;
 use crate::nodes::narrow::{Narrow, Span};
+use crate::nodes::space::{Error, IsUnwanted, go_on};
 use files::Known;
 use log_tree::LoggedWithNames;
 use trace::{Action, ChangeOfName, Event, FileId, FileKind, FileOp, Name, Node};
 use words::kind_of_call;
+
+/// After so many events it is asked whether the operations are wanted.
+const EVENTS_UNHEARD: usize = 256;
 
 pub(super) struct Reader<'a> {
     node: &'a Node,
@@ -145,22 +149,28 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads all events of the node.
-    pub(super) fn read_all(mut self) -> Read {
+    ///
+    /// # Errors
+    /// If they are not wanted any more.
+    pub(super) fn read_all(mut self, is_unwanted: IsUnwanted<'_>) -> Result<Read, Error> {
         self.read_initial();
         for (number, event) in self.node.events.iter().enumerate() {
+            if number % EVENTS_UNHEARD == 0 {
+                go_on(is_unwanted)?;
+            }
             self.note(number, &event.action);
             self.groups_before.push(Narrow::new(self.this.groups.len()));
             if let Action::File(op) = &event.action {
                 self.read(number, event, op);
             }
         }
-        Read {
+        Ok(Read {
             operations: self.this,
             followers: self.followers,
             words: self.words,
             replacing: self.replacing,
             reserved: self.reserved,
-        }
+        })
     }
 
     /// Notes what an event is to others than the disk.

@@ -5,6 +5,8 @@
 //! flush would cover every write before it, and hide crash states that are legal. The
 //! tracepoint `block_bio_queue` shows what was asked for before it was taken apart.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -236,7 +238,7 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
 /// for FUA only when the write was completed: none that came while it was in flight is that one.
 /// Where a FUA write is not found in the log, any later flush may be the one that makes it durable.
 pub fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
-    let matched = match_writes(log, requests);
+    let (matched, unmatched) = match_writes(log, requests);
     let stands_for_fua = only_for_fua(log, requests);
     // The flush right before the data of a PREFLUSH write is that write's own.
     let own = |write: &usize| {
@@ -245,19 +247,8 @@ pub fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
             .rposition(|entry| entry.kind == Kind::Flush)
     };
     let preflush = matched.iter().filter(|(_, request)| request.preflush);
-    let certain: Vec<usize> = preflush.filter_map(|(write, _)| own(write)).collect();
-    let is_matched = |request: &FlaggedRequest| {
-        let mut known = matched.iter().map(|(_, other)| *other);
-        known.any(|other| std::ptr::eq(other, request))
-    };
-    let has_data = requests
-        .iter()
-        .filter(|request| request.fua && request.length > 0);
-    let unmatched = has_data.filter(|request| !is_matched(request));
-    let doubted_from_ns = unmatched
-        .map(|request| request.time_ns)
-        .min()
-        .unwrap_or(u64::MAX);
+    let certain: HashSet<usize> = preflush.filter_map(|(write, _)| own(write)).collect();
+    let doubted_from_ns = unmatched.unwrap_or(u64::MAX);
     for index in stands_for_fua {
         if !certain.contains(&index) && log.entries()[index].time_ns < doubted_from_ns {
             log.reclassify(index, Kind::FuaFlush);
@@ -268,7 +259,10 @@ pub fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
 /// The flushes that nobody asked for, after a FUA write.
 fn only_for_fua(log: &BlockLog, requests: &[FlaggedRequest]) -> Vec<usize> {
     let preflush = requests.iter().filter(|request| request.preflush);
-    let mut demands: Vec<Demand> = preflush.map(Demand::new).collect();
+    let mut to_come: Vec<Demand> = preflush.map(Demand::new).collect();
+    to_come.sort_by_key(|demand| Reverse(demand.time_ns));
+    // Those before the latest flush that wait for one.
+    let mut demands: Vec<Demand> = Vec::new();
     let mut stands_for_fua = Vec::new();
     // When those FUA writes were completed that no flush has followed since.
     let mut fua_completed = Vec::new();
@@ -279,6 +273,8 @@ fn only_for_fua(log: &BlockLog, requests: &[FlaggedRequest]) -> Vec<usize> {
                 let writes = fua_completed.len();
                 fua_completed.retain(|completed| *completed > index);
                 let fua_since_flush = fua_completed.len() < writes;
+                let is_before = |demand: &mut Demand| demand.time_ns < entry.time_ns;
+                demands.extend(std::iter::from_fn(|| to_come.pop_if(is_before)));
                 let asked_for = demands.iter().any(|demand| demand.time_ns < entry.time_ns);
                 if fua_since_flush && !asked_for {
                     stands_for_fua.push(index);
@@ -319,24 +315,44 @@ impl Demand {
 
 /// Finds the write of each request that has data, and marks the FUA ones. No file system writes
 /// what is still being written, so it is the first one there since: if that is not all of it, none
-/// is.
+/// is. Comes with the time of the first FUA request without a write.
 fn match_writes<'a>(
     log: &mut BlockLog,
     requests: &'a [FlaggedRequest],
-) -> Vec<(usize, &'a FlaggedRequest)> {
-    let mut matched = Vec::new();
+) -> (Vec<(usize, &'a FlaggedRequest)>, Option<u64>) {
+    let (mut matched, mut unmatched) = (Vec::new(), None);
+    let mut is_free = vec![true; log.entries().len()];
+    let latest = latest_times(log);
     for request in requests.iter().filter(|request| request.length > 0) {
-        let is_free = |index: usize| matched.iter().all(|(other, _)| *other != index);
-        let mut entries = log.entries().iter().enumerate();
-        let first = entries.find(|(index, entry)| is_free(*index) && request.is_met_by(entry));
+        // A log may have very many entries, and all before this are older.
+        let since = latest.partition_point(|time_ns| *time_ns < request.time_ns);
+        let mut entries = log.entries().iter().enumerate().skip(since);
+        let first = entries.find(|(index, entry)| is_free[*index] && request.is_met_by(entry));
         let whole = first.filter(|(_, entry)| entry.range() == (request.offset, request.length));
-        let Some((index, _)) = whole else { continue };
+        let Some((index, _)) = whole else {
+            if request.fua {
+                let first = unmatched.get_or_insert(request.time_ns);
+                *first = request.time_ns.min(*first);
+            }
+            continue;
+        };
         if request.fua {
             mark_fua(log, index);
         }
+        is_free[index] = false;
         matched.push((index, request));
     }
-    matched
+    (matched, unmatched)
+}
+
+/// Of each entry the latest time of it and those before it.
+fn latest_times(log: &BlockLog) -> Vec<u64> {
+    let times = log.entries().iter().map(|entry| entry.time_ns);
+    let latest = times.scan(0, |latest: &mut u64, time_ns| {
+        *latest = time_ns.max(*latest);
+        Some(*latest)
+    });
+    latest.collect()
 }
 
 fn mark_fua(log: &mut BlockLog, index: usize) {
@@ -419,6 +435,20 @@ mod tests {
         let mut commit = log("WFWF");
         annotate(&mut commit, &[request(11, 30 * 4096, 4096, "pf")]);
         assert_eq!(kinds(&commit), "WFUf");
+    }
+
+    /// A commit behind each of 20,000 fsyncs. Where each is looked for among all, this takes hours.
+    #[test]
+    fn a_long_log_takes_as_long_as_it_is() {
+        let commits = 20_000;
+        let mut log = log(&"WFWF".repeat(commits));
+        let of_commit = |commit: u64| {
+            let journal = commit * 40 + 30;
+            request(commit * 40 + 11, journal * 4096, 4096, "pf")
+        };
+        let requests: Vec<_> = (0..commits as u64).map(of_commit).collect();
+        annotate(&mut log, &requests);
+        assert_eq!(kinds(&log), "WFUf".repeat(commits));
     }
 
     #[test]

@@ -714,10 +714,14 @@ fn a_check_that_is_no_judge_of_the_whole_run_is_refused_with_how_often() {
     }
 }
 
-/// Begins a sweep whose check takes its time, and sends it a signal in the middle.
+/// Begins a sweep whose check takes its time, and sends it a signal in the middle: when it looks at a
+/// crash state, after three times at what the program left.
 fn signalled(temporary: &Path, signal: Signal) -> Output {
     let alive = temporary.join("alive");
-    let check = format!("touch {}; sleep 1; echo ok", alive.display());
+    let check = format!(
+        "echo >> {0}; [ $(wc -l < {0}) -lt 4 ] || sleep 1; echo ok",
+        alive.display()
+    );
     let mut command = Command::new(program("crashpoint"));
     command.args([
         "app",
@@ -738,7 +742,8 @@ fn signalled(temporary: &Path, signal: Signal) -> Output {
         .stderr(Stdio::piped());
     let child = command.spawn().expect("it runs");
     let deadline = Instant::now() + PATIENCE;
-    while !alive.exists() && Instant::now() < deadline {
+    let times = || std::fs::read(&alive).map_or(0, |lines| lines.len());
+    while times() < 4 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }
     kill(Pid::from_raw(child.id() as i32), signal).expect("sent");

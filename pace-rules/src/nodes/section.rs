@@ -262,18 +262,8 @@ impl Section {
                 .iter()
                 .map(Choices::list)
                 .collect();
-            let all = |choices: Vec<Vec<Choice>>| {
-                let of_node = |(node, choices): (&usize, Vec<Choice>)| {
-                    let node = *node;
-                    choices.into_iter().map(move |choice| (node, choice))
-                };
-                rule.nodes
-                    .iter()
-                    .zip(choices)
-                    .flat_map(of_node)
-                    .collect::<Vec<_>>()
-            };
-            paired.extend(alike(space, rule, &choices).flat_map(&all));
+            let all = |choices| with_nodes(rule, choices);
+            paired.extend(alike(space, rule, &choices).flat_map(all));
             seen.extend(all(choices));
         }
         seen.retain(|loss| rule.alone.contains(&loss.0) && !paired.contains(loss));
@@ -314,4 +304,14 @@ impl Section {
             _ => Choices::Listed(node.losses(&place, events, lost)),
         }
     }
+}
+
+/// What each node of a rule can lose, with the node.
+fn with_nodes(rule: &Rule, choices: Vec<Vec<Choice>>) -> Vec<(usize, Choice)> {
+    let nodes = rule.nodes.iter().zip(choices);
+    let of_node = |(node, choices): (&usize, Vec<Choice>)| {
+        let node = *node;
+        choices.into_iter().map(move |choice| (node, choice))
+    };
+    nodes.flat_map(of_node).collect()
 }

@@ -10,10 +10,10 @@ use campaign::{Interrupt, Outcome, OutputFormat, Shard, columns, own_call, quote
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use node_sweep::{
-    Concluded, Control, Error, Finding, Judge, Level, MakeSubjects, Merged, Rank, Recorded,
-    Request, Requested, Results, Rule, Start, Summary, count_words, left_behind, relaxation_words,
+    Concluded, Control, Finding, Judge, Level, MakeSubjects, Merged, Rank, Recorded, Request,
+    Requested, Results, Rule, Start, Summary, count_words, left_behind, relaxation_words,
 };
-use pace_rules::nodes::{self, Explore, LINUX, Model, NodeState, Spaces, Split, StartOrder};
+use pace_rules::nodes::{Explore, LINUX, Model, NodeState, Spaces, Split, StartOrder};
 use pace_rules::{Sector, disk};
 use specification::{About, Specification};
 use trace_store::Trace;
@@ -352,7 +352,10 @@ impl VisitArgs {
         what: &Requested<'_>,
         results: Option<&Results>,
     ) -> anyhow::Result<Outcome> {
-        if matches!(concluded, Err(Error::Calls(nodes::Error::Unwanted))) {
+        if concluded
+            .as_ref()
+            .is_err_and(node_sweep::Error::is_interrupt)
+        {
             campaign::say("interrupted while the crash states were computed: nothing was tested");
             say_how_to_continue(what, results);
             return Ok(Outcome::Incomplete);
@@ -375,7 +378,10 @@ impl VisitArgs {
         let printed = print(self.format, &findings, &summary);
         say_how_to_continue(what, results.filter(|_| !summary.is_whole()));
         printed?;
-        failure.map_or_else(|| Ok(summary.outcome()), |failure| Err(failure.into()))
+        match failure.filter(|failure| !failure.is_interrupt()) {
+            Some(failure) => Err(failure.into()),
+            None => Ok(summary.outcome()),
+        }
     }
 
     /// Opens the sweep that is to be continued. If there is nothing left to do, what came of it is

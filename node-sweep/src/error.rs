@@ -180,6 +180,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether somebody interrupted it, and nothing failed.
+    pub fn is_interrupt(&self) -> bool {
+        matches!(self, Self::Calls(pace_rules::nodes::Error::Unwanted))
+    }
+}
+
 /// Says what was being done when something failed.
 pub(crate) trait Context<T> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;

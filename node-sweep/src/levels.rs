@@ -365,15 +365,15 @@ impl<'a> Requested<'a> {
     /// Visits what a model allows.
     fn visit_calls(&self, subjects: MakeSubjects<'_, '_>, visit: Visit<'_>) -> Result<Visited> {
         let requests = self.request.of_calls(self.explore)?;
-        let interrupt = visit.control.interrupt;
+        let interrupt = visit.interrupt_before_states();
         let spaces = self
             .request
-            .spaces_unless(self.explore, self.trace, interrupt)?;
+            .spaces_unless(self.explore, self.trace, &interrupt)?;
         let sample = self.request.sample;
         let indices = self.indices(spaces.counts().into_iter().map(|(_, count)| count.states))?;
         self.announce(&spaces);
         let (name, count) = (&*self.request.model, indices.count);
-        let patience = visit.patience();
+        let (interrupt, patience) = (visit.control.interrupt, visit.patience());
         let subjects = visit.specified(subjects(visit.control.jobs)?);
         let trees = Trees::new(self.trace, &spaces);
         let (swept, watcher) = self.sweep(trees, name, indices, subjects, visit)?;
@@ -391,12 +391,12 @@ impl<'a> Requested<'a> {
         subjects: MakeSubjects<'_, '_>,
         visit: Visit<'_>,
     ) -> Result<Visited> {
-        let interrupt = visit.control.interrupt;
-        let recoveries = Recoveries::unless(self.trace, &self.request, interrupt)?;
+        let recoveries =
+            Recoveries::unless(self.trace, &self.request, &visit.interrupt_before_states())?;
         let sample = self.request.sample;
         let indices = self.indices(recoveries.counts().into_iter().map(|count| count.states))?;
         self.announce_recoveries(recoveries.len());
-        let patience = visit.patience();
+        let (interrupt, patience) = (visit.control.interrupt, visit.patience());
         let subjects = subjects(visit.control.jobs)?;
         let (name, count) = (recoveries.name(), indices.count);
         let source = recoveries.source();
@@ -550,6 +550,16 @@ impl<'a> Visit<'a> {
         Patience {
             interrupt: Some(self.control.interrupt),
             deadline: self.deadline.map(|deadline| deadline + EXPLAINED_FOR),
+        }
+    }
+
+    /// What ends the level before it has states: nothing, if something is known of them. That is told
+    /// whatever happens, and not without them.
+    fn interrupt_before_states(&self) -> Interrupt {
+        if self.known.is_empty() {
+            self.control.interrupt.clone()
+        } else {
+            Interrupt::default()
         }
     }
 

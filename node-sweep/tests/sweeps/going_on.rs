@@ -148,6 +148,37 @@ fn the_seconds_of_a_sweep_are_all_that_it_took() {
     }
 }
 
+/// What was found is told, and for that there have to be states. Else nobody waits for them.
+#[test]
+fn an_interrupt_before_there_are_states_is_heard_unless_something_is_known_of_them() {
+    let sweep = Whole::new();
+    let what = sweep.requested(None);
+    let mut results = what.begin(&sweep.path("results"), 1).expect("begun");
+    let interrupt = Interrupt::default();
+    interrupt.request();
+    let interrupted = |results: &mut Results| {
+        let mut subjects = |jobs: usize| {
+            let subject = |_| Ok(Box::new(Nobody) as Box<dyn Subject>);
+            (0..jobs).map(subject).collect()
+        };
+        let control = Control {
+            jobs: 1,
+            budget: None,
+            stop_after: None,
+            interrupt: &interrupt,
+        };
+        what.run(Some(results), &mut subjects, &control)
+    };
+    let early = interrupted(&mut results).expect_err("nothing is known");
+    assert!(early.is_interrupt(), "{early}");
+    let (first, looked_at) = go_on(&what, &mut results, (None, Some(1)));
+    assert!(looked_at > 0 && first.findings.len() == 1, "{looked_at}");
+    let late = interrupted(&mut results).expect("what is known is told");
+    let told = |swept: &Concluded| swept.findings[0].complaint.clone();
+    assert_eq!((late.findings.len(), told(&late)), (1, told(&first)));
+    assert!(late.summary.interrupted && late.failure.is_none());
+}
+
 /// Finds nothing.
 struct Nobody;
 

@@ -324,7 +324,7 @@ fn match_writes<'a>(
     let mut is_free = vec![true; log.entries().len()];
     let latest = latest_times(log);
     for request in requests.iter().filter(|request| request.length > 0) {
-        // A log may have very many entries, and all before this are older.
+        // All entries before these are older than the request. There may be very many.
         let since = latest.partition_point(|time_ns| *time_ns < request.time_ns);
         let mut entries = log.entries().iter().enumerate().skip(since);
         let first = entries.find(|(index, entry)| is_free[*index] && request.is_met_by(entry));
@@ -345,7 +345,7 @@ fn match_writes<'a>(
     (matched, unmatched)
 }
 
-/// Of each entry the latest time of it and those before it.
+/// For each entry, the latest time up to it.
 fn latest_times(log: &BlockLog) -> Vec<u64> {
     let times = log.entries().iter().map(|entry| entry.time_ns);
     let latest = times.scan(0, |latest: &mut u64, time_ns| {

@@ -24,6 +24,9 @@ use crate::specs;
 pub(crate) const BY_THE_LETTER: &str =
     "BY THE LETTER OF POSIX ONLY: no model of a file system was found to do this";
 
+/// What is said of a sweep that was interrupted before anything was looked at.
+const BEFORE_STATES: &str = "interrupted before the first crash state: nothing was tested";
+
 /// Which states of disks are visited if it is not said.
 const DISK_STATES: &str = "every-write,flushed,reorder:1";
 
@@ -356,7 +359,7 @@ impl VisitArgs {
             .as_ref()
             .is_err_and(node_sweep::Error::is_interrupt)
         {
-            campaign::say("interrupted while the crash states were computed: nothing was tested");
+            campaign::say(BEFORE_STATES);
             say_how_to_continue(what, results);
             return Ok(Outcome::Incomplete);
         }
@@ -378,10 +381,7 @@ impl VisitArgs {
         let printed = print(self.format, &findings, &summary);
         say_how_to_continue(what, results.filter(|_| !summary.is_whole()));
         printed?;
-        match failure.filter(|failure| !failure.is_interrupt()) {
-            Some(failure) => Err(failure.into()),
-            None => Ok(summary.outcome()),
-        }
+        failure.map_or_else(|| Ok(summary.outcome()), |failure| Err(failure.into()))
     }
 
     /// Opens the sweep that is to be continued. If there is nothing left to do, what came of it is
@@ -459,9 +459,17 @@ pub(crate) fn sum_up(
         ));
         return Ok(Outcome::Incomplete);
     }
+    let summed_up = merged.sum_up(interrupt);
+    if summed_up
+        .as_ref()
+        .is_err_and(node_sweep::Error::is_interrupt)
+    {
+        campaign::say(BEFORE_STATES);
+        return Ok(Outcome::Incomplete);
+    }
     let Concluded {
         findings, summary, ..
-    } = merged.sum_up(interrupt)?;
+    } = summed_up?;
     print(format, &findings, &summary)?;
     Ok(summary.outcome())
 }

@@ -130,6 +130,9 @@ impl Findings<'_> {
         wanted: &HashSet<Fingerprint>,
         sets: &[Vec<Loss>],
     ) -> Option<HashSet<Fingerprint>> {
+        if self.patience.is_over() {
+            return None;
+        }
         let space = Space::unless(run, request, &|| self.patience.is_over()).ok()?;
         let found =
             (space.len() <= SEARCHED_MAX).then(|| self.search_in(&space, run, wanted, sets));

@@ -85,6 +85,9 @@ struct Visit<'a> {
     deadline: Option<Instant>,
     undamaged: Option<Arc<Undamaged>>,
     asking: Option<&'a Asking>,
+    /// What interrupts the level while its states are computed. If something is known already, nothing
+    /// does: it is told whatever happens, and that takes the states.
+    before_states: Interrupt,
     control: &'a Control<'a>,
 }
 
@@ -128,6 +131,12 @@ impl<'a> Prepared<'a> {
         'a: 'v,
     {
         let (level, count) = (self.levels[place], self.levels.len());
+        let is_known = |results: &Results| results.count() > 0;
+        let before_states = if place > 0 || results.as_deref().is_some_and(is_known) {
+            Interrupt::default()
+        } else {
+            self.control.interrupt.clone()
+        };
         let known = results.as_deref_mut().map(|results| results.begin(level));
         Visit {
             undamaged: is_shown(&self.undamaged, level).then(|| self.undamaged.clone()),
@@ -137,6 +146,7 @@ impl<'a> Prepared<'a> {
             begun: Instant::now(),
             deadline: self.time.map(|time| time.deadline(count, count - place)),
             asking: self.asking.as_ref(),
+            before_states,
             control: self.control,
         }
     }
@@ -364,21 +374,18 @@ impl<'a> Requested<'a> {
 
     /// Visits what a model allows.
     fn visit_calls(&self, subjects: MakeSubjects<'_, '_>, visit: Visit<'_>) -> Result<Visited> {
-        let requests = self.request.of_calls(self.explore)?;
-        let interrupt = visit.interrupt_before_states();
-        let spaces = self
-            .request
-            .spaces_unless(self.explore, self.trace, &interrupt)?;
-        let sample = self.request.sample;
+        let request = &self.request;
+        let requests = request.of_calls(self.explore)?;
+        let spaces = request.spaces_unless(self.explore, self.trace, &visit.before_states)?;
         let indices = self.indices(spaces.counts().into_iter().map(|(_, count)| count.states))?;
         self.announce(&spaces);
-        let (name, count) = (&*self.request.model, indices.count);
+        let (name, count) = (&*request.model, indices.count);
         let (interrupt, patience) = (visit.control.interrupt, visit.patience());
         let subjects = visit.specified(subjects(visit.control.jobs)?);
         let trees = Trees::new(self.trace, &spaces);
         let (swept, watcher) = self.sweep(trees, name, indices, subjects, visit)?;
         let judged = Findings::new(self.trace, &spaces, name).in_time(patience);
-        let explains = (!interrupt.requested()).then(|| is_whole(sample, &swept));
+        let explains = (!interrupt.requested()).then(|| is_whole(request.sample, &swept));
         let findings = findings_of(&judged, &swept, &requests, explains);
         let seconds = watcher.finish()?;
         let summary = Summary::new(self.trace, name, &swept, count, findings.len(), seconds);
@@ -391,8 +398,7 @@ impl<'a> Requested<'a> {
         subjects: MakeSubjects<'_, '_>,
         visit: Visit<'_>,
     ) -> Result<Visited> {
-        let recoveries =
-            Recoveries::unless(self.trace, &self.request, &visit.interrupt_before_states())?;
+        let recoveries = Recoveries::new(self.trace, &self.request)?;
         let sample = self.request.sample;
         let indices = self.indices(recoveries.counts().into_iter().map(|count| count.states))?;
         self.announce_recoveries(recoveries.len());
@@ -553,16 +559,6 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// What ends the level before it has states: nothing, if something is known of them. That is told
-    /// whatever happens, and not without them.
-    fn interrupt_before_states(&self) -> Interrupt {
-        if self.known.is_empty() {
-            self.control.interrupt.clone()
-        } else {
-            Interrupt::default()
-        }
-    }
-
     /// What looks at states and holds them against the specifications as well.
     fn specified<'s>(&self, subjects: Vec<Box<dyn Subject + 's>>) -> Vec<Box<dyn Subject + 's>> {
         let subjects = subjects.into_iter();
@@ -581,6 +577,7 @@ impl<'a> Visit<'a> {
             undamaged,
             asking,
             control,
+            ..
         } = self;
         let plan = Plan {
             shard: what.shard,

@@ -47,22 +47,9 @@ impl<'a> Recoveries<'a> {
     /// # Errors
     /// If what is asked for does not fit a run.
     pub fn new(trace: &'a Trace, request: &'a Request) -> Result<Self> {
-        Self::unless(trace, request, &Interrupt::default())
-    }
-
-    /// The same, unless somebody interrupts it.
-    ///
-    /// # Errors
-    /// Like [`Self::new`], and if somebody does.
-    pub(crate) fn unless(
-        trace: &'a Trace,
-        request: &'a Request,
-        interrupt: &Interrupt,
-    ) -> Result<Self> {
         let mut first = 0;
         let members = trace.recoveries(false).map(|trace| {
-            let explore = request.explore_of(trace)?;
-            let spaces = request.spaces_unless(explore, trace, interrupt)?;
+            let spaces = request.spaces(request.explore_of(trace)?, trace)?;
             let member = Recovery {
                 trace,
                 spaces,

@@ -148,7 +148,7 @@ fn the_seconds_of_a_sweep_are_all_that_it_took() {
     }
 }
 
-/// What was found is told, and for that there have to be states. Else nobody waits for them.
+/// What earlier runs found can only be told with the states. Where nothing was, nobody waits for them.
 #[test]
 fn an_interrupt_before_there_are_states_is_heard_unless_something_is_known_of_them() {
     let sweep = Whole::new();

@@ -8,7 +8,7 @@ use super::micro::Micros;
 use super::narrow::Narrow;
 use super::operations::{Operation, Operations};
 use super::rules::{How, Rule};
-use super::space::{Error, NodeRules};
+use super::space::{Error, IsUnwanted, NodeRules, go_on};
 
 /// More tuples are not looked at: a few hundred megabytes.
 const TUPLES_MAX: usize = 20_000_000;
@@ -145,11 +145,17 @@ pub(super) struct Tuples {
 }
 
 impl Tuples {
-    pub(super) fn of(nodes: &[NodeRules], clocks: &Clocks, rule: &Rule) -> Result<Self, Error> {
+    pub(super) fn of(
+        nodes: &[NodeRules],
+        clocks: &Clocks,
+        rule: &Rule,
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<Self, Error> {
         let mut search = Search {
             nodes,
             clocks,
             rule,
+            is_unwanted,
             midway: Midway::None,
             found: Self {
                 width: rule.nodes.len(),
@@ -217,6 +223,7 @@ struct Search<'a> {
     nodes: &'a [NodeRules],
     clocks: &'a Clocks,
     rule: &'a Rule,
+    is_unwanted: IsUnwanted<'a>,
     midway: Midway,
     found: Tuples,
 }
@@ -242,6 +249,7 @@ impl Search<'_> {
             .places
             .partition_point(|place| place.most < base[node]);
         for number in first..self.nodes[node].places.len() {
+            go_on(self.is_unwanted)?;
             let place = self.nodes[node].places.at(number);
             let mut more = base.clone();
             join(&mut more, self.clocks.least(node, place.least));

@@ -24,9 +24,6 @@ use ways::{Ways, alike, product};
 /// Among more states of a place it is not looked for those that lack less than another one.
 const LOOKED_THROUGH_MAX: u64 = 2000;
 
-/// After so many tuples it is asked whether the states are wanted.
-const TUPLES_UNHEARD: usize = 256;
-
 /// Some states, each with a number.
 #[derive(Debug, Clone)]
 pub(super) struct Section {
@@ -105,7 +102,7 @@ impl Section {
             }
             section.alone = section.unpaired(space, range.clone(), is_unwanted)?;
             // Most have states at few places, and often none at the first.
-            let wanted = range.take_while(|tuple| tuple % TUPLES_UNHEARD != 0 || !is_unwanted());
+            let wanted = range.take_while(|_| !is_unwanted());
             let mut counts = wanted.map(|tuple| section.count(space, tuple)).peekable();
             let empty = counts.peeking_take_while(|count| *count == 0).count();
             section.states = Sums::of(counts);
@@ -254,9 +251,7 @@ impl Section {
         }
         let (mut seen, mut paired) = (HashSet::new(), HashSet::new());
         for tuple in tuples {
-            if tuple % TUPLES_UNHEARD == 0 {
-                go_on(is_unwanted)?;
-            }
+            go_on(is_unwanted)?;
             let choices: Vec<_> = self
                 .choices(space, tuple)
                 .iter()

@@ -210,7 +210,7 @@ pub enum Error {
     Unwanted,
 }
 
-/// Whether somebody has said that nobody wants what is computed.
+/// Whether somebody has said that nobody wants what is computed. Who has said so once stays with it.
 pub(super) type IsUnwanted<'a> = &'a dyn Fn() -> bool;
 
 /// Ends what is computed if nobody wants it.
@@ -310,7 +310,7 @@ impl Space {
         Self::unless(run, request, &|| false)
     }
 
-    /// The same, unless it is said meanwhile that nobody wants them.
+    /// The same, unless it is said meanwhile that nobody wants them. Once it is said that has to stay.
     ///
     /// # Errors
     /// If what is wanted does not fit the run, or they are not wanted any more.
@@ -344,7 +344,7 @@ impl Space {
             is_without_all: false,
         };
         for rule in rules(request.explore, &run.nodes, &with_files)? {
-            match Tuples::of(&this.nodes, &this.clocks, &rule) {
+            match Tuples::of(&this.nodes, &this.clocks, &rule, is_unwanted) {
                 // Of all nodes there may be far more than of a majority, which is swept all the same.
                 Err(Error::TooMany(_)) if rule.only_at_once => this.is_without_all = true,
                 tuples => this.rules.push((rule, tuples?)),

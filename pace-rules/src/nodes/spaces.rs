@@ -14,7 +14,7 @@ use trace::Run;
 
 use super::cuts::Clocks;
 use super::model::{Log, MODELS, Model};
-use super::space::{Count, Error, Loss, Relaxation, Request, Space, State, numbered};
+use super::space::{Count, Error, Loss, Relaxation, Request, Space, State, go_on, numbered};
 use super::starts::StartOrder;
 
 /// All models of real file systems, by one name.
@@ -109,6 +109,7 @@ impl Spaces {
     }
 
     /// The same, unless it is said meanwhile that nobody wants them: of a long run they take seconds.
+    /// Once it is said that has to stay.
     ///
     /// # Errors
     /// If what is wanted does not fit the run, or they are not wanted any more.
@@ -120,6 +121,7 @@ impl Spaces {
         let clocks = Arc::new(Clocks::of(run));
         let mut members = Vec::new();
         for request in requests {
+            go_on(is_unwanted)?;
             let clocks = Arc::clone(&clocks);
             let space = Space::beside(run, request, clocks, &members, is_unwanted)?;
             let model = request.model;

@@ -23,9 +23,6 @@ use log_tree::LoggedWithNames;
 use trace::{Action, ChangeOfName, Event, FileId, FileKind, FileOp, Name, Node};
 use words::kind_of_call;
 
-/// After so many events it is asked whether the operations are wanted.
-const EVENTS_UNHEARD: usize = 256;
-
 pub(super) struct Reader<'a> {
     node: &'a Node,
     micros: &'a Micros,
@@ -155,9 +152,7 @@ impl<'a> Reader<'a> {
     pub(super) fn read_all(mut self, is_unwanted: IsUnwanted<'_>) -> Result<Read, Error> {
         self.read_initial();
         for (number, event) in self.node.events.iter().enumerate() {
-            if number % EVENTS_UNHEARD == 0 {
-                go_on(is_unwanted)?;
-            }
+            go_on(is_unwanted)?;
             self.note(number, &event.action);
             self.groups_before.push(Narrow::new(self.this.groups.len()));
             if let Action::File(op) = &event.action {

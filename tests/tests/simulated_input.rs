@@ -221,7 +221,7 @@ fn a_machine_has_the_clock_that_was_drawn_and_groups_are_reached() {
         "the same each time"
     );
     let seen: Vec<_> = printed(&first).lines().map(str::to_owned).collect();
-    for group in ["ff02::1", "10.77.255.255"] {
+    for group in ["ff02::1", "10.77.255.255", "239.7.7.7"] {
         for node in ["one", "two"] {
             let line = format!("{group} {node}");
             assert!(seen.contains(&line), "{line}: {seen:?}");

@@ -95,6 +95,12 @@ pub enum Error {
         /// What it printed.
         said: String,
     },
+    /// The program that repairs a disk before it is mounted did not.
+    #[error("it is not repaired: {said}")]
+    Unrepaired {
+        /// The program, how it ended and what it printed.
+        said: String,
+    },
     /// The driver of a FUSE file system crashed, or ended with a failure.
     #[error("{program} died: {how}{}{said}", if .said.is_empty() { "" } else { ": " })]
     DriverDied {
@@ -146,7 +152,7 @@ impl Error {
                     .is_some_and(|errno| Self::OURS.contains(&errno));
                 (!ours).then(|| source.to_string())
             }
-            Self::Refused { .. } => Some(self.to_string()),
+            Self::Refused { .. } | Self::Unrepaired { .. } => Some(self.to_string()),
             _ => None,
         }
     }

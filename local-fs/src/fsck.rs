@@ -87,6 +87,14 @@ pub fn repair(variant: &Variant, image: &Path) -> Result<std::result::Result<(),
     Ok(Ok(()))
 }
 
+/// Repairs what is on a device, where that has to be done before it is mounted.
+///
+/// # Errors
+/// As [`repair`], and [`Error::Unrepaired`] if it did not work.
+pub fn repair_device(variant: &Variant, device: &Path) -> Result<()> {
+    repair(variant, device)?.map_err(|said| Error::Unrepaired { said })
+}
+
 /// The error for a program that did not do what it was started for.
 fn failed(program: &Program, command: &Command, output: &Output) -> Error {
     let is_canceled = |status| program.canceled_bit.is_some_and(|bit| status & bit != 0);

@@ -27,7 +27,7 @@ pub use block_names::block_names;
 pub use dies_with_thread::dies_with_thread;
 pub use error::{Error, Result};
 pub use format::{format, format_device};
-pub use fsck::{FsckReport, RunningFsck, repair, start_fsck};
+pub use fsck::{FsckReport, RunningFsck, repair, repair_device, start_fsck};
 pub use holes::with_data;
 pub use kernel_log::{KernelLog, KernelMessage};
 pub use mount::Mounted;

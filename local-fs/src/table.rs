@@ -333,6 +333,7 @@ pub static TABLE: &[FileSystem] = &[
         fsck: E2FSCK,
         repair: E2FSCK_REPAIR,
         debugger: DEBUGFS,
+        mkfs_for_programs: &["-N", "16384"],
         own_names: &["lost+found"],
         found_names: &["lost+found"],
         ..USUAL

@@ -48,7 +48,19 @@ impl Variant {
     /// # Errors
     /// If it is not one that the kernel mounts without repairing it first.
     pub fn for_programs(text: &str) -> Result<Self> {
-        let can = |row: &FileSystem| row.repair.is_none() && row.driver.is_none();
+        Self::that_can(text, |row| row.repair.is_none() && row.driver.is_none())
+    }
+
+    /// One for the disk of a simulated machine, which [repairs](crate::repair_device) it when it
+    /// boots if that has to be done. Otherwise as [`for_programs`](Self::for_programs).
+    ///
+    /// # Errors
+    /// If it is not one of the kernel's.
+    pub fn for_machines(text: &str) -> Result<Self> {
+        Self::that_can(text, |row| row.driver.is_none())
+    }
+
+    fn that_can(text: &str, can: impl Fn(&FileSystem) -> bool) -> Result<Self> {
         let known = || {
             TABLE
                 .iter()
@@ -208,6 +220,18 @@ mod tests {
 
     fn one(name: &'static str, mount: &str, mkfs: &str) -> (&'static str, String, String) {
         (name, mount.to_owned(), mkfs.to_owned())
+    }
+
+    #[test]
+    fn what_is_repaired_is_for_machines_and_what_has_a_driver_is_for_nobody() {
+        assert!(Variant::for_programs("ext4").is_ok() && Variant::for_machines("ext4").is_ok());
+        for name in ["ext2", "vfat", "minix", "jfs"] {
+            let refused = Variant::for_programs(name).expect_err("it is repaired");
+            assert!(matches!(refused, Error::NotForPrograms { .. }), "{refused}");
+            assert!(Variant::for_machines(name).is_ok(), "{name}");
+        }
+        let refused = Variant::for_machines("fuse2fs").expect_err("it has a driver");
+        assert!(matches!(refused, Error::NotForPrograms { .. }), "{refused}");
     }
 
     #[test]

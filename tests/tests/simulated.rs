@@ -730,18 +730,63 @@ fn a_finding_has_its_seed_and_is_made_smaller() {
     assert!(words.contains("with CRASHPOINT_OPERATIONS="), "{words}");
 }
 
+/// minix keeps what its parts are told to keep, each by itself: an fsync of a file keeps no name. Its
+/// disk is repaired when a machine boots.
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_directory_that_is_not_synced_loses_a_name_on_a_disk_that_is_repaired() {
+    let sweep = |mistake: &str| {
+        let store = Store::with(mistake);
+        let text = store_cluster(mistake).replace("store client", "store client --only rotation");
+        let text = format!("disk = \"minix\"\nprepare = \"true\"\n{text}");
+        store.place.file("cluster.toml", &text);
+        let states = ["--victims", "all", "--states", "flushed"];
+        came(&store.sweep(&[&states[..], &["--sample", "10", "--stop-after", "1"]].concat()))
+    };
+    for mistake in ["segment-rename", "current-rename"] {
+        let (status, words) = sweep(mistake);
+        assert_eq!(status, Some(1), "{mistake}: {words}");
+        assert!(words.contains("FINDING 1"), "{words}");
+    }
+    let (status, words) = sweep("");
+    assert_eq!(status, Some(0), "{words}");
+}
+
 /// How many live crash points the correct store is tried with by `make test-clusters`. 5,000 take
 /// hours: this variable says so.
 const POINTS_VARIABLE: &str = "CRASHPOINT_LIVE_POINTS";
+/// How many of them are in the run of one seed, which has some 1,300.
+const POINTS_OF_A_SEED: usize = 500;
 
 #[test]
 #[ignore = "takes ten minutes: make test-clusters"]
 fn a_correct_store_is_clean_at_hundreds_of_live_crash_points() {
-    let points = std::env::var(POINTS_VARIABLE).unwrap_or("200".into());
+    let points = std::env::var(POINTS_VARIABLE);
+    let points: usize = points.map_or(200, |text| text.parse().expect("a number"));
+    let seeds = points.div_ceil(POINTS_OF_A_SEED);
+    let of_a_seed = points.div_ceil(seeds);
+    let store = Store::with("");
+    let (seeds, sample) = (format!("7..{}", 6 + seeds), of_a_seed.to_string());
     let states = "flushed,prefix,reorder:all,torn:512,mixed";
-    let options = ["--victims", "all", "--sample", &points, "--states", states];
-    let (status, words) = came(&Store::with("").sweep(&options));
+    let words = [
+        "cluster",
+        "sweep",
+        "cluster.toml",
+        "--live",
+        "--seeds",
+        &seeds,
+    ];
+    let how = ["--sample", &sample, "--states", states, "--victims", "all"];
+    let out = ["--kernel", &store.kernel, "--out", "out/results"];
+    let (status, words) = came(&store.crashpoint(&[&words[..], &how, &out].concat()));
     assert_eq!(status, Some(0), "{words}");
+    let results = results(&store.place.path("out/results/results.jsonl"));
+    assert!(
+        results.len() >= points,
+        "{} of {points} were tried",
+        results.len()
+    );
+    assert!(results.iter().all(|result| result["verdict"] == "ok"));
 }
 
 #[test]
@@ -809,6 +854,21 @@ fn what_cannot_be_simulated_is_said_in_one_line() {
     ];
     let output = store.crashpoint(&words);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    // A sweep of its trace would have to repair each state of a disk.
+    let text = format!("disk = \"minix\"\n{}", store_cluster(""));
+    store.place.file("cluster.toml", &text);
+    let words = [
+        "cluster",
+        "record",
+        "cluster.toml",
+        "--simulate",
+        "-o",
+        "out/r",
+    ];
+    let output = store.crashpoint(&[&words[..], &["--kernel", &store.kernel]].concat());
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let refused = "programs cannot have a disk with minix";
+    assert!(said(&output).contains(refused), "{}", said(&output));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use local_fs::{Mounted, Variant, format_device};
+use local_fs::{Mounted, Variant, format_device, repair_device};
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -309,9 +309,11 @@ impl Init {
 
     /// Mounts the disk, and shows what it has of the node at `data`.
     fn set_up_disk(&mut self, spec: &DiskSetUp, data: &Path) -> Result<()> {
-        let variant = Variant::for_programs(&spec.file_system)?;
+        let variant = Variant::for_machines(&spec.file_system)?;
         if spec.is_new {
             format_device(&variant, Path::new(DISK))?;
+        } else {
+            repair_device(&variant, Path::new(DISK))?;
         }
         let mount_point = Path::new(DIRECTORY).join(DISK_DIRECTORY);
         for directory in [mount_point.as_path(), data] {

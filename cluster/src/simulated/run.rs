@@ -423,7 +423,7 @@ fn how_ended(status: Option<ExitStatus>, within: Duration) -> String {
 
 /// A disk without anything on it.
 fn new_disk(file: &ClusterFile, name: &str, settings: &SimulationSettings) -> Result<Disk> {
-    let variant = Variant::for_programs(file.disk.as_deref().unwrap_or(FILE_SYSTEM))?;
+    let variant = Variant::for_machines(file.disk.as_deref().unwrap_or(FILE_SYSTEM))?;
     let own_bytes = file.simulated.disk_mib.map(|mib| mib << 20);
     let base = Arc::new(Base::empty(own_bytes.unwrap_or(variant.size_bytes)));
     let chance = Chance::new(settings.seed, &format!("disk {name}"));

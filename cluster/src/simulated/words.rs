@@ -83,7 +83,7 @@ pub(super) struct SetUp {
 /// The disk with the data of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DiskSetUp {
-    /// As [`local_fs::Variant::for_programs`] reads it.
+    /// As [`local_fs::Variant::for_machines`] reads it.
     pub(super) file_system: String,
     /// Whether it is new: then a file system is made on it.
     pub(super) is_new: bool,

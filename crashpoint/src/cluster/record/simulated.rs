@@ -15,6 +15,7 @@ use cluster::{
     CLIENT, ClusterFile, MachineRecorder, MachineRecording, NodeConfig, SimulatedCluster,
     SimulationSettings,
 };
+use local_fs::Variant;
 use machine::OwnDirectory;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -104,6 +105,10 @@ pub(super) fn recorded(
     interrupt: &Interrupt,
 ) -> anyhow::Result<(Trace, Vec<u8>)> {
     let settings = settings_of_one_clock(file, arguments)?;
+    if let Some(file_system) = &file.disk {
+        // Its states are swept in namespaces, where nothing repairs a disk before it is mounted.
+        Variant::for_programs(file_system)?;
+    }
     let logs = OwnDirectory::new(&std::env::temp_dir(), "logs");
     let logs = logs.context("make a directory for the logs")?;
     let cancelled = || interrupt.requested();

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         serve().expect("served");
         let _ = reboot(RebootMode::RB_POWER_OFF);
     }
-    let tests: [Test; 13] = [
+    let tests: [Test; 15] = [
         ("waiting_costs_no_time_and_clocks_agree", clocks),
         ("what_no_flush_covers_is_lost_with_the_power", power),
         ("a_run_stands_still_before_a_request_to_a_disk", point),
@@ -62,7 +62,13 @@ fn main() -> ExitCode {
         ("clocks_are_ahead_and_drift", clocks_drift),
         ("a_kernel_that_panics_says_so", panics),
         ("runs_of_one_seed_are_equal_and_others_not", equal),
-        ("forks_go_on_as_the_run_does_that_is_not_forked", forks),
+        ("chaos_takes_time_as_the_seed_says", chaos),
+        ("forks_go_on_as_the_run_does_that_is_not_forked", |kernel| {
+            forks(kernel, None);
+        }),
+        ("forks_under_chaos_go_on_as_the_run_does", |kernel| {
+            forks(kernel, Some(SOON));
+        }),
         ("forks_of_a_boot_go_on_as_the_boot_does", forks_of_boot),
         ("what_happens_in_a_fork_is_nothing_to_the_other", forks_part),
         ("no_fork_is_made_where_a_kernel_waits_for_a_device", no_fork),
@@ -536,6 +542,30 @@ fn equal(kernel: &Path) {
     assert_ne!(first.0[0], first.0[9], "and so do the lives of one");
 }
 
+/// As much chaos as there is, from before anything is asked of a machine.
+const SOON: Chaos = Chaos {
+    from_ms: 10,
+    ..Chaos::HIGH
+};
+
+/// What computes and sleeps takes time, each seed another one, and each run of a seed the same.
+fn chaos(kernel: &Path) {
+    let run = |seed: u64, chaos: Option<Chaos>| {
+        let mut bench = Bench::off(kernel, seed, 1, chaos);
+        bench.boot(0);
+        let begun_ns = bench.simulation.now_ns();
+        bench.ask(0, "busy 30");
+        bench.simulation.now_ns() - begun_ns
+    };
+    let with = run(7, Some(SOON));
+    assert_eq!(with, run(7, Some(SOON)));
+    assert_ne!(with, run(8, Some(SOON)));
+    let without = run(7, None);
+    // Thirty times three programs are started: each enters the kernel hundreds of times.
+    let longer = with > without + 1_000_000;
+    assert!(longer, "{with} ns, {without} ns without chaos");
+}
+
 /// Two machines that are in the middle of many things, and the rest of their run.
 struct Middle(Bench);
 
@@ -566,9 +596,9 @@ impl Middle {
     }
 }
 
-fn forks(kernel: &Path) {
-    let straight = Middle::new(kernel, None).rest();
-    let mut middle = Middle::new(kernel, None);
+fn forks(kernel: &Path, chaos: Option<Chaos>) {
+    let straight = Middle::new(kernel, chaos).rest();
+    let mut middle = Middle::new(kernel, chaos);
     let mut last = None;
     for step_ns in [0, 1_000_000, 5_000_000, 20_000_001, 3] {
         assert_eq!(middle.0.run(step_ns), Happening::Time);

@@ -300,6 +300,28 @@ fn a_log_that_is_emptied_before_there_is_another_is_found_by_a_pair() {
     found_by_a_pair(&without_disks("emptied-log"), 700);
 }
 
+/// What a kill leaves in memory, the machine still has: whoever forgets to sync passes `kill -9` at
+/// every call. A live sweep finds it (`tests/simulated.rs`).
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn what_is_acknowledged_too_early_survives_a_kill_at_every_failure_point() {
+    let laid = without_disks("early-acknowledgement");
+    let output = laid.ends(0, &exhaustive(&["--all-occurrences", "--out", "all"]));
+    let results = fs::read_to_string(laid.path("all/results.jsonl")).expect("read");
+    let results = results
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let is_kill = |result: &Value| result["plan"].as_str().expect("text").contains("\"kill\"");
+    let kills: Vec<_> = results.filter(is_kill).collect();
+    assert!(
+        kills.len() > 30,
+        "{} kills\n{}",
+        kills.len(),
+        printed(&output)
+    );
+    assert!(kills.iter().all(|result| result["verdict"] == "ok"));
+}
+
 /// Two nodes of a store that rewrites its log, and keeps it where no power fails.
 fn without_disks(mistake: &str) -> Folder {
     let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);

@@ -50,7 +50,7 @@ pub use file::{
 };
 pub use hidden::{run_as_user, run_hidden};
 pub use links::{Link, Links, Member, between};
-pub use network::{client_address, reaches_others, try_links, try_network};
+pub use network::{client_address, reaches_others, set_up_machine, try_links, try_network};
 pub use node::Node;
 pub use process::{Ending, Process, Spawn, Starter};
 pub use simulated::{

@@ -195,7 +195,7 @@ impl Network {
 ///
 /// # Errors
 /// If there is none.
-pub(crate) fn set_up_machine(address: Ipv4Addr) -> Result<()> {
+pub fn set_up_machine(address: Ipv4Addr) -> Result<()> {
     let netlink = Netlink::new()?;
     netlink.up("lo")?;
     netlink

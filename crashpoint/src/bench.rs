@@ -1,5 +1,8 @@
 //! `crashpoint bench`: a sweep against the floor under it, in one run.
 
+mod inside;
+mod machines;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,10 +13,13 @@ use clap::Args;
 use local_fs::Variant;
 use pace_rules::disk::States;
 use replayer::{
-    KernelArgs, Summary, SweepOptions, Timing, Variants, Workers, parse_variants, prepare,
+    KernelArgs, KernelChoice, Summary, SweepOptions, Timing, Variants, Workers, parse_variants,
+    prepare,
 };
 use serde_json::{Value, json};
 use workloads::Workload;
+
+pub(crate) use inside::run_hidden;
 
 use crate::cluster;
 
@@ -45,6 +51,12 @@ pub(crate) struct BenchArgs {
     /// at a time, against runs without a failure
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file_systems", "states", "cluster", "jobs", "KernelArgs"])]
     live: Option<PathBuf>,
+
+    /// Measure simulated machines themselves instead, whatever runs in them: what one costs that
+    /// does nothing, what a message to their calendar and a frame cost, and whether two simulations
+    /// disturb each other. Takes no root
+    #[arg(long, conflicts_with_all = ["file_systems", "states", "cluster", "live", "jobs", "modules", "kernel_parameters", "virtual_time"])]
+    machines: bool,
 
     #[command(flatten)]
     kernel: KernelArgs,
@@ -89,6 +101,13 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     let format = arguments.format;
     if let Some(file) = &arguments.live {
         return cluster::bench_live(&cluster::LiveBench { file, time, format }, interrupt);
+    }
+    if arguments.machines {
+        let kernel = match &arguments.kernel.kernel {
+            KernelChoice::Uml(path) => path.as_deref(),
+            KernelChoice::Host => None,
+        };
+        return machines::bench(kernel, time, format, interrupt);
     }
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.map_or_else(processors, usize::from);

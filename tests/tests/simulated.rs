@@ -1063,3 +1063,40 @@ fn nats_keeps_what_it_acknowledged_if_it_syncs_always_and_loses_it_by_default() 
     let (status, words) = sweep("nats-always", &["--sample", "6"]);
     assert_eq!(status, Some(0), "{words}");
 }
+
+#[test]
+fn what_machines_cost_is_measured() {
+    let place = Ordinary::new();
+    let kernel = format!("uml:{}", place.simulation_kernel());
+    let words = ["bench", "--machines", "--seconds", "1", "--format", "json"];
+    let mut command = place.crashpoint(&[&words[..], &["--kernel", &kernel]].concat());
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let measured: Value = serde_json::from_str(&printed(&output)).expect("one object");
+    assert_eq!(measured["type"], "bench-machines");
+    // Wide enough for any host: these are about what is counted, and not about how fast it is.
+    let figures = [
+        ("rounds", 3.0, 3.0),
+        ("machine_s", 0.01, 60.0),
+        ("machine_cpu_s", 0.01, 60.0),
+        ("idle_mib", 1.0, 80.0),
+        ("messages_per_s", 100.0, 1e7),
+        ("floor_messages_per_s", 100.0, 1e8),
+        ("messages_ratio", 0.001, 10.0),
+        ("frame_ms", 0.001, 100.0),
+        ("five_s", 0.05, 300.0),
+    ];
+    for (name, least, most) in figures {
+        let value = measured[name].as_f64();
+        let plausible = value.is_some_and(|value| (least..=most).contains(&value));
+        assert!(plausible, "{name}: {measured}");
+    }
+    // There are none of these with one processor.
+    for name in ["two_ratio", "floor_two_ratio"] {
+        let value = &measured[name];
+        let plausible = value
+            .as_f64()
+            .is_none_or(|ratio| (0.1..20.0).contains(&ratio));
+        assert!(plausible && !value.is_string(), "{name}: {measured}");
+    }
+}

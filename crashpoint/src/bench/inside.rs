@@ -60,18 +60,23 @@ fn address(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, number + 1)
 }
 
-/// Does what lines of the port say, and answers each with a line. Then the machine is switched off.
-fn be_init(number: &str) -> anyhow::Result<()> {
-    ::machine::mount_guest_system(Path::new("/dev/tty0"))?;
-    ::cluster::set_up_machine(address(number.parse()?))?;
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, UDP_PORT))?;
+/// Opens the port, once its other end has told of it.
+fn open_port() -> io::Result<File> {
     for _ in 0..PORT_TRIES {
         if Path::new(PORT).exists() {
             break;
         }
         std::thread::sleep(PORT_EVERY);
     }
-    let mut port = OpenOptions::new().read(true).write(true).open(PORT)?;
+    OpenOptions::new().read(true).write(true).open(PORT)
+}
+
+/// Does what lines of the port say, and answers each with a line. Then the machine is switched off.
+fn be_init(number: &str) -> anyhow::Result<()> {
+    ::machine::mount_guest_system(Path::new("/dev/tty0"))?;
+    ::cluster::set_up_machine(address(number.parse()?))?;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, UDP_PORT))?;
+    let mut port = open_port()?;
     port.write_all(b"ready\n")?;
     for line in BufReader::new(port.try_clone()?).lines() {
         let line = line?;

@@ -79,11 +79,15 @@ impl MachineRecorder for InMachines {
     }
 }
 
-/// How the machines are simulated. All have the same clock.
-fn settings_of_one_clock(
+/// How the machines are simulated. All have the same clock, and disks that can be swept.
+fn settings_of_recording(
     file: &ClusterFile,
     arguments: &SimulateArgs,
 ) -> anyhow::Result<SimulationSettings> {
+    if let Some(file_system) = &file.disk {
+        // Its states are swept in namespaces, where nothing repairs a disk before it is mounted.
+        Variant::for_programs(file_system)?;
+    }
     if arguments.machines.clocks.is_some() {
         bail!("--clocks is not for recordings: the times of a trace are those of one clock");
     }
@@ -104,11 +108,7 @@ pub(super) fn recorded(
     arguments: &SimulateArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<(Trace, Vec<u8>)> {
-    let settings = settings_of_one_clock(file, arguments)?;
-    if let Some(file_system) = &file.disk {
-        // Its states are swept in namespaces, where nothing repairs a disk before it is mounted.
-        Variant::for_programs(file_system)?;
-    }
+    let settings = settings_of_recording(file, arguments)?;
     let logs = OwnDirectory::new(&std::env::temp_dir(), "logs");
     let logs = logs.context("make a directory for the logs")?;
     let cancelled = || interrupt.requested();

@@ -730,26 +730,46 @@ fn a_finding_has_its_seed_and_is_made_smaller() {
     assert!(words.contains("with CRASHPOINT_OPERATIONS="), "{words}");
 }
 
-/// minix keeps what its parts are told to keep, each by itself: an fsync of a file keeps no name. Its
-/// disk is repaired when a machine boots.
+/// minix has no journal that hides what was not synced: an fsync of a file keeps its data and its size
+/// there, each by itself, and no name. Its disk is repaired when a machine boots. A disk tears a record
+/// that is longer than a sector.
 #[test]
 #[ignore = "takes minutes: make test-clusters"]
-fn a_directory_that_is_not_synced_loses_a_name_on_a_disk_that_is_repaired() {
-    let sweep = |mistake: &str| {
+fn what_a_journal_would_hide_is_found_on_a_disk_that_is_repaired() {
+    const PIECES: &str = "reorder:all,torn:512,mixed";
+    let sweep = |mistake: &str, bytes: &str, states: &str| {
+        let long = format!("env STORE_VALUE_BYTES={bytes} store");
+        let text = store_cluster(mistake)
+            .replace("store client", &format!("{long} client --only rotation"))
+            .replace("store check", &format!("{long} check"));
         let store = Store::with(mistake);
-        let text = store_cluster(mistake).replace("store client", "store client --only rotation");
         let text = format!("disk = \"minix\"\nprepare = \"true\"\n{text}");
         store.place.file("cluster.toml", &text);
-        let states = ["--victims", "all", "--states", "flushed"];
-        came(&store.sweep(&[&states[..], &["--sample", "10", "--stop-after", "1"]].concat()))
+        let how = [
+            "--victims",
+            "all",
+            "--points",
+            "requests,acks",
+            "--sample",
+            "12",
+        ];
+        let more = ["--states", states, "--stop-after", "1"];
+        came(&store.sweep(&[&how[..], &more].concat()))
     };
-    for mistake in ["segment-rename", "current-rename"] {
-        let (status, words) = sweep(mistake);
+    for (mistake, bytes, states, broken) in [
+        ("current-rename", "0", "flushed", "and no CURRENT"),
+        ("trusted-mark", "1500", PIECES, "checksum is wrong"),
+        ("hole", "1500", PIECES, "there is a hole of"),
+    ] {
+        let (status, words) = sweep(mistake, bytes, states);
         assert_eq!(status, Some(1), "{mistake}: {words}");
-        assert!(words.contains("FINDING 1"), "{words}");
+        assert!(words.contains(broken), "{mistake}: {words}");
     }
-    let (status, words) = sweep("");
-    assert_eq!(status, Some(0), "{words}");
+    for (bytes, states) in [("0", "flushed"), ("1500", PIECES)] {
+        let (status, words) = sweep("", bytes, states);
+        assert!(!words.contains("FINDING"), "{words}");
+        assert_eq!(status, Some(0), "{words}");
+    }
 }
 
 /// How many live crash points the correct store is tried with by `make test-clusters`. 5,000 take

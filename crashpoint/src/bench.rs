@@ -54,7 +54,8 @@ pub(crate) struct BenchArgs {
 
     /// Measure simulated machines themselves instead, whatever runs in them: what one costs that
     /// does nothing, what a message to their calendar and a frame cost, and whether two simulations
-    /// disturb each other. Takes no root
+    /// disturb each other. Takes no root; their kernel is that of --kernel uml:PATH, or the last that
+    /// scripts/build-uml.sh built
     #[arg(long, conflicts_with_all = ["file_systems", "states", "cluster", "live", "jobs", "modules", "kernel_parameters", "virtual_time"])]
     machines: bool,
 

@@ -751,7 +751,7 @@ fn what_a_journal_would_hide_is_found_on_a_disk_that_is_repaired() {
             "--points",
             "requests,acks",
             "--sample",
-            "12",
+            "40",
         ];
         let more = ["--states", states, "--stop-after", "1"];
         came(&store.sweep(&[&how[..], &more].concat()))
@@ -889,6 +889,10 @@ fn what_cannot_be_simulated_is_said_in_one_line() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     let refused = "programs cannot have a disk with minix";
     assert!(said(&output).contains(refused), "{}", said(&output));
+    let again = store.sweep(&["--again", "1"]);
+    assert_eq!(again.status.code(), Some(2), "{}", said(&again));
+    let refused = "--again: nobody promises what is left if the power fails during a repair";
+    assert!(said(&again).contains(refused), "{}", said(&again));
 }
 
 #[test]

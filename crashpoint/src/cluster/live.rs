@@ -13,6 +13,7 @@ use injector::{
     Asked, At, Keeps, Laboratory, LiveDirectory, LiveManifest, LiveResult, SeedPlan, Selection,
     Summary, Victims, finding, findings, kernel_hash, sweep, table,
 };
+use local_fs::Variant;
 use simulation::{Network, Spread};
 
 use super::simulate::settings;
@@ -82,6 +83,9 @@ pub(crate) struct LiveArgs {
     clocks: Option<Spread>,
 }
 
+/// Why the power cannot fail again.
+const REPAIRED: &str = "--again: nobody promises what is left if the power fails during a repair";
+
 /// Seeds from one to another, both included.
 #[derive(Debug, Clone, Copy)]
 struct Seeds(u64, u64);
@@ -129,6 +133,11 @@ impl LiveArgs {
         let laboratory = laboratory(path, self.kernel.as_deref(), first, &self.surroundings())?;
         if let Some(out) = visit.out() {
             LiveDirectory::refuse(out)?;
+        }
+        if again.wanted().0 > 0
+            && let Some(file_system) = &laboratory.file().disk
+        {
+            Variant::for_programs(file_system).context(REPAIRED)?;
         }
         let can_fork = !self.no_fork && can_fork(&laboratory);
         let asked = self.asked((first, last), can_fork, again, visit, laboratory.file())?;

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<
         return simulate(&file, &arguments.simulate, &wanted, interrupt);
     }
     if let Some(file_system) = &file.disk {
-        Variant::for_programs(file_system)?;
+        Variant::for_machines(file_system)?;
         say(&format!(
             "the nodes have no disks with {file_system} here: cluster record gives them those"
         ));

@@ -55,6 +55,6 @@ pub use node::Node;
 pub use process::{Ending, Process, Spawn, Starter};
 pub use simulated::{
     Driven, Look, Looked, MachineRecorder, MachineRecording, RunningClient, SimulatedCluster,
-    SimulatedProgram, SimulationSettings,
+    SimulatedProgram, SimulationSettings, open_port,
 };
 pub use turns::Turns;

@@ -6,6 +6,7 @@ mod init;
 mod run;
 mod words;
 
+pub use init::open_port;
 pub(crate) use init::{MACHINE_COMMAND, be_machine};
 pub use run::{
     Driven, Look, Looked, MachineRecorder, MachineRecording, RunningClient, SimulatedCluster,

@@ -98,8 +98,11 @@ fn work() -> Result<()> {
     }
 }
 
-/// Opens the port, once its other end has told of it.
-fn open_port() -> Result<File> {
+/// Opens the port of a simulated machine, which is its second device, once its other end has told of it.
+///
+/// # Errors
+/// If there is none.
+pub fn open_port() -> Result<File> {
     for _ in 0..PORT_TRIES {
         if Path::new(PORT).exists() {
             break;

@@ -1,7 +1,7 @@
 //! What is measured by `crashpoint bench --machines` has two ends. This is the other one: the init of
 //! a machine, and the process that answers in the floor.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
@@ -18,13 +18,6 @@ pub(super) const ECHO_COMMAND: &str = "__bench-echo";
 
 /// The length of a message of a kernel to its calendar, in bytes.
 pub(super) const MESSAGE_BYTES: usize = 16;
-
-/// The machine's end of its port, which is its second device.
-const PORT: &str = "/dev/vport1p0";
-
-/// How often, and how many times, it is looked for.
-const PORT_EVERY: Duration = Duration::from_millis(1);
-const PORT_TRIES: u32 = 1000;
 
 /// Where machines hear each other.
 const UDP_PORT: u16 = 4000;
@@ -60,23 +53,12 @@ fn address(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, number + 1)
 }
 
-/// Opens the port, once its other end has told of it.
-fn open_port() -> io::Result<File> {
-    for _ in 0..PORT_TRIES {
-        if Path::new(PORT).exists() {
-            break;
-        }
-        std::thread::sleep(PORT_EVERY);
-    }
-    OpenOptions::new().read(true).write(true).open(PORT)
-}
-
 /// Does what lines of the port say, and answers each with a line. Then the machine is switched off.
 fn be_init(number: &str) -> anyhow::Result<()> {
     ::machine::mount_guest_system(Path::new("/dev/tty0"))?;
     ::cluster::set_up_machine(address(number.parse()?))?;
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, UDP_PORT))?;
-    let mut port = open_port()?;
+    let mut port = ::cluster::open_port()?;
     port.write_all(b"ready\n")?;
     for line in BufReader::new(port.try_clone()?).lines() {
         let line = line?;

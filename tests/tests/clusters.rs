@@ -434,16 +434,22 @@ fn a_misspelt_key_and_a_program_that_is_not_there_are_told_before_anything_start
 }
 
 #[test]
-fn a_disk_is_for_recordings_and_a_cluster_that_runs_without_says_so() {
-    let text = format!("disk = 'ext4'\n{IDLE}\n[client]\ncommand = 'true'");
-    let output = Laid::new(&text).run(&["--client"]);
-    assert!(
-        output.status.success() && said(&output).contains("no disks with ext4 here"),
-        "{}",
-        said(&output)
-    );
-    let error = Laid::new(&text.replace("ext4", "vfat")).fails(&["--client"], 2);
-    assert!(error.contains("vfat"), "{error}");
+fn nodes_in_namespaces_have_no_disks_and_that_is_said() {
+    let text = format!("disk = 'DISK'\n{IDLE}\n[client]\ncommand = 'true'");
+    // One that can be recorded, and one that only simulated machines have.
+    for file_system in ["ext4", "vfat"] {
+        let output = Laid::new(&text.replace("DISK", file_system)).run(&["--client"]);
+        let expected = format!("no disks with {file_system} here: --simulate gives them those");
+        assert!(
+            output.status.success() && said(&output).contains(&expected),
+            "{}",
+            said(&output)
+        );
+    }
+    for file_system in ["ntfs-3g", "ext5"] {
+        let error = Laid::new(&text.replace("DISK", file_system)).fails(&["--client"], 2);
+        assert!(error.contains(file_system), "{error}");
+    }
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<
     if let Some(file_system) = &file.disk {
         Variant::for_machines(file_system)?;
         say(&format!(
-            "the nodes have no disks with {file_system} here: cluster record gives them those"
+            "the nodes have no disks with {file_system} here: --simulate gives them those"
         ));
     }
     let workspace = Workspace::new(&file, arguments.data.as_deref())?;

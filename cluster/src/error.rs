@@ -79,6 +79,14 @@ pub enum Error {
     /// The machines of a cluster cannot be simulated.
     #[error(transparent)]
     Simulation(simulation::Error),
+    /// A disk that was mounted has no longer the directory of its node's data.
+    #[error("the directory {path} is lost: {error}")]
+    NoData {
+        /// The directory's name on it.
+        path: PathBuf,
+        /// What the kernel says of it.
+        error: io::Error,
+    },
     /// A disk is mounted somewhere else, or somebody has a file on it open.
     #[error("the disk of {0} is still in use")]
     InUse(PathBuf),

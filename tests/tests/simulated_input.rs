@@ -127,6 +127,56 @@ fn a_full_disk_of_a_machine_is_said() {
     );
 }
 
+/// What a disk is, and what happened to the program that was to repair it, are two things: only the
+/// first says something of the node.
+#[test]
+fn a_disk_that_cannot_be_repaired_is_told_from_a_repair_that_was_killed() {
+    let (place, kernel) = place(&format!("disk = \"minix\"\n{IDLE}"));
+    let words = [
+        "cluster",
+        "run",
+        "cluster.toml",
+        "--simulate",
+        "--client",
+        "--restart",
+        "--check",
+    ];
+    let with = |end: &str| {
+        let fake = place.file("fsck.minix", &format!("#!/bin/sh\necho looked\n{end}\n"));
+        std::fs::set_permissions(&fake, Permissions::from_mode(0o755)).expect("changed");
+        let mut unshare = Command::new("unshare");
+        let bound = "mount --bind fsck.minix /usr/sbin/fsck.minix && exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
+        let program = place.crashpoint(&[]).get_program().to_owned();
+        unshare.args(["-m", "sh", "-c", bound, "sh"]).arg(program);
+        unshare.args(words).args(["--kernel", &kernel]);
+        unshare
+            .current_dir(place.path(""))
+            .output()
+            .expect("it runs")
+    };
+    let output = with("exit 8");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let expected =
+        "broken node keeper does not come up: it cannot use its disk: it is not repaired: ";
+    assert!(
+        printed(&output).starts_with(expected),
+        "{}",
+        printed(&output)
+    );
+    let output = with("kill -9 $$");
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "{}{}",
+        printed(&output),
+        said(&output)
+    );
+    let last = said(&output).lines().last().unwrap_or_default().to_owned();
+    let expected = "error: the machine of keeper does not do what it is asked for: ";
+    assert!(last.starts_with(expected), "{last}");
+    assert_eq!(printed(&output), "");
+}
+
 #[test]
 fn a_host_with_too_little_memory_for_a_machine_is_refused() {
     let (place, kernel) = place(IDLE);

@@ -328,6 +328,11 @@ impl Init {
             fs::create_dir(&inside).doing(|| format!("create {}", inside.display()))?;
             give_to_user(&inside, spec.user.as_deref())?;
             self.sync()?;
+        } else if let Err(error) = fs::metadata(&inside)
+            && error.kind() != io::ErrorKind::OutOfMemory
+        {
+            let path = DATA_DIRECTORY.into();
+            return Err(Error::NoData { path, error });
         }
         bind(&inside, data)
     }
@@ -480,10 +485,14 @@ fn pid_of(child: &Child) -> Pid {
 
 /// What is told of something that could not be done.
 fn refusal(error: &Error) -> Refusal {
-    let is_unmountable = matches!(error, Error::FileSystem(error) if error.unmountable().is_some());
+    let is_of_disk = match error {
+        Error::FileSystem(error) => error.unmountable().is_some(),
+        Error::NoData { .. } => true,
+        _ => false,
+    };
     Refusal {
         what: error.to_string(),
-        is_unmountable,
+        is_of_disk,
     }
 }
 

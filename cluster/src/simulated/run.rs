@@ -28,7 +28,7 @@ use simulation::{
 
 use super::hosts::{Heard, Hosts};
 use super::init::MACHINE_COMMAND;
-use super::words::{Order, ProcessId};
+use super::words::{Order, ProcessId, Refusal};
 use crate::client::name;
 use crate::error::{Context, Error, Result, log_words};
 use crate::file::ClusterFile;
@@ -387,6 +387,18 @@ impl SimulatedCluster {
             node: name.to_owned(),
             what,
             tail: log::tail_since(&self.log(name), log_from),
+        }
+    }
+
+    /// The error for an init that did not do what it was asked for. A node does not become ready if
+    /// what is on its disk is why; what we or the machine cannot do says nothing of the node.
+    fn refused(&self, machine: usize, refusal: Refusal) -> Error {
+        if refusal.is_of_disk {
+            return self.not_ready(machine, format!("cannot use its disk: {}", refusal.what));
+        }
+        Error::Command {
+            whose: format!("the machine of {}", self.hosts.name(machine)),
+            what: format!("does not do what it is asked for: {}", refusal.what),
         }
     }
 

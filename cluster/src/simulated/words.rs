@@ -96,8 +96,7 @@ pub(super) struct DiskSetUp {
 pub(super) enum Report {
     /// It is there.
     Here,
-    /// What it was asked for last, and which is no process, is done, or why not. Of a disk that
-    /// cannot be mounted the second says so.
+    /// What it was asked for last, and which is no process, is done, or why not.
     Done(Result<(), Refusal>),
     /// A process has printed something.
     Printed {
@@ -117,8 +116,8 @@ pub(super) enum Report {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Refusal {
     pub(super) what: String,
-    /// The file system cannot be mounted as it is.
-    pub(super) is_unmountable: bool,
+    /// What is on the machine's disk is why, and neither we nor what the machine is short of.
+    pub(super) is_of_disk: bool,
 }
 
 /// The bytes of a message.

@@ -20,6 +20,19 @@ pub enum Victims {
     /// The node that is asking its disk or sending, after an acknowledgement each in turn; the others
     /// go on
     One,
+    /// That node and others, but not all: how many and which takes turns. It takes three nodes
+    Several,
+}
+
+impl Victims {
+    /// The name for so many of so many nodes.
+    pub fn of(victims: usize, nodes: usize) -> Self {
+        match victims {
+            all if all == nodes => Self::All,
+            1 => Self::One,
+            _ => Self::Several,
+        }
+    }
 }
 
 /// At what the power can fail while the client runs.
@@ -238,12 +251,24 @@ impl Plan {
     }
 
     fn victims_of(&self, victims: Victims, when: Moment) -> Vec<usize> {
-        match (victims, when.node) {
-            (Victims::All, _) => (0..self.nodes).collect(),
-            (Victims::One, Some(node)) => vec![node],
-            (Victims::One, None) => vec![when.position % self.nodes],
+        let one = when.node.unwrap_or(when.position % self.nodes);
+        match victims {
+            Victims::All => (0..self.nodes).collect(),
+            Victims::One => vec![one],
+            Victims::Several => several(self.nodes, one, when.position),
         }
     }
+}
+
+/// A node and others, in order: with each turn it is one more, until only one node is left, and then the
+/// others begin with the next node.
+fn several(nodes: usize, one: usize, turn: usize) -> Vec<usize> {
+    let others = nodes - 1;
+    let (count, first) = (1 + turn % (nodes - 2), turn / (nodes - 2));
+    let others = (0..count).map(|place| (one + 1 + (first + place) % others) % nodes);
+    let mut victims: Vec<_> = others.chain([one]).collect();
+    victims.sort_unstable();
+    victims
 }
 
 #[cfg(test)]
@@ -324,6 +349,22 @@ mod tests {
             (first.victims, first.keeps),
             (vec![0, 1, 2], Keeps::Flushed)
         );
+    }
+
+    #[test]
+    fn several_are_one_node_and_all_choices_of_neighbours_but_all() {
+        let pairs: Vec<_> = (0..4).map(|turn| several(3, 1, turn)).collect();
+        assert_eq!(pairs, [[1, 2], [0, 1], [1, 2], [0, 1]]);
+        let of_five: BTreeSet<_> = (0..12).map(|turn| several(5, 3, turn)).collect();
+        assert_eq!(of_five.len(), 12);
+        for victims in of_five {
+            assert!(
+                victims.contains(&3) && (2..5).contains(&victims.len()),
+                "{victims:?}"
+            );
+            assert!(victims.windows(2).all(|two| two[0] < two[1]), "{victims:?}");
+            assert_eq!(Victims::of(victims.len(), 5), Victims::Several);
+        }
     }
 
     #[test]

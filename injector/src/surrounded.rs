@@ -9,7 +9,7 @@ const NO_CHAOS: &str = "off";
 /// the cluster file has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surrounded {
-    /// How kernels disturb programs: `off`, `low` or `high`.
+    /// How kernels disturb programs: `off`, `low` or `high`, or parts of one, as `high:entries,code`.
     pub chaos: String,
     /// What the network is like, as `--network` takes it, if that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -17,6 +17,9 @@ pub struct Surrounded {
     /// How far clocks are apart, as `--clocks` takes it, if that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<String>,
+    /// How disks behave, as `--disks` takes it, if that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disks: Option<String>,
 }
 
 impl Surrounded {
@@ -27,6 +30,7 @@ impl Surrounded {
             ("chaos", chaos),
             ("network", self.network.as_ref()),
             ("clocks", self.clocks.as_ref()),
+            ("disks", self.disks.as_ref()),
         ];
         let given = options
             .iter()
@@ -45,11 +49,14 @@ mod tests {
             chaos: "off".into(),
             network: None,
             clocks: None,
+            disks: None,
         };
         assert_eq!(surrounded.options(), None);
         surrounded.clocks = Some("1s".into());
         surrounded.chaos = "high".into();
+        surrounded.disks = Some("lazy:3".into());
         let options = surrounded.options();
-        assert_eq!(options.as_deref(), Some("--chaos high --clocks 1s"));
+        let expected = "--chaos high --clocks 1s --disks lazy:3";
+        assert_eq!(options.as_deref(), Some(expected));
     }
 }

@@ -1,5 +1,6 @@
 //! A sweep in words.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -19,7 +20,7 @@ const BROKEN_MAX: usize = 4;
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Likeness {
     faults: usize,
-    is_of_all: bool,
+    victims: Reverse<Option<Victims>>,
     keeps: Option<Keeps>,
     broken: String,
 }
@@ -36,9 +37,10 @@ pub fn findings<'a>(
             continue;
         };
         let fault = result.faults.last().map(|happened| &happened.fault);
+        let victims = |fault: &Fault| Victims::of(fault.victims.len(), manifest.nodes.len());
         let likeness = Likeness {
             faults: result.faults.len(),
-            is_of_all: fault.is_some_and(|fault| fault.victims.len() == manifest.nodes.len()),
+            victims: Reverse(fault.map(victims)),
             keeps: fault.map(|fault| fault.keeps),
             broken: without_numbers(first),
         };
@@ -196,7 +198,7 @@ fn disks(happened: &Happened, manifest: &LiveManifest) -> String {
 /// A row of the table: failures with so many faults, the last of which is such a one.
 struct FaultKind {
     faults: usize,
-    is_of_all: bool,
+    victims: Victims,
     keeps: Keeps,
 }
 
@@ -207,7 +209,7 @@ impl FaultKind {
         };
         result.faults.len() == self.faults
             && last.fault.keeps == self.keeps
-            && (last.fault.victims.len() == nodes) == self.is_of_all
+            && Victims::of(last.fault.victims.len(), nodes) == self.victims
     }
 
     fn row(&self, summary: &Summary, nodes: usize) -> Vec<String> {
@@ -218,10 +220,10 @@ impl FaultKind {
             counted.count().to_string()
         };
         vec![
-            if self.is_of_all {
-                "all nodes"
-            } else {
-                "one node"
+            match self.victims {
+                Victims::All => "all nodes",
+                Victims::One => "one node",
+                Victims::Several => "several nodes",
             }
             .to_owned(),
             match self.faults {
@@ -250,11 +252,11 @@ pub fn table(summary: &Summary, manifest: &LiveManifest) -> String {
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let asked = &manifest.asked;
     for faults in 1..=asked.again as usize + 1 {
-        for victims in &asked.victims {
+        for victims in asked.victims.iter().copied() {
             for keeps in Keeps::of(&asked.states) {
                 let kind = FaultKind {
                     faults,
-                    is_of_all: *victims == Victims::All,
+                    victims,
                     keeps,
                 };
                 rows.push(kind.row(summary, manifest.nodes.len()));
@@ -346,6 +348,7 @@ mod tests {
                     chaos: "off".into(),
                     network: None,
                     clocks: None,
+                    disks: None,
                 },
                 points: vec![At::Acks],
                 victims: vec![Victims::All],

@@ -390,12 +390,119 @@ fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped()
     // A follower of this store waits for a leader that does not come back by itself.
     let output = store.sweep(&["--victims", "one"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    let why = "says nothing of this cluster: restarted alone, with nothing lost, node b";
+    let why =
+        "says nothing of this cluster: one that was restarted alone, with nothing lost, node b";
     assert!(said(&output).contains(why), "{}", said(&output));
     // The kernel and the file that it was begun with belong to it.
     store.place.file("cluster.toml", "nodes = []");
     let output = store.crashpoint(&["cluster", "sweep", "--resume", "out/all"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+/// Three nodes that write a file now and then, and need nobody.
+const WRITERS: &str = r#"
+nodes = [NODES]
+
+[client]
+command = "sh -c 'for i in 1 2; do sleep 0.2; echo put $i; done'"
+
+[check]
+command = "echo ok"
+"#;
+
+#[test]
+fn the_power_of_several_nodes_fails_and_that_of_the_others_does_not() {
+    let node = |name: &str| {
+        format!(
+            r#"{{ name = "{name}", command = "sh -c 'i=0; while sleep 0.1; do i=$((i + 1)); echo $i > counter; sync counter; done'" }}"#
+        )
+    };
+    let place = Ordinary::new();
+    let nodes = ["a", "b", "c"].map(node);
+    place.file("cluster.toml", &WRITERS.replace("NODES", &nodes.join(", ")));
+    let store = Store::of(place);
+    let how = [
+        "--victims",
+        "several",
+        "--points",
+        "acks",
+        "--states",
+        "flushed",
+    ];
+    let output = store.sweep(&[&how[..], &["--out", "out/several"]].concat());
+    let (status, words) = came(&output);
+    assert_eq!(status, Some(0), "{words}");
+    assert!(words.contains("several nodes  once"), "{words}");
+    let results = results(&store.place.path("out/several/results.jsonl"));
+    let victims = |result: &Value| {
+        let disks = result["faults"][0]["disks"]
+            .as_array()
+            .expect("disks")
+            .clone();
+        let victims: Vec<_> = disks.iter().map(|disk| disk["node"].as_u64()).collect();
+        assert_eq!(serde_json::json!(victims), result["faults"][0]["victims"]);
+        victims
+    };
+    let all: Vec<_> = results.iter().map(victims).collect();
+    assert_eq!(all.len(), 2, "{words}");
+    assert!(all.iter().all(|victims| victims.len() == 2), "{all:?}");
+    // Of two, all are several.
+    let two = WRITERS.replace("NODES", &nodes[..2].join(", "));
+    store.place.file("cluster.toml", &two);
+    let output = store.sweep(&how);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let why = "error: --victims several takes three nodes: of two, all are several";
+    assert!(said(&output).contains(why), "{}", said(&output));
+}
+
+/// On disks that acknowledge flushes and do nothing, a store without a mistake loses what it promised.
+/// On those that only answer late, it keeps it.
+#[test]
+fn disks_behave_as_they_are_asked_to_and_a_replay_has_the_same_ones() {
+    let store = Store::with("");
+    let sweep = |disks: &str, out: &str| {
+        let how = [
+            "--victims",
+            "all",
+            "--points",
+            "acks",
+            "--states",
+            "flushed",
+        ];
+        let more = ["--sample", "1", "--disks", disks, "--out", out];
+        let output = store.sweep(&[&how[..], &more].concat());
+        let results = results(&store.place.path(&format!("{out}/results.jsonl")));
+        (came(&output), results)
+    };
+    let ((status, words), _) = sweep("drop-flush", "out/drops");
+    assert_eq!(status, Some(1), "{words}");
+    let replayed = store.crashpoint(&["replay", "out/drops", "1"]);
+    let text = printed(&replayed);
+    assert_eq!(replayed.status.code(), Some(1), "{text}{}", said(&replayed));
+    let same = "it came to the same again, to the byte";
+    assert!(text.contains(same), "{text}");
+    let ((status, words), lazy) = sweep("lazy", "out/lazy");
+    assert_eq!(status, Some(0), "{words}");
+    let ((status, words), honest) = sweep("honest", "out/honest");
+    assert_eq!(status, Some(0), "{words}");
+    assert_eq!((lazy.len(), honest.len()), (1, 1));
+    assert_ne!(lazy[0]["history"], honest[0]["history"]);
+    let refused = store.sweep(&["--disks", "drop-fua"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let why = "the disks of machines are honest, drop-flush or lazy[:SEED]";
+    assert!(said(&refused).contains(why), "{}", said(&refused));
+    let how = [
+        "--simulate",
+        "--kernel",
+        &store.kernel,
+        "--disks",
+        "drop-flush",
+    ];
+    let words = ["cluster", "record", "cluster.toml", "-o", "out/recorded"];
+    let refused = store.crashpoint(&[&words[..], &how].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    let why = "--disks drop-flush is not for recordings";
+    assert!(said(&refused).contains(why), "{}", said(&refused));
 }
 
 /// Runs that are forked are those that are not: whatever a fork changed would be another history.

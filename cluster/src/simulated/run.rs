@@ -17,7 +17,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block_dev::Base;
+use block_dev::{Base, Completion};
 use local_fs::Variant;
 use machine::Uml;
 use pace_rules::disk::{Disk as Keeping, Log, Relaxation};
@@ -64,6 +64,8 @@ pub struct SimulationSettings {
     pub disk_times: DiskTimes,
     /// How disks keep their word.
     pub keeping: Keeping,
+    /// When they answer; only those that keep their word answer late.
+    pub completion: Completion,
 }
 
 /// A cluster on simulated machines. What runs is killed when it is dropped.
@@ -392,7 +394,7 @@ impl SimulatedCluster {
 
     /// The error for an init that did not do what it was asked for. A node does not become ready if
     /// what is on its disk is why; what we or the machine cannot do says nothing of the node.
-    fn refused(&self, machine: usize, refusal: Refusal) -> Error {
+    fn refused(&self, machine: usize, refusal: &Refusal) -> Error {
         if refusal.is_of_disk {
             return self.not_ready(machine, format!("cannot use its disk: {}", refusal.what));
         }
@@ -439,10 +441,9 @@ fn new_disk(file: &ClusterFile, name: &str, settings: &SimulationSettings) -> Re
     let own_bytes = file.simulated.disk_mib.map(|mib| mib << 20);
     let base = Arc::new(Base::empty(own_bytes.unwrap_or(variant.size_bytes)));
     let chance = Chance::new(settings.seed, &format!("disk {name}"));
-    Ok(Disk::new(
-        base,
-        settings.keeping,
-        settings.disk_times,
-        chance,
-    ))
+    let mut disk = Disk::new(base, settings.keeping, settings.disk_times, chance);
+    if settings.completion != Completion::AtOnce {
+        disk.set_behaviour(settings.completion);
+    }
+    Ok(disk)
 }

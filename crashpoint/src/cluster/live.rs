@@ -17,7 +17,7 @@ use local_fs::Variant;
 use simulation::{Network, Spread};
 
 use super::simulate::settings;
-use super::surroundings::{Level, Surroundings};
+use super::surroundings::{ChaosWords, Disks, Surroundings};
 use crate::recover::AgainArgs;
 use crate::states::VisitArgs;
 
@@ -66,8 +66,13 @@ pub(crate) struct LiveArgs {
     kernel: Option<PathBuf>,
 
     /// How kernels disturb programs, as the seed says: see `cluster run --help`
-    #[arg(long, value_enum, default_value_t, requires = "live")]
-    chaos: Level,
+    #[arg(
+        long,
+        value_name = "LEVEL[:PART,...]",
+        default_value_t,
+        requires = "live"
+    )]
+    chaos: ChaosWords,
 
     /// Boot the cluster for each failure, instead of running it once up to some moments and forking
     /// its kernels there
@@ -81,6 +86,10 @@ pub(crate) struct LiveArgs {
     /// How far the clocks of the machines are apart: see `cluster run --help`
     #[arg(long, value_name = "OFFSET[,PPM]", requires = "live")]
     clocks: Option<Spread>,
+
+    /// How the disks of the machines behave: see `cluster run --help`
+    #[arg(long, value_name = "DISKS", requires = "live")]
+    disks: Option<Disks>,
 }
 
 /// Why the power cannot fail again.
@@ -116,9 +125,10 @@ struct Live<'a> {
 impl LiveArgs {
     fn surroundings(&self) -> Surroundings {
         Surroundings {
-            chaos: self.chaos,
+            chaos: self.chaos.clone(),
             network: self.network.clone(),
             clocks: self.clocks.clone(),
+            disks: self.disks,
         }
     }
 
@@ -160,7 +170,7 @@ impl LiveArgs {
             seeds,
             surrounded: self.surroundings().kept(),
             points: distinct(&self.points),
-            victims: whose(&self.victims, file),
+            victims: whose(&self.victims, file)?,
             states: visit.states.of_live()?,
             again,
             recoveries,
@@ -271,12 +281,16 @@ fn distinct<T: Copy + Ord>(given: &[T]) -> Vec<T> {
 }
 
 /// Of a single node all is one.
-fn whose(given: &[Victims], file: &ClusterFile) -> Vec<Victims> {
+fn whose(given: &[Victims], file: &ClusterFile) -> anyhow::Result<Vec<Victims>> {
     let mut victims = distinct(given);
-    if file.nodes.len() == 1 {
-        victims = vec![Victims::All];
+    match file.nodes.len() {
+        1 => victims = vec![Victims::All],
+        2 if victims.contains(&Victims::Several) => {
+            bail!("--victims several takes three nodes: of two, all are several")
+        }
+        _ => {}
     }
-    victims
+    Ok(victims)
 }
 
 pub(super) fn laboratory(
@@ -353,16 +367,16 @@ impl Live<'_> {
         let not_alone = reference.not_alone;
         if let Some(why) = not_alone
             .as_ref()
-            .filter(|_| victims.contains(&Victims::One))
+            .filter(|_| victims.iter().any(|victims| *victims != Victims::All))
         {
             let what = format!(
-                "a failure of one node says nothing of this cluster: restarted alone, with nothing lost, {why}"
+                "a failure of some nodes says nothing of this cluster: one that was restarted alone, with nothing lost, {why}"
             );
-            victims.retain(|victims| *victims != Victims::One);
+            victims.retain(|victims| *victims == Victims::All);
             if victims.is_empty() {
                 bail!("{what}; use --victims all");
             }
-            say(&format!("--victims one is left out: {what}"));
+            say(&format!("only the power of all nodes fails: {what}"));
         }
         let plan = injector::Plan {
             victims,

@@ -10,11 +10,12 @@ use campaign::{Interrupt, Outcome, say};
 use clap::Args;
 use cluster::{ClusterFile, Error, SimulatedCluster, SimulationSettings, Verdict};
 use machine::{OwnDirectory, Uml};
-use pace_rules::disk::{Disk as Keeping, Relaxation};
+use pace_rules::disk::Relaxation;
+use replayer::DiskKind;
 use simulation::{BITS_PER_SECOND, DiskTimes, Link, Network, Spread};
 
 use super::run::{acknowledged, nodes_are, told};
-use super::surroundings::{Level, Surroundings};
+use super::surroundings::{ChaosWords, Disks, Surroundings};
 
 /// A second in nanoseconds.
 const SECOND_NS: f64 = 1e9;
@@ -45,9 +46,16 @@ pub(crate) struct MachinesArgs {
 
     /// How the kernels of simulated machines disturb programs of several threads, as the seed says:
     /// system calls take time, and threads sleep where the kernel loads a page. Without it timers
-    /// fire only while all threads wait, and races of timers with threads do not happen
-    #[arg(long, value_enum, default_value_t, requires = "simulate")]
-    pub(crate) chaos: Level,
+    /// fire only while all threads wait, and races of timers with threads do not happen. LEVEL is off,
+    /// low or high; its parts alone are entries (what takes time), code (pages of code are taken
+    /// away) and sleeps
+    #[arg(
+        long,
+        value_name = "LEVEL[:PART,...]",
+        default_value_t,
+        requires = "simulate"
+    )]
+    pub(crate) chaos: ChaosWords,
 
     /// What the network of simulated machines is like: latency=TIME, jitter=TIME (200us and 50us),
     /// loss=P%, double=P% (a frame comes twice), late=P% (it takes ten times as long, so that later
@@ -59,6 +67,12 @@ pub(crate) struct MachinesArgs {
     /// up to so many parts of a million faster or slower, as the seed says, such as 250ms,100ppm
     #[arg(long, value_name = "OFFSET[,PPM]", requires = "simulate")]
     pub(crate) clocks: Option<Spread>,
+
+    /// How the disks of simulated machines behave: honest, drop-flush (flushes are acknowledged and cover
+    /// nothing), or lazy[:SEED] (honest, but some writes are completed late, so that a flush that was sent
+    /// without waiting for them does not cover them)
+    #[arg(long, value_name = "DISKS", requires = "simulate")]
+    pub(crate) disks: Option<Disks>,
 }
 
 impl SimulateArgs {
@@ -87,9 +101,10 @@ impl MachinesArgs {
     /// What surrounds them.
     pub(crate) fn surroundings(&self) -> Surroundings {
         Surroundings {
-            chaos: self.chaos,
+            chaos: self.chaos.clone(),
             network: self.network.clone(),
             clocks: self.clocks.clone(),
+            disks: self.disks,
         }
     }
 }
@@ -109,6 +124,9 @@ pub(crate) fn settings(
     let network = surroundings.network.as_ref().or(own.network.as_ref());
     let clocks = surroundings.clocks.as_ref().or(own.clocks.as_ref());
     let chaos = surroundings.chaos.of();
+    let disks = surroundings
+        .disks
+        .map_or_else(DiskKind::default, |disks| disks.0);
     let kernel = Uml::find_simulated(kernel, seed)?;
     if chaos.is_some() {
         kernel.refuse_without_chaos()?;
@@ -121,7 +139,8 @@ pub(crate) fn settings(
         link: network.map_or(Link::USUAL, |network| network.link),
         bits_per_second: network.map_or(BITS_PER_SECOND, |network| network.bits_per_second),
         disk_times: DiskTimes::default(),
-        keeping: Keeping::Honest,
+        keeping: disks.honesty,
+        completion: disks.completion,
     })
 }
 

@@ -68,7 +68,7 @@ impl SimulatedCluster {
                     self.stages[node] = Stage::Up;
                     self.run_command(node)?;
                 }
-                Some(Err(refusal)) => return Err(self.refused(node, refusal)),
+                Some(Err(refusal)) => return Err(self.refused(node, &refusal)),
             },
             Stage::Up => self.advance(node, cancelled)?,
         }

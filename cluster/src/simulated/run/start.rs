@@ -159,7 +159,7 @@ impl SimulatedCluster {
         })?;
         match done {
             Some(Ok(())) => Ok(()),
-            Some(Err(refusal)) => Err(self.refused(machine, refusal)),
+            Some(Err(refusal)) => Err(self.refused(machine, &refusal)),
             None => {
                 let what = self.hosts.end(machine).map(words_of);
                 Err(self.not_ready(machine, what.unwrap_or_else(|| "does not get ready".into())))

@@ -20,7 +20,7 @@ use machine::OwnDirectory;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
-use pace_rules::disk::Relaxation;
+use pace_rules::disk::{Disk as Keeping, Relaxation};
 use recorder::process::{NodeOptions, NodeTrace, about_now, start};
 use serde::{Deserialize, Serialize};
 use simulation::{Clocks, EPOCH_NS};
@@ -92,6 +92,9 @@ fn settings_of_recording(
         bail!("--clocks is not for recordings: the times of a trace are those of one clock");
     }
     let mut settings = arguments.settings(file)?;
+    if settings.keeping != Keeping::Honest {
+        bail!("--disks drop-flush is not for recordings: it changes nothing until the power fails");
+    }
     if settings.clocks != Clocks::default() {
         say(
             "clocks are exact here, whatever [simulated] says: the times of a trace are those of one clock",

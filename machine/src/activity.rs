@@ -10,12 +10,16 @@ const IDLE_PATIENCE: Duration = Duration::from_secs(30);
 /// ran, does not count: on a machine with much to do everything takes longer.
 const BUSY_PATIENCE: Duration = Duration::from_secs(240);
 
+/// A look that comes so much later than the one before counts as one that came then: whoever looks was
+/// stopped, or the machine was, and most likely so was what is looked at.
+const GAP_MAX: Duration = Duration::from_secs(15);
+
 /// What a process and all that it started are seen to do, from one answer to the next.
 #[derive(Debug)]
 pub struct Activity {
     seen: Instant,
-    /// When somebody in it last wanted the processor.
-    wanted: Instant,
+    /// For how long nobody in it has wanted the processor.
+    idle: Duration,
     /// How long it has gone on, without the time in which it waited for a processor.
     busy: Duration,
     /// How long each of its threads has waited for one.
@@ -24,10 +28,9 @@ pub struct Activity {
 
 impl Default for Activity {
     fn default() -> Self {
-        let now = Instant::now();
         Self {
-            seen: now,
-            wanted: now,
+            seen: Instant::now(),
+            idle: Duration::ZERO,
             busy: Duration::ZERO,
             waited: HashMap::new(),
         }
@@ -54,7 +57,7 @@ impl Activity {
     pub fn idle(&mut self, pid: u32) -> Duration {
         let family = Family::of(pid);
         self.note(Instant::now(), family);
-        self.seen - self.wanted
+        self.idle
     }
 
     /// For how long it has gone on, as far as it was looked at, without the time in which it waited for
@@ -64,14 +67,16 @@ impl Activity {
     }
 
     fn note(&mut self, now: Instant, family: Family) {
+        let passed = (now - self.seen).min(GAP_MAX);
+        self.idle += passed;
         if family.wants_processor {
-            self.wanted = now;
+            self.idle = Duration::ZERO;
         }
         let more = |(thread, waited): (&u32, &Duration)| {
             waited.saturating_sub(self.waited.get(thread).copied().unwrap_or_default())
         };
         let waited: Duration = family.waited.iter().map(more).sum();
-        self.busy += (now - self.seen).saturating_sub(waited);
+        self.busy += passed.saturating_sub(waited);
         self.waited = family.waited;
         self.seen = now;
     }
@@ -227,6 +232,29 @@ mod tests {
             30,
             "no more than all of the time"
         );
+    }
+
+    #[test]
+    fn what_nobody_looked_at_for_long_is_not_counted_against_it() {
+        let mut activity = Activity::default();
+        let began = activity.seen;
+        let mut note = |at: u64, wants_processor: bool| {
+            let family = Family {
+                wants_processor,
+                ..Family::default()
+            };
+            activity.note(began + Duration::from_secs(at), family);
+            (activity.idle.as_secs(), activity.busy.as_secs())
+        };
+        assert_eq!(note(1, false), (1, 1));
+        assert_eq!(
+            note(1801, false),
+            (16, 16),
+            "we stood still for half an hour"
+        );
+        assert_eq!(note(1802, false), (17, 17));
+        assert_eq!(note(1803, true), (0, 18));
+        assert_eq!(note(1804, false), (1, 19));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Instant;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -16,6 +16,9 @@ use crate::device::Device;
 use crate::error::{Context, Result};
 use crate::process::Process;
 use crate::time_travel::{Message, Operation};
+
+/// How often it is looked whether a fork gets anywhere.
+const LOOK_AT_FORKS_EVERY: Duration = Duration::from_millis(200);
 
 impl Machine {
     /// Another machine that goes on from here as this one does. Its kernel, if it runs, waits. What a
@@ -134,13 +137,15 @@ impl Machine {
 
     /// Waits for one of these, and returns its index: the first that has something.
     fn wait_for(&self, fds: &[BorrowedFd<'_>]) -> Result<usize> {
-        let begun = Instant::now();
+        let mut looks = 0;
+        let patience = PollTimeout::try_from(LOOK_AT_FORKS_EVERY).expect("it is short");
         let mut fds: Vec<_> = fds
             .iter()
             .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
             .collect();
-        while begun.elapsed() < CONNECT_WITHIN {
-            match poll(&mut fds, PollTimeout::from(200_u8)) {
+        while LOOK_AT_FORKS_EVERY * looks < CONNECT_WITHIN {
+            looks += 1;
+            match poll(&mut fds, patience) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error).doing(|| "wait for a fork".into()),
             }

@@ -1,11 +1,11 @@
 //! What happens to machines that wait.
 
 use std::os::fd::AsFd;
-use std::time::Instant;
 
+use machine::Activity;
 use nix::poll::{PollFd, PollFlags};
 
-use super::kernels::{COMPUTES_WITHIN, wait};
+use super::kernels::wait;
 use super::{Event, Happening, Place, Ring, Simulation};
 use crate::device::{Kind, received};
 use crate::error::Result;
@@ -127,7 +127,7 @@ impl Simulation {
 
     /// Answers a machine that was interrupted by a device until it has heard that.
     fn heed_until_answered(&mut self, index: usize, device: usize) -> Result<()> {
-        let begun = Instant::now();
+        let mut activity = Activity::default();
         loop {
             let machine = &mut self.machines[index];
             let Some(running) = &machine.running else {
@@ -140,9 +140,6 @@ impl Simulation {
                 PollFd::new(answers, PollFlags::POLLIN),
             ];
             wait(&mut fds)?;
-            if begun.elapsed() > COMPUTES_WITHIN {
-                return Err(machine.misbehaves("does not answer an interrupt"));
-            }
             let (asks, answers) = (fds[0].any() == Some(true), fds[1].any() == Some(true));
             if asks {
                 if self.heed(index)?.is_none() {
@@ -154,6 +151,8 @@ impl Simulation {
                     Ok(()) => Ok(()),
                     Err(_) => self.end(index),
                 };
+            } else {
+                self.machines[index].refuse_stuck(&mut activity)?;
             }
         }
     }

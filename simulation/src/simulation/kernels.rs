@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How long a kernel may compute without a word, in the host's time, without that in which it waited
 /// for the processor. One in which a thread spins does so for ever: no time passes for it.
-pub(super) const COMPUTES_WITHIN: Duration = Duration::from_secs(120);
+const COMPUTES_WITHIN: Duration = Duration::from_secs(120);
 
 /// How long nothing in a kernel may want the processor, while it is to answer.
 const STILL_WITHIN: Duration = Duration::from_secs(60);
@@ -285,7 +285,7 @@ impl Machine {
     }
 
     /// Fails if its kernel is to say something and never will.
-    fn refuse_stuck(&self, activity: &mut Activity) -> Result<()> {
+    pub(super) fn refuse_stuck(&self, activity: &mut Activity) -> Result<()> {
         let pid = self.running.as_ref().map(Running::pid);
         match pid.and_then(|pid| is_stuck(activity, pid)) {
             Some(what) => Err(self.misbehaves(what)),

@@ -9,6 +9,7 @@ mod ordinary;
 mod page;
 mod programs;
 mod random;
+pub mod simulated;
 mod traces_of_us;
 
 pub use folder::Folder;

@@ -301,7 +301,7 @@ fn a_log_that_is_emptied_before_there_is_another_is_found_by_a_pair() {
 }
 
 /// What a kill leaves in memory, the machine still has: whoever forgets to sync passes `kill -9` at
-/// every call. A live sweep finds it (`tests/simulated.rs`).
+/// every call. A live sweep finds it (`tests/live_sweeps.rs`).
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn what_is_acknowledged_too_early_survives_a_kill_at_every_failure_point() {

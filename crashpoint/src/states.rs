@@ -90,8 +90,8 @@ pub(crate) struct VisitArgs {
     pub(crate) shard: Option<Shard>,
 
     /// How many states to look at side by side [default: one for each processor, two if that is
-    /// clusters]
-    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// clusters; one where a sweep runs itself in a guest]
+    #[arg(long, short, value_name = "N", overrides_with = "jobs", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
 
     /// Look at states for so long, such as 10m; with two levels each gets half of it. What was left

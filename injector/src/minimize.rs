@@ -50,7 +50,7 @@ enum Loss {
 }
 
 /// Looks for fewer faults, then fewer victims, then a client that does less, and at last less that is
-/// lost on disks. Victims are left as they are where nothing can be said of a failure of one node.
+/// lost on disks. Victims are left as they are where nothing can be said of a failure of some nodes.
 /// Nothing is returned if the finding does not come again. `told` gets whatever is smaller.
 ///
 /// # Errors
@@ -76,7 +76,7 @@ pub fn minimize(
         told,
         cancelled,
     };
-    let searched = search.search(plan.not_alone.is_none());
+    let searched = search.search(plan.not_alone.is_none() && plan.not_several.is_none());
     let interrupted = match searched {
         Ok(()) => false,
         Err(Error::Cluster(cluster::Error::Interrupted)) => true,

@@ -251,13 +251,23 @@ impl Plan {
     }
 
     fn victims_of(&self, victims: Victims, when: Moment) -> Vec<usize> {
-        let one = when.node.unwrap_or(when.position % self.nodes);
+        // After acknowledgements each node has its turn, then the next sets of others have theirs.
+        let (one, turn) = match when.node {
+            Some(node) => (node, mixed(when.position)),
+            None => (when.position % self.nodes, when.position / self.nodes),
+        };
         match victims {
             Victims::All => (0..self.nodes).collect(),
             Victims::One => vec![one],
-            Victims::Several => several(self.nodes, one, when.position),
+            Victims::Several => several(self.nodes, one, turn),
         }
     }
+}
+
+/// A number that goes with no other property of a position: at a disk every second request may be a flush.
+fn mixed(position: usize) -> usize {
+    let mixed = (position as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 33) as usize
 }
 
 /// A node and others, in order: with each turn it is one more, until only one node is left, and then the
@@ -365,6 +375,34 @@ mod tests {
             assert!(victims.windows(2).all(|two| two[0] < two[1]), "{victims:?}");
             assert_eq!(Victims::of(victims.len(), 5), Victims::Several);
         }
+        // Of four nodes there are six pairs and four triples.
+        let mut of_four = Plan {
+            victims: vec![Victims::Several],
+            nodes: 4,
+            ..plan()
+        };
+        let sets = |plan: &Plan, at, node| -> BTreeSet<_> {
+            let moments = (0..200).map(|position| Moment { at, node, position });
+            moments
+                .map(|when| plan.victims_of(Victims::Several, when))
+                .collect()
+        };
+        assert_eq!(
+            sets(&of_four, At::Acks, None).len(),
+            10,
+            "each pair and each triple"
+        );
+        assert_eq!(sets(&of_four, At::Requests, Some(2)).len(), 6);
+        of_four.nodes = 3;
+        let even = (0..200).step_by(2).map(|position| Moment {
+            at: At::Requests,
+            node: Some(0),
+            position,
+        });
+        let before_even: BTreeSet<_> = even
+            .map(|when| of_four.victims_of(Victims::Several, when))
+            .collect();
+        assert_eq!(before_even.len(), 2);
     }
 
     #[test]

@@ -125,8 +125,12 @@ pub struct SeedPlan {
     pub seed: u64,
     /// All first faults.
     pub plan: Plan,
-    /// Why nothing can be said of a failure of one node, if that is so.
+    /// Why nothing can be said of a failure of some nodes and not all, if that is so.
     pub not_alone: Option<String>,
+    /// Why nothing can be said of a failure of several nodes and not all, if it was looked at and that is
+    /// so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_several: Option<String>,
 }
 
 /// What came of one failure: a line of results.jsonl.

@@ -414,6 +414,7 @@ mod tests {
             seed: 7,
             plan: plan(0..4),
             not_alone: None,
+            not_several: None,
         };
         let selected = selection(None, 2);
         let items = wanted(&seed_plan, &selected);

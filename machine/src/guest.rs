@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::fcntl::OFlag;
 use nix::sys::reboot::{RebootMode, reboot};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
@@ -41,6 +41,9 @@ pub(crate) const INPUT: &str = "input";
 
 /// The file in which a guest says how its command ended.
 const STATUS: &str = "status";
+
+/// What the host says on the channel of a command that is to end.
+pub(crate) const TERMINATE: u8 = 0x18;
 
 const CHANNEL: &str = "/dev/ttyS0";
 const CONSOLE: &str = "/dev/tty0";
@@ -152,7 +155,7 @@ fn work(directory: &Path) -> Result<()> {
             };
             run_program(arguments, input, channel, &spec.path)
         }
-        Task::Command(wanted) => run_wanted(wanted, channel, &spec.path),
+        Task::Command(wanted) => run_wanted(wanted, channel, &spec),
     }
 }
 
@@ -160,11 +163,15 @@ fn work(directory: &Path) -> Result<()> {
 fn run_program(arguments: &[String], input: File, channel: File, path: &str) -> Result<()> {
     let mut command = Command::new("/proc/self/exe");
     command.args(arguments).stdin(input).stdout(channel);
-    run(command, path)?.success()
+    run(command, None, path)?.success()
 }
 
-/// Runs a command that somebody wants, and notes how it ended.
-fn run_wanted(wanted: &GuestCommand, channel: File, path: &str) -> Result<()> {
+/// Runs a command that somebody wants, and notes how it ended. It gets SIGTERM when the host says so
+/// on the channel.
+fn run_wanted(wanted: &GuestCommand, channel: File, spec: &Spec) -> Result<()> {
+    // In virtual time nothing comes from the host.
+    let asked = (!spec.virtual_time).then(|| channel.try_clone());
+    let asked = asked.transpose().doing(|| "share the channel".into())?;
     let (program, arguments) = wanted.words.split_first().ok_or(Error::NoCommand)?;
     system::prepare_for_command(wanted)?;
     let mut command = Command::new(program);
@@ -173,7 +180,7 @@ fn run_wanted(wanted: &GuestCommand, channel: File, path: &str) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(channel)
         .stderr(open_raw(CONSOLE)?);
-    let ended = run(command, path)?;
+    let ended = run(command, asked, &spec.path)?;
     let status = Path::new(GUEST_SHARED).join(STATUS);
     std::fs::write(status, ended.exit_status().to_string())
         .doing(|| "write how the command ended".into())
@@ -208,7 +215,7 @@ impl Ended {
 }
 
 /// Runs a program, and waits for everything that ends, as an init must, until it does.
-fn run(mut command: Command, path: &str) -> Result<Ended> {
+fn run(mut command: Command, asked: Option<File>, path: &str) -> Result<Ended> {
     let name = command.get_program().to_owned();
     command.env_clear().envs([
         ("PATH", path),
@@ -220,6 +227,9 @@ fn run(mut command: Command, path: &str) -> Result<Ended> {
         .spawn()
         .doing(|| format!("start {} in the guest", name.display()))?;
     let child = Pid::from_raw(child.id() as i32);
+    if let Some(asked) = asked {
+        std::thread::spawn(move || pass_on_end(asked, child));
+    }
     loop {
         match wait().doing(|| "wait for the program in the guest".into())? {
             WaitStatus::Exited(pid, code) if pid == child => return Ok(Ended::Exited(code)),
@@ -228,6 +238,14 @@ fn run(mut command: Command, path: &str) -> Result<Ended> {
             }
             _ => {}
         }
+    }
+}
+
+/// Has a process get SIGTERM when the host says so.
+fn pass_on_end(mut asked: File, child: Pid) {
+    let mut byte = [0];
+    if asked.read_exact(&mut byte).is_ok() && byte == [TERMINATE] {
+        let _ = kill(child, Signal::SIGTERM);
     }
 }
 

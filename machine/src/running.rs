@@ -1,4 +1,5 @@
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -171,6 +172,20 @@ impl Running {
     /// How a guest's command ended, as a shell gives it; none if it did not.
     pub fn command_status(&self) -> Option<i32> {
         guest::command_status(self.shared()?)
+    }
+
+    /// Has the command of a guest, in which time is not virtual, get SIGTERM.
+    ///
+    /// # Errors
+    /// If the guest is gone.
+    ///
+    /// # Panics
+    /// If the stream into the guest was taken.
+    pub fn terminate_command(&mut self) -> Result<()> {
+        let input = self.input.as_mut().expect("nobody took it");
+        // It stays open: its end would be the end of the terminal that the command writes to.
+        let written = input.write_all(&[guest::TERMINATE]);
+        written.doing(|| "ask the command in the guest to end".into())
     }
 
     /// The task that the kernel does not let go of, if that is why nothing moves.

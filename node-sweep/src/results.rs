@@ -53,6 +53,15 @@ impl Results {
         Ok(Directory::refuse(directory, &KEPT)?)
     }
 
+    /// Takes a directory for a sweep that begins under another kernel, whose locks this one does not
+    /// see.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn reserve(directory: &Path) -> Result<Directory> {
+        Ok(Directory::create(directory, &KEPT)?)
+    }
+
     /// Begins a sweep of a trace.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod fork;
 
@@ -20,9 +20,12 @@ use crate::process::Process;
 use crate::switch::HardwareAddress;
 use crate::time_travel::{Message, NEVER_NS};
 
-/// How long a kernel may take to find its calendar, in the host's time. It is measured in looks: in the
-/// time in which nobody looks, because everything was stopped, no kernel gets anywhere either.
+/// How long a kernel may take to find its calendar, in the host's time. In the time in which
+/// nobody looks, because everything was stopped, no kernel gets anywhere either.
 const CONNECT_WITHIN: Duration = Duration::from_secs(60);
+
+/// From one look to the next no more time than this counts.
+const GAP_MAX: Duration = Duration::from_secs(1);
 
 const LOOK_EVERY: Duration = Duration::from_micros(300);
 
@@ -402,7 +405,7 @@ impl Machine {
 
     /// Waits until a kernel has found its calendar.
     fn connected(&self, process: &mut Child) -> Result<UnixStream> {
-        let mut looks = 0;
+        let (mut looked, mut waited) = (Instant::now(), Duration::ZERO);
         let what = loop {
             match self.calendar.accept() {
                 Ok((stream, _)) => {
@@ -415,8 +418,9 @@ impl Machine {
             if let Ok(Some(status)) = process.try_wait() {
                 break format!("ended before it found its calendar ({status})");
             }
-            looks += 1;
-            if LOOK_EVERY * looks > CONNECT_WITHIN {
+            waited += looked.elapsed().min(GAP_MAX);
+            looked = Instant::now();
+            if waited > CONNECT_WITHIN {
                 break "did not find its calendar".into();
             }
             std::thread::sleep(LOOK_EVERY);

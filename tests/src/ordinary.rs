@@ -105,7 +105,31 @@ impl Ordinary {
 
     /// `crashpoint` as the user runs it, with these arguments.
     pub fn crashpoint(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.0.path().join("crashpoint"));
+        self.run(&self.0.path().join("crashpoint"), arguments)
+    }
+
+    /// The same with a kernel where Crashpoint looks for one, and with itself and other programs of ours
+    /// in the working directory: that is all that a guest, which has a /tmp of its own, has of here.
+    pub fn crashpoint_for_a_guest(&self, arguments: &[&str], programs: &[&str]) -> Command {
+        for name in programs.iter().copied().chain(["crashpoint"]) {
+            if !self.path(name).exists() {
+                self.copy(&program(name), &format!("work/{name}"));
+            }
+        }
+        let cache = self.0.path().join("cache");
+        let kernel = cache.join("crashpoint/uml/current");
+        if !kernel.exists() {
+            std::fs::create_dir_all(&kernel).expect("created");
+            copy_to_run(virtual_kernel(), &kernel.join("linux"));
+        }
+        let mut command = self.run(&self.path("crashpoint"), arguments);
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.path("").display());
+        command.env("XDG_CACHE_HOME", cache).env("PATH", path);
+        command
+    }
+
+    fn run(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(arguments)
             .uid(USER)

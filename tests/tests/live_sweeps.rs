@@ -137,8 +137,7 @@ fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped()
     // A follower of this store waits for a leader that does not come back by itself.
     let output = store.sweep(&["--victims", "one"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    let why =
-        "says nothing of this cluster: one that was restarted alone, with nothing lost, node b";
+    let why = "says nothing of this cluster: restarted alone, with nothing lost, node b";
     assert!(said(&output).contains(why), "{}", said(&output));
     // The kernel and the file that it was begun with belong to it.
     store.place.file("cluster.toml", "nodes = []");

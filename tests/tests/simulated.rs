@@ -3,11 +3,14 @@
 use std::fs::File;
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
-use end_to_end::simulated::{Store, came, frames};
+use end_to_end::simulated::{Store, came, frames, results};
 use end_to_end::{Ordinary, printed, program, said, store_cluster};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 fn history(output: &Output) -> String {
@@ -133,6 +136,54 @@ fn a_recording_is_the_same_to_the_byte_each_time() {
         "{}",
         printed(&counted)
     );
+}
+
+/// The crash states of a recording are looked at in a guest, by somebody who can make no namespaces: with
+/// the results on the host, where a sweep that was stopped is continued and a finished one only printed.
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn what_was_recorded_without_root_is_swept_without_root() {
+    let store = Store::with("early-acknowledgement");
+    store.record("out/1");
+    let sweep = |words: &[&str]| {
+        let mut command = store.place.crashpoint_for_a_guest(words, &["store"]);
+        came(&command.output().expect("it runs"))
+    };
+    let begin = ["cluster", "sweep", "out/1", "--out", "out/swept"];
+    let (status, words) = sweep(&[&begin[..], &["--stop-after", "1"]].concat());
+    assert_eq!(status, Some(1), "{words}");
+    assert!(
+        words.contains("not root: the sweep runs in a guest"),
+        "{words}"
+    );
+    assert!(words.contains("is lost"), "{words}");
+    let tried = || results(&store.place.path("out/swept/results.jsonl")).len();
+    let before = tried();
+    let resume = ["cluster", "sweep", "--resume", "out/swept"];
+    let (status, words) = sweep(&[&resume[..], &["--budget", "20s"]].concat());
+    assert_eq!(status, Some(1), "{words}");
+    assert!(
+        words.contains("not root: the sweep runs in a guest"),
+        "{words}"
+    );
+    assert!(tried() > before, "{words}");
+    let mut interrupted = store.place.crashpoint_for_a_guest(&resume, &["store"]);
+    interrupted.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = interrupted.spawn().expect("it runs");
+    std::thread::sleep(Duration::from_secs(15));
+    let pid = Pid::from_raw(running.id().cast_signed());
+    kill(pid, Signal::SIGINT).expect("it is ours");
+    let (status, words) = came(&running.wait_with_output().expect("it ends"));
+    assert_eq!(status, Some(1), "something was found before: {words}");
+    assert!(words.contains("continue with"), "{words}");
+    let (status, words) = sweep(&["show", "out/swept", "1"]);
+    assert_eq!(status, Some(1), "{words}");
+    assert!(words.contains("is lost"), "{words}");
+    assert_eq!(store.place.processes(), Vec::<i32>::new());
+    // What is refused is refused in the words of a sweep that needs no guest.
+    let (status, words) = sweep(&begin);
+    assert_eq!(status, Some(2), "{words}");
+    assert!(words.contains("out/swept holds results already"), "{words}");
 }
 
 #[test]

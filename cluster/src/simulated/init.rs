@@ -328,11 +328,8 @@ impl Init {
             fs::create_dir(&inside).doing(|| format!("create {}", inside.display()))?;
             give_to_user(&inside, spec.user.as_deref())?;
             self.sync()?;
-        } else if let Err(error) = fs::metadata(&inside)
-            && error.kind() != io::ErrorKind::OutOfMemory
-        {
-            let path = DATA_DIRECTORY.into();
-            return Err(Error::NoData { path, error });
+        } else {
+            refuse_lost(&inside)?;
         }
         bind(&inside, data)
     }
@@ -494,6 +491,20 @@ fn refusal(error: &Error) -> Refusal {
         what: error.to_string(),
         is_of_disk,
     }
+}
+
+/// Fails if the directory of a node's data is not there any more.
+fn refuse_lost(inside: &Path) -> Result<()> {
+    let error = match fs::metadata(inside) {
+        Ok(metadata) if metadata.is_dir() => return Ok(()),
+        Ok(_) => io::Error::from(io::ErrorKind::NotADirectory),
+        Err(error) => error,
+    };
+    if error.kind() == io::ErrorKind::OutOfMemory {
+        return Err(error).doing(|| format!("look at {}", inside.display()));
+    }
+    let path = DATA_DIRECTORY.into();
+    Err(Error::NoData { path, error })
 }
 
 fn refused(what: &str) -> Error {

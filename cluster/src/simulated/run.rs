@@ -398,9 +398,9 @@ impl SimulatedCluster {
         if refusal.is_of_disk {
             return self.not_ready(machine, format!("cannot use its disk: {}", refusal.what));
         }
-        Error::Command {
-            whose: format!("the machine of {}", self.hosts.name(machine)),
-            what: format!("does not do what it is asked for: {}", refusal.what),
+        Error::Unable {
+            node: self.hosts.name(machine).to_owned(),
+            what: refusal.what.clone(),
         }
     }
 

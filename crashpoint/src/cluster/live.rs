@@ -10,8 +10,8 @@ use campaign::{Interrupt, Outcome, OutputFormat, Progress, Shard, quoted, say};
 use clap::Args;
 use cluster::ClusterFile;
 use injector::{
-    Asked, At, Keeps, Laboratory, LiveDirectory, LiveManifest, LiveResult, SeedPlan, Selection,
-    Summary, Victims, finding, findings, kernel_hash, sweep, table,
+    Asked, At, Keeps, Laboratory, LiveDirectory, LiveManifest, LiveResult, Reference, SeedPlan,
+    Selection, Summary, Victims, finding, findings, kernel_hash, sweep, table,
 };
 use local_fs::Variant;
 use simulation::{Network, Spread};
@@ -27,7 +27,7 @@ pub(crate) struct LiveArgs {
     /// Run the cluster of a cluster file on simulated machines, and have the power fail while it
     /// runs; the cluster and its client go on, and the check asks for everything that was
     /// acknowledged
-    #[arg(long, conflicts_with_all = ["explore", "starts", "level", "model", "lost", "split"])]
+    #[arg(long, conflicts_with_all = ["explore", "starts", "level", "model", "lost", "split", "resume"])]
     pub(crate) live: bool,
 
     /// It always does: for those who know the option of `cluster run`
@@ -293,6 +293,29 @@ fn whose(given: &[Victims], file: &ClusterFile) -> anyhow::Result<Vec<Victims>> 
     Ok(victims)
 }
 
+/// Whose failure says something, of those that are asked for. Of the others it is said why they say nothing.
+fn believed(asked: &[Victims], reference: &Reference) -> anyhow::Result<Vec<Victims>> {
+    let mut victims = asked.to_vec();
+    let alone = ("alone", &reference.not_alone, &[Victims::All][..]);
+    let all_or_one = &[Victims::All, Victims::One][..];
+    let several = ("while one goes on", &reference.not_several, all_or_one);
+    for (how, why, left) in [alone, several] {
+        let Some(why) = why.as_ref() else { continue };
+        if victims.iter().all(|victims| left.contains(victims)) {
+            continue;
+        }
+        let what = format!(
+            "a failure of some nodes says nothing of this cluster: restarted {how}, with nothing lost, {why}"
+        );
+        victims.retain(|victims| left.contains(victims));
+        if victims.is_empty() {
+            bail!("{what}; use --victims all");
+        }
+        say(&format!("left out of --victims: {what}"));
+    }
+    Ok(victims)
+}
+
 pub(super) fn laboratory(
     path: &Path,
     kernel: Option<&Path>,
@@ -358,35 +381,23 @@ impl Live<'_> {
             "running the cluster once without a failure (seed {seed})"
         ));
         let laboratory = self.laboratory(seed)?;
-        let reference = laboratory.reference(&asked.points, &|| self.interrupt.requested());
+        let several = asked.victims.contains(&Victims::Several);
+        let cancelled = || self.interrupt.requested();
+        let reference = laboratory.reference(&asked.points, several, &cancelled);
         let reference = match reference {
             Err(injector::Error::Cluster(cluster::Error::Interrupted)) => return Ok(None),
             other => other?,
         };
-        let mut victims = asked.victims.clone();
-        let not_alone = reference.not_alone;
-        if let Some(why) = not_alone
-            .as_ref()
-            .filter(|_| victims.iter().any(|victims| *victims != Victims::All))
-        {
-            let what = format!(
-                "a failure of some nodes says nothing of this cluster: one that was restarted alone, with nothing lost, {why}"
-            );
-            victims.retain(|victims| *victims == Victims::All);
-            if victims.is_empty() {
-                bail!("{what}; use --victims all");
-            }
-            say(&format!("only the power of all nodes fails: {what}"));
-        }
         let plan = injector::Plan {
-            victims,
+            victims: believed(&asked.victims, &reference)?,
             keeps: Keeps::of(&asked.states),
             ..reference.plan
         };
         Ok(Some(SeedPlan {
             seed,
             plan,
-            not_alone,
+            not_alone: reference.not_alone,
+            not_several: reference.not_several,
         }))
     }
 

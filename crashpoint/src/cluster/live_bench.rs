@@ -42,7 +42,7 @@ pub(crate) fn bench(bench: &LiveBench<'_>, interrupt: &Interrupt) -> anyhow::Res
     let laboratory = live::laboratory(bench.file, None, SEED, &Surroundings::default())?;
     let cancelled = || interrupt.requested();
     say(&format!("{}: one run at a time", bench.file.display()));
-    let reference = laboratory.reference(&[At::Acks, At::Requests], &cancelled)?;
+    let reference = laboratory.reference(&[At::Acks, At::Requests], false, &cancelled)?;
     let plan = Plan {
         victims: vec![Victims::All],
         keeps: vec![Keeps::Flushed],

@@ -1,6 +1,7 @@
 //! `crashpoint cluster`: real systems of several nodes.
 
 mod bench;
+mod guest;
 mod live;
 mod live_bench;
 mod record;
@@ -48,6 +49,7 @@ pub(crate) enum ClusterCommand {
     /// The trace is what `crashpoint cluster record` made. Each state is made as directories, one
     /// for each node; the cluster is started on them, its check is asked whether what was
     /// acknowledged is there, and everything is killed. Findings that are alike are shown once.
+    /// Who is not root needs a kernel of scripts/build-uml.sh: the sweep runs in a guest then.
     ///
     /// With --live, of a cluster file: the power fails while the cluster runs on simulated machines,
     /// which go on, and the check is asked at the end.

@@ -11,6 +11,7 @@ use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{Judge, Level, Nodes, Request, Requested, Rule, Start, Subject, no_acks};
 use trace_store::Trace;
 
+use super::guest;
 use super::live::{self, LiveArgs};
 use super::recover::OfCluster;
 use crate::blocks;
@@ -142,7 +143,20 @@ fn begin(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome
         visit.refuse_spec("--again")?;
     }
     let directory = arguments.trace.as_deref().expect("it is required");
-    let (mut trace, _) = load(directory)?;
+    let (trace, _) = load(directory)?;
+    if let Some(outcome) = guest::begin(directory, visit.out(), interrupt)? {
+        return Ok(outcome);
+    }
+    begin_here(arguments, directory, trace, interrupt)
+}
+
+fn begin_here(
+    arguments: &SweepArgs,
+    directory: &Path,
+    mut trace: Trace,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let visit = &arguments.sweep;
     if let Some(warning) = no_acks(&trace.run) {
         campaign::say(&warning);
     }
@@ -175,6 +189,9 @@ fn resume(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
     if let Some(outcome) = live::resume(directory, visit, interrupt)? {
+        return Ok(outcome);
+    }
+    if let Some(outcome) = guest::resume(directory, interrupt)? {
         return Ok(outcome);
     }
     let (results, trace) = match visit.open(directory, true)? {

@@ -68,9 +68,9 @@ pub(super) fn minimize(
     let plan = plan_of(result.address.seed, directory)?;
     let laboratory = laboratory_of(&manifest, directory, plan.seed)?;
     keep.map_or(Ok(()), make_empty)?;
-    if let Some(why) = &plan.not_alone {
+    if let Some(why) = plan.not_alone.as_ref().or(plan.not_several.as_ref()) {
         say(&format!(
-            "the victims stay: restarted alone, with nothing lost, {why}"
+            "the victims stay: restarted while others go on, with nothing lost, {why}"
         ));
     }
     let cancelled = || interrupt.requested();

@@ -17,8 +17,10 @@ const FORKS: u64 = 64;
 pub struct Reference {
     /// When power can fail. Of whom, and what is kept, is still to be said.
     pub plan: Plan,
-    /// Why nothing can be said of a failure of one node, if that is so.
+    /// Why nothing can be said of a failure of some nodes and not all, if that is so.
     pub not_alone: Option<String>,
+    /// Why nothing can be said of one of several and not all, if it was looked at and that is so.
+    pub not_several: Option<String>,
 }
 
 impl Laboratory {
@@ -77,11 +79,17 @@ impl Laboratory {
     /// Runs it without a failure, and asks the check: then, and once more after a restart of all
     /// nodes for which everything had been written. Returns at which points power can fail, and of
     /// whom: where a node does not come up when it is restarted alone, with nothing lost, nothing
-    /// can be said of a failure of one.
+    /// can be said of a failure of some. With `several` all nodes but one are restarted, too, each time
+    /// without another.
     ///
     /// # Errors
     /// If the client fails, or the check is not content: then nothing can be said of failures.
-    pub fn reference(&self, at: &[At], cancelled: &dyn Fn() -> bool) -> Result<Reference> {
+    pub fn reference(
+        &self,
+        at: &[At],
+        several: bool,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Reference> {
         let logs = Logs::new(None)?;
         let mut cluster = self.prepared(&logs, cancelled)?;
         let (plan, lines) = self.plan_of_run(&mut cluster, at, cancelled)?;
@@ -90,8 +98,19 @@ impl Laboratory {
         restart(&mut cluster, &nodes, cancelled)?;
         let verdict = cluster.run_check(&lines, cancelled)?;
         refuse_not_ok(verdict, "after a restart of all nodes")?;
-        let not_alone = not_alone(&mut cluster, &nodes, cancelled)?;
-        Ok(Reference { plan, not_alone })
+        let alone = nodes.iter().map(|node| vec![*node]);
+        let not_alone = not_up_again(&mut cluster, alone, cancelled)?;
+        let without = |one: &usize| nodes.iter().copied().filter(|node| node != one).collect();
+        let not_several = if several && not_alone.is_none() {
+            not_up_again(&mut cluster, nodes.iter().map(without), cancelled)?
+        } else {
+            None
+        };
+        Ok(Reference {
+            plan,
+            not_alone,
+            not_several,
+        })
     }
 
     /// Runs the client. Returns at which points of that power can fail, and what was acknowledged.
@@ -149,14 +168,14 @@ fn restart(
     cluster.start(cancelled)
 }
 
-/// Why one of the nodes does not come up when it is restarted alone, if that is so.
-fn not_alone(
+/// Why some of these nodes do not come up when they are restarted and the others go on, if that is so.
+fn not_up_again(
     cluster: &mut SimulatedCluster,
-    nodes: &[usize],
+    sets: impl Iterator<Item = Vec<usize>>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Option<String>> {
-    for node in nodes {
-        match restart(cluster, &[*node], cancelled) {
+    for nodes in sets {
+        match restart(cluster, &nodes, cancelled) {
             Ok(()) => {}
             Err(error @ ClusterError::NotReady { .. }) => return Ok(Some(error.to_string())),
             Err(error) => return Err(error.into()),

@@ -245,8 +245,14 @@ impl Run<'_> {
         if let Some(judged) = self.ended() {
             return Ok(judged);
         }
-        let ClusterError::NotReady { node, what, tail } = error else {
-            return Err(error.into());
+        let (node, what, tail) = match error {
+            ClusterError::NotReady { node, what, tail } => (node, what, tail),
+            // It would be so each time: the other failures are looked at.
+            ClusterError::Unable { .. } => {
+                let why = error.to_string();
+                return Ok(Judged::Inconclusive { why });
+            }
+            error => return Err(error.into()),
         };
         let first = format!("node {node} does not come up: it {what}");
         let log = tail.iter().map(|line| format!("its log: {line}"));

@@ -14,6 +14,9 @@ use crate::vhost_user::Driver;
 /// The device of each machine that is its network card.
 const NETWORK: usize = 0;
 
+/// So many messages no kernel needs before it has heard an interrupt.
+const MESSAGES_MAX: u32 = 1_000_000;
+
 impl Simulation {
     /// Lets the next event happen.
     pub(super) fn take_event(&mut self) -> Result<Option<Happening>> {
@@ -128,7 +131,7 @@ impl Simulation {
     /// Answers a machine that was interrupted by a device until it has heard that.
     fn heed_until_answered(&mut self, index: usize, device: usize) -> Result<()> {
         let mut activity = Activity::default();
-        loop {
+        for _ in 0..MESSAGES_MAX {
             let machine = &mut self.machines[index];
             let Some(running) = &machine.running else {
                 return Ok(());
@@ -155,5 +158,6 @@ impl Simulation {
                 self.machines[index].refuse_stuck(&mut activity)?;
             }
         }
+        Err(self.machines[index].misbehaves("does not answer an interrupt"))
     }
 }

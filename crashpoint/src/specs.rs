@@ -2,18 +2,27 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
+use campaign::say;
 use specification::{About, Specification};
 
-/// Reads specifications. Each has to be right, and to have a violation.
+/// Reads specifications. Each has to be right, and to have a violation. Of several those are left out that
+/// are about the other thing, which is said: `--spec specs/*.dl` has some of both.
 pub(crate) fn read(paths: &[PathBuf], about: About) -> anyhow::Result<Vec<Specification>> {
     let mut all: Vec<Specification> = Vec::new();
+    let mut left_out = Vec::new();
     for path in paths {
         let specification = Specification::read(path);
         let specification = specification.with_context(|| format!("read {}", path.display()))?;
         let called = path.display().to_string();
-        let program = specification.program(&called, about);
-        let program = program.map_err(|problem| anyhow!("{problem}"))?;
+        let program = match specification.program(&called, about) {
+            Ok(program) => program,
+            Err(problem) if specification.program(&called, about.other()).is_ok() => {
+                left_out.push((called, problem));
+                continue;
+            }
+            Err(problem) => bail!("{problem}"),
+        };
         if !program.relations().any(datalog::Relation::is_violation) {
             bail!(
                 "{called} has no violation, so nothing could be found with it: write `violation` \
@@ -27,6 +36,15 @@ pub(crate) fn read(paths: &[PathBuf], about: About) -> anyhow::Result<Vec<Specif
             );
         }
         all.push(specification);
+    }
+    if all.is_empty()
+        && let Some((_, problem)) = left_out.first()
+    {
+        bail!("{problem}");
+    }
+    for (called, _) in left_out {
+        let other = about.other().words();
+        say(&format!("{called} is left out: it is about {other}"));
     }
     Ok(all)
 }

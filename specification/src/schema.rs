@@ -17,6 +17,15 @@ pub enum About {
 }
 
 impl About {
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Run => CrashState,
+            CrashState => Run,
+        }
+    }
+
     /// What it is called.
     pub fn words(self) -> &'static str {
         match self {

@@ -130,6 +130,22 @@ fn rules_without_a_fact_to_look_at_are_no_pass_and_wrong_ones_run_nothing() {
     }
 }
 
+/// A folder of specifications has some about runs with faults: one among others is left out, and said.
+#[test]
+fn a_specification_about_the_other_thing_is_left_out_among_others_and_refused_alone() {
+    let folder = folder();
+    let specs = concat!(env!("CARGO_MANIFEST_DIR"), "/../specs");
+    let runs = std::fs::read_to_string(format!("{specs}/mutual-exclusion.dl"));
+    folder.write("exclusion.dl", &runs.expect("read"));
+    let both = ["--spec", "exclusion.dl", "files.dl", "--stop-after", "1"];
+    let output = swept(&folder, 1, "wrong", &both);
+    let left_out = "exclusion.dl is left out: it is about a run with faults";
+    assert!(said(&output).contains(left_out), "{}", said(&output));
+    let output = swept(&folder, 2, "right", &["--spec", "exclusion.dl"]);
+    let refused = "there are such facts of runs only";
+    assert!(said(&output).contains(refused), "{}", said(&output));
+}
+
 /// The lines of a file, but for one.
 fn without_line(text: &str, number: usize) -> String {
     let lines = text.lines().enumerate();

@@ -31,7 +31,7 @@ TESTED := CRASHPOINT_TEST_PROGRAMS_BUILT=yes
 # The tests that start guests.
 AMX_TESTS := guests guest_findings guest_clusters repeats simulated_input
 
-.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-stores fuzz lint deny book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-histories test-stores fuzz lint deny book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -60,6 +60,10 @@ test-long: setup-tests setup-clusters
 test-clusters: setup-clusters
 	@scripts/test --manifest-path workloads/programs/stores/Cargo.toml --locked , \
 	    --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test starts --test guest_clusters --test disks --test systems --test simulated --test live_sweeps --test simulated_input --test inject --test inject_simulated --test elects --locked $(RUNNER) -- --include-ignored --nocapture
+
+# Needs Go. Times are compared, so one test after the other.
+test-histories: setup
+	@scripts/test --release --package history --test porcupine --locked -- --ignored --nocapture --test-threads=1
 
 # Findings are no failure: they are in the table.
 test-stores:

@@ -1,8 +1,7 @@
 //! Known answers of Porcupine (github.com/anishathalye/porcupine, MIT): the 102 logs of etcd and the
 //! six of a key-value store that are in its Go module, and random histories beside it.
 //!
-//! They need the module, which `go mod download` fetches, and so are asked for by name:
-//! `cargo test -p history --test porcupine -- --ignored --nocapture`.
+//! They need the module, which `go mod download` fetches: `make test-histories` runs them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -17,10 +17,11 @@ use crate::disks::Keeps;
 pub enum Victims {
     /// All nodes, at one instant
     All,
-    /// The node that is asking its disk or sending, after an acknowledgement each in turn; the others
-    /// go on
+    /// One node, the one that asks its disk or sends a frame; after an acknowledgement, each in turn. The
+    /// others go on
     One,
-    /// That node and others, but not all: how many and which takes turns. It takes three nodes
+    /// That node and at least one other, but not all; the moment decides which. Only for clusters of
+    /// three nodes or more
     Several,
 }
 

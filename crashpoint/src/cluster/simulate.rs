@@ -47,8 +47,8 @@ pub(crate) struct MachinesArgs {
     /// How the kernels of simulated machines disturb programs of several threads, as the seed says:
     /// system calls take time, and threads sleep where the kernel loads a page. Without it timers
     /// fire only while all threads wait, and races of timers with threads do not happen. LEVEL is off,
-    /// low or high; its parts alone are entries (what takes time), code (pages of code are taken
-    /// away) and sleeps
+    /// low or high; parts of low or high alone are entries (system calls and page faults take time),
+    /// code (pages of code are taken away) and sleeps (at page faults)
     #[arg(
         long,
         value_name = "LEVEL[:PART,...]",
@@ -69,7 +69,7 @@ pub(crate) struct MachinesArgs {
     pub(crate) clocks: Option<Spread>,
 
     /// How the disks of simulated machines behave: honest, drop-flush (flushes are acknowledged and cover
-    /// nothing), or lazy[:SEED] (honest, but some writes are completed late, so that a flush that was sent
+    /// nothing), or lazy[:SEED] (honest, but three of four writes are completed late, so that a flush that is sent
     /// without waiting for them does not cover them)
     #[arg(long, value_name = "DISKS", requires = "simulate")]
     pub(crate) disks: Option<Disks>,

@@ -30,8 +30,9 @@ fn place(cluster: &str) -> (Ordinary, String) {
     (place, kernel)
 }
 
-fn run(place: &Ordinary, kernel: &str, options: &[&str]) -> Output {
-    let words = [
+/// What runs it; options may follow.
+fn words(kernel: &str) -> [&str; 7] {
+    [
         "cluster",
         "run",
         "cluster.toml",
@@ -39,9 +40,23 @@ fn run(place: &Ordinary, kernel: &str, options: &[&str]) -> Output {
         "--client",
         "--kernel",
         kernel,
-    ];
-    let mut command = place.crashpoint(&[&words[..], options].concat());
+    ]
+}
+
+fn run(place: &Ordinary, kernel: &str, options: &[&str]) -> Output {
+    let mut command = place.crashpoint(&[&words(kernel), options].concat());
     command.output().expect("it runs")
+}
+
+/// The program as the user runs it where something else is mounted for him alone; its arguments follow.
+fn where_mounted(place: &Ordinary, mount: &str) -> Command {
+    let mut unshare = Command::new("unshare");
+    let ordinary = "exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
+    let script = format!("mount {mount} && {ordinary}");
+    let program = place.crashpoint(&[]).get_program().to_owned();
+    unshare.args(["-m", "sh", "-c", &script, "sh"]).arg(program);
+    unshare.current_dir(place.path(""));
+    unshare
 }
 
 /// It could not run, and says this in a line.
@@ -132,27 +147,12 @@ fn a_full_disk_of_a_machine_is_said() {
 #[test]
 fn a_disk_that_cannot_be_repaired_is_told_from_a_repair_that_was_killed() {
     let (place, kernel) = place(&format!("disk = \"minix\"\n{IDLE}"));
-    let words = [
-        "cluster",
-        "run",
-        "cluster.toml",
-        "--simulate",
-        "--client",
-        "--restart",
-        "--check",
-    ];
     let with = |end: &str| {
         let fake = place.file("fsck.minix", &format!("#!/bin/sh\necho looked\n{end}\n"));
         std::fs::set_permissions(&fake, Permissions::from_mode(0o755)).expect("changed");
-        let mut unshare = Command::new("unshare");
-        let bound = "mount --bind fsck.minix /usr/sbin/fsck.minix && exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
-        let program = place.crashpoint(&[]).get_program().to_owned();
-        unshare.args(["-m", "sh", "-c", bound, "sh"]).arg(program);
-        unshare.args(words).args(["--kernel", &kernel]);
-        unshare
-            .current_dir(place.path(""))
-            .output()
-            .expect("it runs")
+        let mut command = where_mounted(&place, "--bind fsck.minix /usr/sbin/fsck.minix");
+        command.args(words(&kernel)).args(["--restart", "--check"]);
+        command.output().expect("it runs")
     };
     let output = with("exit 8");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -180,21 +180,9 @@ fn a_disk_that_cannot_be_repaired_is_told_from_a_repair_that_was_killed() {
 #[test]
 fn a_host_with_too_little_memory_for_a_machine_is_refused() {
     let (place, kernel) = place(IDLE);
-    let mut unshare = Command::new("unshare");
-    let small = "mount -t tmpfs -o size=100m none /dev/shm && exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
-    let program = place.crashpoint(&[]).get_program().to_owned();
-    unshare.args(["-m", "sh", "-c", small, "sh"]).arg(program);
-    unshare.args([
-        "cluster",
-        "run",
-        "cluster.toml",
-        "--simulate",
-        "--client",
-        "--kernel",
-        &kernel,
-    ]);
-    let output = unshare
-        .current_dir(place.path(""))
+    let mut command = where_mounted(&place, "-t tmpfs -o size=100m none /dev/shm");
+    let output = command
+        .args(words(&kernel))
         .env("TMPDIR", "/dev/shm")
         .output()
         .expect("it runs");

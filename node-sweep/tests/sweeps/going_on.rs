@@ -172,10 +172,17 @@ fn an_interrupt_before_there_are_states_is_heard_unless_something_is_known_of_th
     let early = interrupted(&mut results).expect_err("nothing is known");
     assert!(early.is_interrupt(), "{early}");
     let (first, looked_at) = go_on(&what, &mut results, (None, Some(1)));
-    assert!(looked_at > 0 && first.findings.len() == 1, "{looked_at}");
+    // One job may find the second while the other finds the first.
+    assert!(looked_at > 0 && !first.findings.is_empty(), "{looked_at}");
     let late = interrupted(&mut results).expect("what is known is told");
-    let told = |swept: &Concluded| swept.findings[0].complaint.clone();
-    assert_eq!((late.findings.len(), told(&late)), (1, told(&first)));
+    let told = |swept: &Concluded| {
+        let complaints = swept
+            .findings
+            .iter()
+            .map(|finding| finding.complaint.clone());
+        complaints.collect::<Vec<_>>()
+    };
+    assert_eq!(told(&late), told(&first));
     assert!(late.summary.interrupted && late.failure.is_none());
 }
 

@@ -132,9 +132,8 @@ pub(crate) fn of_no_start<'a>(
         {
             (end, Cause::NoRoom)
         }
-        None if end.contains("aborted") && given.memory_mib < MEMORY_MIB_MIN => {
-            (end, Cause::Memory)
-        }
+        // Or it stops for good, while it looks for a free page.
+        None if given.memory_mib < MEMORY_MIB_MIN => (end, Cause::Memory),
         None => return None,
     };
     Some((line.trim(), cause.advice(given)))
@@ -218,17 +217,21 @@ mod tests {
 
     fn of(log: &[&str], end: &str) -> Option<String> {
         let log: Vec<_> = log.iter().map(|line| (*line).to_owned()).collect();
+        of_with(16, &log, end)
+    }
+
+    fn of_with(memory_mib: u64, log: &[String], end: &str) -> Option<String> {
         let given = Given {
-            memory_mib: 16,
+            memory_mib,
             directory: "/dev/shm".into(),
         };
-        of_no_start(&log, end, &given).map(|(said, cause)| format!("{said}; {cause}"))
+        of_no_start(log, end, &given).map(|(said, cause)| format!("{said}; {cause}"))
     }
 
     #[test]
     fn causes_are_told_apart() {
         let panic = "Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b";
-        let cases: [(&[&str], &str, &str); 8] = [
+        let cases: [(&[&str], &str, &str); 9] = [
             (&["put_fp_registers", panic], panic, "the processor"),
             (
                 &["Too few physical memory! Needed=1, given=0"],
@@ -238,6 +241,11 @@ mod tests {
             (
                 &[],
                 "the guest's kernel aborted without a word",
+                "16 MiB, is too small",
+            ),
+            (
+                &["Trying to unpack rootfs image as initramfs..."],
+                "it is not ready, and has done nothing for 60 s",
                 "16 MiB, is too small",
             ),
             (
@@ -269,13 +277,8 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_guessed() {
-        assert_eq!(
-            of(
-                &["Kernel panic - not syncing: VFS: Unable to mount root fs"],
-                "exit status: 1"
-            ),
-            None
-        );
+        let log = ["Kernel panic - not syncing: VFS: Unable to mount root fs".to_owned()];
+        assert_eq!(of_with(512, &log, "exit status: 1"), None);
     }
 
     #[test]

@@ -27,6 +27,10 @@ use crate::xstate;
 /// Memory of a guest unless another size is asked for, in MiB.
 const MEMORY_MIB: u64 = 512;
 
+/// With less a kernel of today does not come up: it aborts, says one of several things, or looks for a
+/// free page for minutes.
+const MEMORY_MIB_MIN: u64 = 40;
+
 /// When virtual time starts, in nanoseconds since 1970: in November 2023.
 const VIRTUAL_START_NS: u64 = 1_700_000_000_000_000_000;
 
@@ -297,6 +301,14 @@ impl Uml {
 
     fn start(&self, task: Task, input: &[u8]) -> Result<Running> {
         let memory_mib = self.memory_in_effect_mib();
+        if memory_mib < MEMORY_MIB_MIN {
+            return Err(Error::NotStarted {
+                kernel: self.kernel.clone(),
+                why: format!(
+                    "its memory, {memory_mib} MiB, is too small: give it {MEMORY_MIB_MIN} at least"
+                ),
+            });
+        }
         let memory = memory_room(memory_mib).0;
         let directory = self.directory(&memory, task, input)?;
         let (console, console_end) =

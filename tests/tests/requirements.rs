@@ -169,14 +169,23 @@ fn too_few_open_files_are_told_wherever_the_next_one_is_needed() {
 #[test]
 fn too_little_memory_is_told() {
     let place = Ordinary::new();
-    for memory in ["mem=8M", "mem=18M", "mem=24M"] {
-        let said =
-            refusal(place.crashpoint(&["machine", "--kernel-parameters", memory, "--", "true"]));
-        assert!(
-            said.contains("its memory") && said.contains("too small"),
-            "{memory}: {said}"
-        );
-    }
+    let machine = |memory: &str| {
+        let words = ["machine", "--kernel-parameters", memory, "--", "true"];
+        place.crashpoint(&words).output().expect("it runs")
+    };
+    let told = |memory: &str, mib: &str| {
+        let output = machine(memory);
+        let said = said(&output);
+        let expected =
+            format!("does not start: its memory, {mib} MiB, is too small: give it 40 at least\n");
+        assert!(said.ends_with(&expected), "{memory}: {said}");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1));
+    };
+    told("mem=8M", "8");
+    told("mem=39M", "39");
+    // What is asked for is enough for a kernel.
+    let output = machine("mem=64M");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
 }
 
 /// The state and the detail of each check.

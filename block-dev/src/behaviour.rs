@@ -97,6 +97,24 @@ impl Behaviour for Completion {
     }
 }
 
+impl Behaviour for Box<dyn Behaviour> {
+    fn answer(&mut self, request: DiskRequest, place: usize) -> Answer {
+        (**self).answer(request, place)
+    }
+
+    fn is_late(&self) -> bool {
+        (**self).is_late()
+    }
+
+    fn keeps(&self) -> Keeping {
+        (**self).keeps()
+    }
+
+    fn forked(&self) -> Option<Box<dyn Behaviour>> {
+        (**self).forked()
+    }
+}
+
 /// Whether a request fails.
 type Predicate = Box<dyn FnMut(DiskRequest) -> bool + Send>;
 

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use end_to_end::{elects_cluster, printed, program, require_root, said, search_path};
 
 /// Each mistake, and the plan that shows it.
-const SHOWN: [(&str, &str); 9] = [
+const SHOWN: [(&str, &str); 10] = [
     ("deposed-reads", "leader"),
     ("minority-writes", "leader"),
     ("last-writer-wins", "leader"),
@@ -15,9 +15,10 @@ const SHOWN: [(&str, &str); 9] = [
     ("early-reads", "follower"),
     ("runs-twice", "short"),
     ("ignored-fsync", "fsync"),
+    ("ignored-fsync", "disk"),
 ];
 
-const PLANS: [&str; 7] = [
+const PLANS: [&str; 8] = [
     "leader",
     "brief",
     "follower",
@@ -25,6 +26,7 @@ const PLANS: [&str; 7] = [
     "kill",
     "fsync",
     "held-fsync",
+    "disk",
 ];
 
 /// Which processor is free, and when, is a matter of chance.

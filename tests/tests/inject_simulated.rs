@@ -8,6 +8,52 @@ use end_to_end::{Ordinary, elects_cluster, printed, said};
 /// The leader is cut off until another one leads: clients lock on both sides.
 const LEADER: &str = include_str!("../fixtures/elects/plans/leader.toml");
 
+/// Disks of a majority fail what is to be written, and boot again.
+const DISK: &str = include_str!("../fixtures/elects/plans/disk.toml");
+
+/// Disks that fail requests, and what else happens to their nodes meanwhile.
+const DISKS: &str = r#"
+[[faults]]
+at = { acknowledged = 10 }
+fault = "disk"
+on = "a"
+requests = "flushes"
+times = 1
+
+[[faults]]
+at = { after_s = 0.5 }
+fault = "power-loss"
+on = "a"
+until = { after_s = 0.5 }
+
+[[faults]]
+at = { ended = true, delay_s = 0.5 }
+fault = "kill"
+on = "b"
+
+[[faults]]
+at = { after_s = 0 }
+fault = "disk"
+on = "b"
+until = { after_s = 0.5 }
+
+[[faults]]
+at = { ended = true, delay_s = 0.5 }
+fault = "disk"
+on = ["a", "c"]
+requests = "reads"
+until = { after_s = 1.0 }
+
+[[faults]]
+at = { after_s = 0.1 }
+fault = "disk"
+on = "c"
+
+[[faults]]
+at = { after_s = 1.5 }
+fault = "heal"
+"#;
+
 /// Every fault of a node, one after the other.
 const NODES: &str = r#"
 [[faults]]
@@ -182,6 +228,61 @@ fn all_faults_of_nodes_happen_and_end() {
         assert_eq!(fault["state"], "undone", "{result:#}");
     }
     assert_eq!(result["simulated"]["seed"], 0);
+}
+
+#[test]
+fn an_error_of_a_disk_that_is_ignored_is_found_and_one_that_is_heeded_is_not() {
+    let run = |mistake: &str| Laid::new(mistake, DISK).inject(&["--seed", "1"]);
+    let output = run("ignored-fsync");
+    assert_status(&output, 1);
+    let text = printed(&output);
+    assert!(
+        text.contains("fault 2: disk of a, b fails writes, flushes")
+            && text.contains("was acknowledged\n"),
+        "{text}"
+    );
+    let output = run("");
+    assert_status(&output, 0);
+    let text = printed(&output);
+    assert!(text.contains(" ended with status 2 by itself\n"), "{text}");
+    assert!(text.contains("fault 2 has ended\n"), "{text}");
+}
+
+#[test]
+fn faults_of_disks_end_with_the_power_and_what_hits_nothing_is_no_pass() {
+    let output = Laid::new("", DISKS).inject(&["--format", "json"]);
+    assert_status(&output, 3);
+    let result: serde_json::Value = serde_json::from_str(&printed(&output)).expect("an object");
+    let of = |key: &str| {
+        let faults = result["faults"].as_array().expect("a list").iter();
+        faults.map(|fault| fault[key].clone()).collect::<Vec<_>>()
+    };
+    let undone = "undone";
+    assert_eq!(
+        of("state"),
+        [
+            undone,
+            undone,
+            undone,
+            undone,
+            undone,
+            "not-injected",
+            undone
+        ],
+        "{result:#}"
+    );
+    let hits = of("calls");
+    assert_eq!(hits[0], 1, "{result:#}");
+    assert!(hits[1].is_null() && hits[6].is_null(), "{hits:?}");
+    let why = result["why"].as_str().expect("words");
+    assert!(
+        why.contains("fault 6 could not be put in place: the disk of c fails already"),
+        "{why}"
+    );
+    assert!(
+        why.contains("fault 5 hit nothing: there was no such request: reads"),
+        "{why}"
+    );
 }
 
 #[test]

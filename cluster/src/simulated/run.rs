@@ -17,7 +17,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block_dev::{Base, Completion};
+use block_dev::{Base, Behaviour, Completion};
 use local_fs::Variant;
 use machine::Uml;
 use pace_rules::disk::{Disk as Keeping, Log, Relaxation};
@@ -441,9 +441,14 @@ fn new_disk(file: &ClusterFile, name: &str, settings: &SimulationSettings) -> Re
     let own_bytes = file.simulated.disk_mib.map(|mib| mib << 20);
     let base = Arc::new(Base::empty(own_bytes.unwrap_or(variant.size_bytes)));
     let chance = Chance::new(settings.seed, &format!("disk {name}"));
-    let mut disk = Disk::new(base, settings.keeping, settings.disk_times, chance);
-    if settings.completion != Completion::AtOnce {
-        disk.set_behaviour(settings.completion);
+    let usual = usual_behaviour(settings);
+    Ok(Disk::new(base, usual, settings.disk_times, chance))
+}
+
+/// How a disk behaves that no fault has changed.
+fn usual_behaviour(settings: &SimulationSettings) -> Box<dyn Behaviour> {
+    match settings.completion {
+        Completion::AtOnce => Box::new(settings.keeping),
+        late @ Completion::Lazy { .. } => Box::new(late),
     }
-    Ok(disk)
 }

@@ -8,6 +8,7 @@ mod calls;
 mod campaign;
 mod clients;
 mod directory;
+mod disk_errors;
 mod errno;
 mod facts;
 mod ground;
@@ -44,6 +45,7 @@ pub use directory::{
     InjectDirectory, InjectManifest, InjectResult, OnMachines, RUNS, manifest, merge, results,
     summary,
 };
+pub use disk_errors::{DiskErrors, Requested};
 pub use errno::Errno;
 pub use facts::{
     ACKNOWLEDGEMENTS, FACTS_FILE, LOG_TIMES, LOGS, LogTime, RunFacts, RunFiles, examine,

@@ -5,13 +5,15 @@ use std::rc::Rc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use block_dev::{Completion, Failing};
 use cluster::{
-    Background, Cluster, ClusterFile, Ending, Error, Member, NodeEnd, Result, Settings, Verdict,
+    Background, Cluster, ClusterFile, Disk, Ending, Error, Member, NodeEnd, Result, Settings,
+    Verdict,
 };
 use simulation::Link;
 
 use super::calls::Calls;
-use super::ground::{Ground, Loses, ProgramId};
+use super::ground::{Fails, Ground, Loses, ProgramId};
 use super::worse::Worse;
 
 /// How often it is looked what has happened.
@@ -57,6 +59,12 @@ impl<'a> Namespaces<'a> {
             seed,
             cancelled,
         }
+    }
+
+    fn disk(&mut self, node: usize) -> Result<&mut Disk> {
+        let node = self.cluster.node(node);
+        let name = node.config().name.clone();
+        node.disk().ok_or(Error::NoDisk(name))
     }
 
     fn program(&mut self, program: ProgramId) -> Option<&mut Background> {
@@ -192,6 +200,15 @@ impl Ground for Namespaces<'_> {
 
     fn move_clocks_back(&mut self, _: &[usize], _: i64) -> Result<()> {
         Ok(())
+    }
+
+    fn fail_requests(&mut self, node: usize, times: u64, fails: Fails) -> Result<()> {
+        let disk = self.disk(node)?;
+        disk.set_behaviour(Failing::times(times, Completion::AtOnce, fails))
+    }
+
+    fn spare_requests(&mut self, node: usize) -> Result<()> {
+        self.disk(node)?.set_behaviour(Completion::AtOnce)
     }
 
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {

@@ -10,6 +10,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
+use super::disk_errors::{Kinds, disk_errors};
 use super::jump::jump_ns;
 use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
 use super::plan::{Awaited, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What};
@@ -66,6 +67,8 @@ pub(super) struct RawFault {
     pub(super) latency_s: Option<Spanned<f64>>,
     pub(super) jitter_s: Option<Spanned<f64>>,
     pub(super) by_s: Option<Spanned<f64>>,
+    pub(super) requests: Option<Spanned<Kinds>>,
+    pub(super) times: Option<Spanned<u64>>,
     until: Option<Spanned<RawTrigger>>,
 }
 
@@ -81,6 +84,7 @@ pub(super) enum Name {
     Partition,
     Link,
     Clock,
+    Disk,
     Call,
     Heal,
 }
@@ -277,13 +281,17 @@ fn settle_fault(
     refuse_other_keys(&raw)?;
     let worse = worse(&raw)?;
     let jump_ns = jump_ns(&raw)?;
+    let errors = disk_errors(&raw)?;
+    if errors.is_some() {
+        refuse_without_disks(&raw, file, ("disk", ""))?;
+    }
     let is_call = *raw.fault.get_ref() == Name::Call;
     let call = is_call.then(|| call_fault(&raw)).transpose()?;
     let on = hit(&mut raw, known)?;
-    let what = match (call, jump_ns) {
-        (Some(call), _) => What::Call(call),
-        (None, Some(by_ns)) => What::Clock(by_ns),
-        (None, None) => what(&mut raw, worse, file, known)?,
+    let own = call.map(What::Call).or(jump_ns.map(What::Clock));
+    let what = match own.or(errors.map(What::Disk)) {
+        Some(what) => what,
+        None => what(&mut raw, worse, file, known)?,
     };
     let until = raw.until.map(|until| settle_trigger(until, false, known));
     let fault = PlannedFault {
@@ -317,7 +325,7 @@ fn hit(raw: &mut RawFault, known: &Known) -> Checked<Vec<Selector>> {
     }
 }
 
-/// What a fault is that is none of calls or clocks.
+/// What a fault is that is none of calls, clocks or disks.
 fn what(
     raw: &mut RawFault,
     worse: Option<Worse>,
@@ -331,7 +339,7 @@ fn what(
         Name::Resume => What::Resume,
         Name::Restart => What::Restart,
         Name::Heal => What::Heal,
-        Name::Call | Name::Clock => unreachable!("it is known already"),
+        Name::Call | Name::Clock | Name::Disk => unreachable!("it is known already"),
         Name::Partition | Name::Link => {
             let from = match raw.from.take() {
                 Some(names) => selectors(names, known, true)?,
@@ -347,13 +355,25 @@ fn what(
     })
 }
 
-fn power_loss(raw: &RawFault, file: &ClusterFile) -> Checked<Keeps> {
-    if file.disk.is_none() {
-        let what = "power-loss needs nodes with recorded disks: put disk = \"ext4\" (or another \
-                    file system) into the cluster file; `kill` needs none, and loses nothing that \
-                    was written";
-        return Err(Wrong(raw.fault.span(), what.into()));
+/// Refuses a fault of disks where nodes have none. What else there is comes after its name.
+fn refuse_without_disks(
+    raw: &RawFault,
+    file: &ClusterFile,
+    (fault, instead): (&str, &str),
+) -> Checked<()> {
+    if file.disk.is_some() {
+        return Ok(());
     }
+    let what = format!(
+        "{fault} needs nodes with recorded disks: put disk = \"ext4\" (or another file system) into \
+         the cluster file{instead}"
+    );
+    Err(Wrong(raw.fault.span(), what))
+}
+
+fn power_loss(raw: &RawFault, file: &ClusterFile) -> Checked<Keeps> {
+    let instead = "; `kill` needs none, and loses nothing that was written";
+    refuse_without_disks(raw, file, ("power-loss", instead))?;
     match &raw.keeps {
         None => Ok(Keeps::Flushed),
         Some(words) => {
@@ -604,6 +624,7 @@ mod tests {
     use super::*;
 
     const CLUSTER: &str = "
+disk = \"ext4\"
 [[nodes]]
 names = [\"a\", \"b\", \"c\"]
 kind = \"data\"
@@ -644,6 +665,16 @@ at = { ended = true }
 fault = \"clock\"
 on = \"a\"
 by_s = -0.25
+[[faults]]
+at = { ended = true }
+fault = \"disk\"
+on = \"all\"
+requests = \"flushes\"
+times = 2
+[[faults]]
+at = { ended = true }
+fault = \"disk\"
+on = \"a\"
 [[faults]]
 at = { call = \"fsync\", path = \"*.wal\", nth = 3, node = \"leader\", when = \"after\" }
 fault = \"call\"
@@ -687,8 +718,12 @@ at = { time_s = 10 }
 fault = \"heal\"
 ";
         let plan = parsed(text).expect("a plan");
-        assert_eq!(plan.faults.len(), 10);
+        assert_eq!(plan.faults.len(), 12);
         assert!(plan.needs_roles() && plan.needs_calls());
+        let What::Disk(errors) = &plan.faults[5].what else {
+            panic!("{plan}");
+        };
+        assert_eq!(errors.words(), "reads, writes, flushes");
         let again = parsed(&plan.to_string()).expect("a plan");
         assert_eq!(again, plan, "{plan}");
     }
@@ -706,6 +741,17 @@ fault = \"heal\"
         assert!(of("fault = \"pause\"\non = \"a\"\nflow = \"in\"").starts_with("p.toml:5:8: "));
         assert!(of("fault = \"kill\"\non = \"hit\"").contains("this is the first one"));
         assert!(of("fault = \"pause\"\non = \"others\"").contains("only for `from`"));
+        assert!(
+            of("fault = \"disk\"\non = \"a\"\ntimes = 0").starts_with("p.toml:5:9: no request")
+        );
+        let known = of("fault = \"disk\"\non = \"a\"\nrequests = [\"seeks\"]");
+        assert!(
+            known.contains("p.toml:5:12: expected reads, writes or flushes"),
+            "{known}"
+        );
+        assert!(
+            of("fault = \"kill\"\non = \"a\"\nrequests = \"reads\"").contains("only for a disk")
+        );
         assert!(of("fault = \"restart\"\non = \"a\"\nuntil = { after_s = 1 }").contains("lasts"));
         assert!(said("fautls = []").starts_with("p.toml:1:1: unknown field `fautls`"));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cluster::ClusterFile;
 use serde::Deserialize;
 
+use super::disk_errors::DiskErrors;
 use super::errno::Errno;
 use super::parse::{self, PlanError};
 use super::worse::Worse;
@@ -76,6 +77,9 @@ pub enum What {
     },
     /// Their time of day jumps by so many nanoseconds. Its end has it jump back.
     Clock(i64),
+    /// Their disks fail some requests. Its end has them answer as ever, and the nodes boot again: a file
+    /// system that has seen an error may refuse to write until it is mounted again.
+    Disk(DiskErrors),
     /// Some of their system calls come to something else. Its end leaves calls alone.
     Call(CallFault),
     /// All faults that are in place end.
@@ -144,6 +148,7 @@ impl What {
             Self::Call(_) => "call",
             Self::Link { .. } => "link",
             Self::Clock(_) => "clock",
+            Self::Disk(_) => "disk",
             Self::Heal => "heal",
         }
     }

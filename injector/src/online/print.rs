@@ -51,6 +51,7 @@ impl Display for PlannedFault {
         match &self.what {
             What::Link { worse, .. } => write!(f, "{worse}")?,
             What::Call(call) => write!(f, "{call}")?,
+            What::Disk(errors) => write!(f, "{errors}")?,
             What::Clock(by_ns) => writeln!(f, "by_s = {:?}", jump::seconds(*by_ns))?,
             _ => {}
         }

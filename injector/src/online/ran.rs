@@ -166,7 +166,7 @@ pub struct FaultCame {
     /// Of a fault of links who is on each side: nodes, and clients that have a side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sides: Option<(Vec<String>, Vec<String>)>,
-    /// How many system calls it has hit, if it is a fault of these.
+    /// How many system calls, or requests to disks, it has hit, if it is a fault of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
     /// What is not as it was to be.

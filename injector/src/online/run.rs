@@ -7,8 +7,11 @@ mod heal;
 mod hear;
 mod judge;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::act::Undo;
@@ -55,6 +58,8 @@ pub(super) struct Runner<'a> {
     pub(super) plan: &'a FaultPlan,
     pub(super) clients: Clients,
     pub(super) calls: Rc<Calls>,
+    /// How many requests of disks each fault has failed, if that is what it does.
+    pub(super) failed: BTreeMap<usize, Arc<AtomicU64>>,
     pub(super) roles: Option<Roles>,
     /// The faults that are in place.
     pub(super) active: Vec<Active>,

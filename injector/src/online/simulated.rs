@@ -8,7 +8,7 @@ use cluster::{
     ClusterFile, Ending, Error, Member, Result, SimulatedCluster, SimulatedProgram, Verdict,
 };
 
-use super::ground::{Ground, Loses, ProgramId};
+use super::ground::{Fails, Ground, Loses, ProgramId};
 use super::worse::Worse;
 
 /// How much time passes at most before it is looked again.
@@ -157,6 +157,14 @@ impl Ground for Simulated<'_> {
     fn move_clocks_back(&mut self, nodes: &[usize], by_ns: i64) -> Result<()> {
         let mut nodes = nodes.iter();
         nodes.try_for_each(|node| self.cluster.move_clock_back(*node, by_ns, self.cancelled))
+    }
+
+    fn fail_requests(&mut self, node: usize, times: u64, fails: Fails) -> Result<()> {
+        self.cluster.fail_requests(node, times, fails)
+    }
+
+    fn spare_requests(&mut self, node: usize) -> Result<()> {
+        self.cluster.spare_requests(node)
     }
 
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {

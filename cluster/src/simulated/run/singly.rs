@@ -4,10 +4,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use block_dev::{DiskRequest, Failing};
 use pace_rules::disk::{Log, Relaxation};
-use simulation::PowerCut;
+use simulation::{Disk, PowerCut};
 
-use super::{Fate, SimulatedCluster, Stage, words_of};
+use super::{Fate, SimulatedCluster, Stage, usual_behaviour, words_of};
 use crate::client::name;
 use crate::error::{Error, Result};
 use crate::links::Member;
@@ -237,6 +238,41 @@ impl SimulatedCluster {
             state.jumps_ns.clear();
         }
         Ok(cuts)
+    }
+
+    /// Has the disk of a node fail the first `times` requests of which `fails` is true, and answer all
+    /// others as ever.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn fail_requests(
+        &mut self,
+        node: usize,
+        times: u64,
+        fails: impl FnMut(DiskRequest) -> bool + Send + 'static,
+    ) -> Result<()> {
+        let usual = usual_behaviour(&self.settings);
+        let failing = Failing::times(times, usual, fails);
+        self.disk_of(node)?.set_behaviour(failing);
+        Ok(())
+    }
+
+    /// Has it fail none of them any more.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn spare_requests(&mut self, node: usize) -> Result<()> {
+        let usual = usual_behaviour(&self.settings);
+        self.disk_of(node)?.set_behaviour(usual);
+        Ok(())
+    }
+
+    fn disk_of(&mut self, node: usize) -> Result<&mut Disk> {
+        let config = &self.file.nodes[node];
+        if !config.has_data {
+            return Err(Error::NoDisk(config.name.clone()));
+        }
+        Ok(self.hosts.simulation.disk(node, 0))
     }
 
     /// Lets so much time pass that no machine is ahead of the others.

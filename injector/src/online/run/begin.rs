@@ -1,5 +1,6 @@
 //! The start of a run: the nodes, the probe, and then the clients.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ pub(super) fn begin<'a>(
         ground,
         plan,
         calls,
+        failed: BTreeMap::new(),
         roles,
         active: Vec::new(),
         probe,

@@ -154,11 +154,7 @@ impl Runner<'_> {
     /// down are started at its end.
     pub(super) fn start_again(&mut self) {
         for node in self.restarts.take(self.ground.now()) {
-            let keeps_down = |active: &Active| match &active.undo {
-                Undo::Start(nodes) => nodes.contains(&node),
-                _ => false,
-            };
-            if self.active.iter().any(keeps_down) {
+            if self.is_kept_down(node) {
                 continue;
             }
             match self.ground.restart(node) {
@@ -171,13 +167,26 @@ impl Runner<'_> {
     /// Ends a fault that is not in place any more.
     fn undo(&mut self, active: &Active) {
         let fault = active.fault;
-        match (self.end(&active.undo), &active.undo) {
-            (Err(why), _) => self.not_undone(fault, why),
-            (Ok(()), Undo::Start(nodes)) => {
-                self.returning
-                    .extend(nodes.iter().map(|node| (*node, Some(fault))));
+        if let Err(why) = self.end(&active.undo) {
+            return self.not_undone(fault, why);
+        }
+        let started = self.started_by(&active.undo);
+        if started.is_empty() {
+            return self.undone(fault);
+        }
+        let returning = started.into_iter().map(|node| (node, Some(fault)));
+        self.returning.extend(returning);
+    }
+
+    /// The nodes that an end has started.
+    pub(in super::super) fn started_by(&self, undo: &Undo) -> Vec<usize> {
+        match undo {
+            Undo::Start(nodes) => nodes.clone(),
+            Undo::Disks(nodes) => {
+                let up = nodes.iter().filter(|node| !self.is_kept_down(**node));
+                up.copied().collect()
             }
-            (Ok(()), _) => self.undone(fault),
+            _ => Vec::new(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a run came to.
 
+use std::sync::atomic::Ordering;
+
 use cluster::Verdict;
 
 use super::super::plan::What;
@@ -51,12 +53,20 @@ impl Runner<'_> {
         for (place, came) in self.came.iter_mut().enumerate() {
             let number = place + 1;
             let planned = &self.plan.faults[place];
-            if let What::Call(call) = &planned.what {
-                came.calls = Some(self.calls.hits(place));
+            let hits = match &planned.what {
+                What::Call(call) => Some((self.calls.hits(place), "call", call.words())),
+                What::Disk(errors) => {
+                    let failed = self.failed.get(&place);
+                    let failed = failed.map_or(0, |failed| failed.load(Ordering::Relaxed));
+                    Some((failed, "request", errors.words()))
+                }
+                _ => None,
+            };
+            if let Some((hits, of, what)) = hits {
+                came.calls = Some(hits);
                 if came.state != State::NeverFired && !came.happened() {
-                    let what = call.words();
                     self.problems.push(format!(
-                        "fault {number} hit nothing: there was no such call: {what}"
+                        "fault {number} hit nothing: there was no such {of}: {what}"
                     ));
                 }
             }

@@ -2,31 +2,23 @@
 //! everything. Needs root.
 
 mod common;
+#[path = "common/steps.rs"]
+mod steps;
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use block_dev::{
-    Base, BlockLog, Completion, FrontEnd, FuseDisk, Image, Kind, Mark, MemfdDisk, PAGE_SIZE,
-};
-use common::{AlignedPage, SIZE_BYTES, base, in_namespace, open_direct};
+use block_dev::{Base, Completion, FrontEnd, FuseDisk, Image, Kind, Mark, MemfdDisk, PAGE_SIZE};
+use common::{AlignedPage, base, in_namespace, open_direct};
+use steps::{content, rebuilt};
 
-fn content(image: &Image) -> Vec<u8> {
-    let mut bytes = vec![0; SIZE_BYTES as usize];
-    image.read(0, &mut bytes);
-    bytes
-}
+const SEEDS: std::ops::Range<u64> = 0..8;
 
 /// What the block device shows, past the kernel's cache.
 fn device_content(device: &Path) -> Vec<u8> {
-    let mut bytes = vec![0; SIZE_BYTES as usize];
-    File::open(device)
-        .expect("open")
-        .read_exact_at(&mut bytes, 0)
-        .expect("read");
-    bytes
+    steps::shown(device).expect("read")
 }
 
 /// Writes here and there through the block device, as a mounted file system would.
@@ -82,10 +74,39 @@ fn the_fuse_disk_holds_what_it_is_told_whatever_was_written_to_it() {
     });
 }
 
-fn rebuilt(base: &Arc<Base>, log: &BlockLog) -> Vec<u8> {
-    let mut image = Image::new(Arc::clone(base));
-    (0..log.len()).for_each(|entry| log.apply(entry, &mut image));
-    content(&image)
+/// Takes the steps of a seed on a disk that holds what `image` does, and checks what it shows then.
+fn takes_steps(disk: &mut dyn FrontEnd, image: &Image, seed: u64) {
+    steps::carry_out(disk.device(), &steps::steps(seed)).expect("taken");
+    assert!(
+        device_content(disk.device()) == steps::model(&content(image), &steps::steps(seed)),
+        "after the steps of seed {seed}"
+    );
+}
+
+#[test]
+fn the_memfd_disk_holds_what_random_steps_leave() {
+    in_namespace(|directory| {
+        let base = base(directory);
+        let mut disk = MemfdDisk::new(&base).expect("a disk");
+        for seed in SEEDS {
+            let before = disk.content(&base).expect("content");
+            takes_steps(&mut disk, &before, seed);
+        }
+    });
+}
+
+#[test]
+fn the_fuse_disk_holds_what_random_steps_leave_and_its_log_has_them() {
+    in_namespace(|directory| {
+        let base = base(directory);
+        let mut disk = FuseDisk::new(&base, directory, Completion::AtOnce).expect("a disk");
+        for seed in SEEDS {
+            disk.start_recording().expect("start");
+            let before = Image::new(Arc::clone(&base));
+            takes_steps(&mut disk, &before, seed);
+            steps::check_log(&before, &disk.stop_recording(), &steps::steps(seed));
+        }
+    });
 }
 
 #[test]
@@ -108,7 +129,7 @@ fn the_log_of_the_fuse_disk_rebuilds_its_content_and_keeps_the_order_of_writes_f
         let log = disk.stop_recording();
         scribble(disk.device(), 11);
         assert!(
-            rebuilt(&base, &log) == shown,
+            rebuilt(&Image::new(base), &log, log.len()) == shown,
             "the log alone gives the content"
         );
 

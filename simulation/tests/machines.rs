@@ -1,6 +1,10 @@
 //! Real kernels on a calendar, without root. This program is also the init of their machines.
 
+#[path = "../../block-dev/tests/common/steps.rs"]
+mod steps;
+
 use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use block_dev::{Base, Kind};
+use block_dev::{Base, Image, Kind};
 use libtest_mimic::{Arguments, Trial};
 use machine::Uml;
 use nix::mount::{MsFlags, mount};
@@ -23,6 +27,7 @@ use tempfile::TempDir;
 const INIT: &str = "__init";
 const PORT: &str = "/dev/vport1p0";
 const DISK: &str = "/dev/vda";
+const DISKS: [&str; 2] = [DISK, "/dev/vdb"];
 const BLOCK: usize = 4096;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -49,9 +54,13 @@ fn main() -> ExitCode {
         serve().expect("served");
         let _ = reboot(RebootMode::RB_POWER_OFF);
     }
-    let tests: [Test; 15] = [
+    let tests: [Test; 16] = [
         ("waiting_costs_no_time_and_clocks_agree", clocks),
         ("what_no_flush_covers_is_lost_with_the_power", power),
+        (
+            "disks_hold_what_random_steps_leave_and_each_loses_its_own",
+            disks,
+        ),
         ("a_run_stands_still_before_a_request_to_a_disk", point),
         ("a_flush_that_was_in_flight_covers_nothing", in_flight),
         (
@@ -133,6 +142,11 @@ fn serve() -> std::io::Result<()> {
                 File::open(DISK)?.read_exact_at(&mut byte, number(1) * BLOCK as u64)?;
                 byte[0].to_string()
             }
+            "steps" => {
+                take_steps(number(1))?;
+                "taken".into()
+            }
+            "shown" => shown()?,
             "busy" => busy(number(1))?,
             // No kernel survives the end of its init.
             "panic" => std::process::exit(1),
@@ -142,6 +156,35 @@ fn serve() -> std::io::Result<()> {
         port.write_all(format!("{answer}\n").as_bytes())?;
     }
     Ok(())
+}
+
+/// The steps that are taken on each disk.
+fn steps_of(seed: u64) -> [Vec<steps::Step>; 2] {
+    [seed, seed + 1].map(steps::steps)
+}
+
+/// Takes them, on all disks at once.
+fn take_steps(seed: u64) -> std::io::Result<()> {
+    let disks = DISKS.iter().zip(steps_of(seed));
+    let threads: Vec<_> = disks
+        .map(|(disk, steps)| std::thread::spawn(move || steps::carry_out(Path::new(disk), &steps)))
+        .collect();
+    let mut threads = threads.into_iter();
+    threads.try_for_each(|thread| thread.join().expect("no panic"))
+}
+
+/// What all disks show, in words that are short.
+fn shown() -> std::io::Result<String> {
+    let shown: std::io::Result<Vec<_>> = DISKS
+        .iter()
+        .map(|disk| steps::shown(Path::new(disk)))
+        .collect();
+    Ok(in_short(&shown?))
+}
+
+fn in_short(disks: &[Vec<u8>]) -> String {
+    let hash = |disk: &Vec<u8>| BuildHasherDefault::<DefaultHasher>::default().hash_one(disk);
+    format!("{:?}", disks.iter().map(hash).collect::<Vec<_>>())
 }
 
 /// Threads that sleep and compute by turns, and a program that starts others. Returns what they came to.
@@ -192,7 +235,7 @@ impl Bench {
 
     /// The same with these clocks, one for each machine.
     fn with_clocks(kernel: &Path, seed: u64, clocks: &[Clock]) -> Self {
-        let mut this = Self::off_with_clocks(kernel, seed, clocks, None);
+        let mut this = Self::off_with(kernel, seed, clocks, None, &[Self::base()]);
         for index in 0..clocks.len() {
             this.boot(index);
         }
@@ -200,10 +243,22 @@ impl Bench {
     }
 
     fn off(kernel: &Path, seed: u64, machines: usize, chaos: Option<Chaos>) -> Self {
-        Self::off_with_clocks(kernel, seed, &vec![Clock::default(); machines], chaos)
+        let clocks = vec![Clock::default(); machines];
+        Self::off_with(kernel, seed, &clocks, chaos, &[Self::base()])
     }
 
-    fn off_with_clocks(kernel: &Path, seed: u64, clocks: &[Clock], chaos: Option<Chaos>) -> Self {
+    fn base() -> Arc<Base> {
+        Arc::new(Base::empty(64 << 20))
+    }
+
+    /// Machines that are off, each with a disk for each of the bases.
+    fn off_with(
+        kernel: &Path,
+        seed: u64,
+        clocks: &[Clock],
+        chaos: Option<Chaos>,
+        bases: &[Arc<Base>],
+    ) -> Self {
         let kernel = Uml::find_simulated(Some(kernel), seed).expect("a kernel");
         let consoles = tempfile::tempdir().expect("a directory");
         let simulation = Simulation::new(Settings {
@@ -219,17 +274,20 @@ impl Bench {
         };
         for (index, clock) in clocks.iter().enumerate() {
             let name = format!("n{index}");
-            let disk = Disk::new(
-                Arc::new(Base::empty(64 << 20)),
-                Keeping::Honest,
-                DiskTimes::default(),
-                Chance::new(seed, &format!("disk {name}")),
-            );
+            let disk = |(number, base): (usize, &Arc<Base>)| {
+                Disk::new(
+                    Arc::clone(base),
+                    Keeping::Honest,
+                    DiskTimes::default(),
+                    Chance::new(seed, &format!("disk {name} {number}")),
+                )
+            };
+            let disks = bases.iter().enumerate().map(disk).collect();
             let spec = MachineSpec {
                 name,
                 address: [2, 0, 0, 0, 0, index as u8],
                 memory_mib: 64,
-                disks: vec![disk],
+                disks,
                 clock: *clock,
                 chaos,
                 init: vec![INIT.into()],
@@ -362,6 +420,50 @@ fn power(kernel: &Path) {
     assert_eq!(cut.expect("possible").lost.len(), 1);
     bench.boot(0);
     assert_eq!([bench.ask(0, "read 1"), bench.ask(0, "read 2")], ["7", "8"]);
+}
+
+/// A disk that is not empty.
+fn base_of_steps(seed: u64) -> Arc<Base> {
+    let mut image = Image::new(Arc::new(Base::empty(steps::SIZE_BYTES)));
+    let held = steps::model(&steps::content(&image), &steps::steps(seed));
+    image.write(0, &held);
+    Arc::new(Base::from_image(&image))
+}
+
+/// What block-dev/tests/front_ends.rs asks of its disks, of two of a machine at once; and the power
+/// fails.
+fn disks(kernel: &Path) {
+    let bases = [100, 101].map(base_of_steps);
+    let mut bench = Bench::off_with(kernel, 1, &[Clock::default()], None, &bases);
+    let content = |bench: &mut Bench, disk| steps::content(bench.simulation.disk(0, disk).image());
+    let mut held = [0, 1].map(|disk| content(&mut bench, disk));
+    // What one of them loses is nothing to the other one.
+    for (seed, keeps_all) in [(1, [false, false]), (3, [true, false]), (5, [false, true])] {
+        bench.boot(0);
+        assert_eq!(bench.ask(0, "shown"), in_short(&held), "after a boot");
+        assert_eq!(bench.ask(0, &format!("steps {seed}")), "taken");
+        let taken = steps_of(seed);
+        let now = [0, 1].map(|disk| steps::model(&held[disk], &taken[disk]));
+        assert_eq!(bench.ask(0, "shown"), in_short(&now), "seed {seed}");
+        bench.simulation.switch_off(&[0]);
+        for disk in [0, 1] {
+            let synced = steps::model(&held[disk], steps::synced(&taken[disk]));
+            assert!(synced != now[disk], "seed {seed} has nothing to lose");
+            let which = bench.simulation.disk(0, disk);
+            assert!(steps::content(which.image()) == now[disk], "seed {seed}");
+            steps::check_log(which.image(), which.log(), &taken[disk]);
+            let (keeps, left) = if keeps_all[disk] {
+                (Relaxation::Prefix, &now[disk])
+            } else {
+                (Relaxation::Flushed, &synced)
+            };
+            which.power_cut(|_| keeps).expect("possible");
+            held[disk].clone_from(left);
+            assert!(content(&mut bench, disk) == held[disk], "seed {seed}");
+        }
+    }
+    bench.boot(0);
+    assert_eq!(bench.ask(0, "shown"), in_short(&held));
 }
 
 fn point(kernel: &Path) {

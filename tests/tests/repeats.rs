@@ -2,7 +2,7 @@
 //! repeats to the byte. Root is needed to be somebody else.
 //!
 //! A few runs of block logs and of redis are normal tests; `make test-repeats` has as many as it takes
-//! to believe it, and etcd, in three minutes on a busy machine.
+//! to believe it. Other clusters repeat on simulated machines: `simulated.rs`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -180,12 +180,6 @@ fn script_repeats(name: &str, runs: usize, expected: &str) {
 }
 
 #[test]
-#[ignore = "takes minutes: make test-repeats"]
-fn etcd_repeats_in_five_runs() {
-    script_repeats("etcd.sh", 5, "leads, 20 keys");
-}
-
-#[test]
 fn redis_repeats() {
     script_repeats("redis.sh", 2, "the primary was killed");
 }
@@ -194,15 +188,4 @@ fn redis_repeats() {
 #[ignore = "takes minutes: make test-repeats"]
 fn redis_repeats_in_five_runs() {
     script_repeats("redis.sh", 5, "the primary was killed");
-}
-
-/// Debian's package libzookeeper-java and a Java, if they are there.
-#[test]
-#[ignore = "takes minutes: make test-long"]
-fn zookeeper_repeats() {
-    if !Path::new("/usr/share/java/zookeeper.jar").exists() {
-        println!("not installed: libzookeeper-java default-jre-headless");
-        return;
-    }
-    script_repeats("zookeeper.sh", 5, "leads");
 }

@@ -301,14 +301,7 @@ impl Uml {
 
     fn start(&self, task: Task, input: &[u8]) -> Result<Running> {
         let memory_mib = self.memory_in_effect_mib();
-        if memory_mib < MEMORY_MIB_MIN {
-            return Err(Error::NotStarted {
-                kernel: self.kernel.clone(),
-                why: format!(
-                    "its memory, {memory_mib} MiB, is too small: give it {MEMORY_MIB_MIN} at least"
-                ),
-            });
-        }
+        self.refuse_too_little(memory_mib)?;
         let memory = memory_room(memory_mib).0;
         let directory = self.directory(&memory, task, input)?;
         let (console, console_end) =
@@ -335,6 +328,18 @@ impl Uml {
         self.wait_until_ready(&mut running)?;
         tracing::debug!(pid = running.pid(), "the guest is ready");
         Ok(running)
+    }
+
+    fn refuse_too_little(&self, memory_mib: u64) -> Result<()> {
+        if memory_mib >= MEMORY_MIB_MIN {
+            return Ok(());
+        }
+        Err(Error::NotStarted {
+            kernel: self.kernel.clone(),
+            why: format!(
+                "its memory, {memory_mib} MiB, is too small: give it {MEMORY_MIB_MIN} at least"
+            ),
+        })
     }
 
     /// Starts a guest. The command goes with that: it has our copies of the guest's ends, and the

@@ -99,10 +99,7 @@ impl Runner<'_> {
             What::Freeze => self.freeze(on),
             What::Restart => self.kill(on, "restart"),
             What::Resume => self.resume(on),
-            What::Heal => {
-                self.undo_all();
-                Ok(Hit::of(Vec::new(), "heal".into(), Undo::Nothing))
-            }
+            What::Heal => Ok(self.heal_everything()),
             What::Clock(by_ns) => self.move_clocks(on, *by_ns),
             What::Disk(errors) => self.fail_disks(on, fault, errors),
             What::Call(call) => Ok(self.hit_calls(on, fault, call)),
@@ -115,6 +112,11 @@ impl Runner<'_> {
                 self.worsen(on, (&from, *flow), *worse)
             }
         }
+    }
+
+    fn heal_everything(&mut self) -> Hit {
+        self.undo_all();
+        Hit::of(Vec::new(), "heal".into(), Undo::Nothing)
     }
 
     /// Those who are named, without those that are hit.

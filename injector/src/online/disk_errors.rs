@@ -108,37 +108,41 @@ impl fmt::Display for DiskErrors {
 /// Which requests are to fail, if that is the fault; fails if another one has its keys.
 pub(super) fn disk_errors(raw: &RawFault) -> Checked<Option<DiskErrors>> {
     if *raw.fault.get_ref() != Name::Disk {
-        let requests = raw.requests.as_ref();
-        let requests = requests.map(|given| (given.span(), "requests"));
-        let times = raw.times.as_ref().map(|given| (given.span(), "times"));
-        return match requests.or(times) {
-            Some((place, key)) => Err(Wrong(place, format!("`{key}` is only for a disk"))),
-            None => Ok(None),
-        };
+        return refuse_keys_of_disks(raw).map(|()| None);
     }
-    let mut requests = match raw.requests.as_ref().map(Spanned::get_ref) {
+    let requests = match &raw.requests {
         None => Requested::ALL.to_vec(),
-        Some(Kinds::One(kind)) => vec![*kind],
-        Some(Kinds::Several(kinds)) => kinds.clone(),
+        Some(given) => kinds(given)?,
     };
-    requests.sort_unstable();
-    requests.dedup();
-    for (given, is_none) in [
-        (
-            raw.requests.as_ref().map(Spanned::span),
-            requests.is_empty(),
-        ),
-        (
-            raw.times.as_ref().map(Spanned::span),
-            raw.times
-                .as_ref()
-                .is_some_and(|times| *times.get_ref() == 0),
-        ),
-    ] {
-        if let Some(place) = given.filter(|_| is_none) {
-            return Err(Wrong(place, "no request would fail".into()));
-        }
+    if let Some(times) = raw.times.as_ref().filter(|times| *times.get_ref() == 0) {
+        return Err(Wrong(times.span(), NOTHING_FAILS.into()));
     }
     let times = raw.times.as_ref().map(|times| *times.get_ref());
     Ok(Some(DiskErrors { requests, times }))
+}
+
+const NOTHING_FAILS: &str = "no request would fail";
+
+/// In order, each once.
+fn kinds(given: &Spanned<Kinds>) -> Checked<Vec<Requested>> {
+    let mut kinds = match given.get_ref() {
+        Kinds::One(kind) => vec![*kind],
+        Kinds::Several(kinds) => kinds.clone(),
+    };
+    kinds.sort_unstable();
+    kinds.dedup();
+    if kinds.is_empty() {
+        return Err(Wrong(given.span(), NOTHING_FAILS.into()));
+    }
+    Ok(kinds)
+}
+
+fn refuse_keys_of_disks(raw: &RawFault) -> Checked<()> {
+    let requests = raw.requests.as_ref();
+    let requests = requests.map(|given| (given.span(), "requests"));
+    let times = raw.times.as_ref().map(|given| (given.span(), "times"));
+    match requests.or(times) {
+        Some((place, key)) => Err(Wrong(place, format!("`{key}` is only for a disk"))),
+        None => Ok(()),
+    }
 }

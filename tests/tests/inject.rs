@@ -335,6 +335,27 @@ fn an_isolated_redis_acknowledges_what_is_lost_after_the_heal() {
     );
 }
 
+/// What clients saw is judged: reads that ask nobody else are of the past on the cut off side, which etcd's
+/// own reads are not.
+#[test]
+#[ignore = "it takes minutes, and etcd: make test-clusters"]
+fn etcd_answers_no_stale_reads_in_a_partition_unless_it_is_asked_for_them() {
+    require_root();
+    let cluster = include_str!("../../workloads/clusters/etcd/cluster.toml");
+    let cluster = cluster.replace("{here}/../kv.py", KV);
+    let plan = include_str!("../../workloads/plans/etcd-leader.toml");
+    let (status, results) = runs(&folder(&cluster), plan, &["--repeat", "5"]);
+    assert_eq!(status, 0, "{results:?}");
+    let asks_nobody = format!("env KV_SERIALIZABLE=1 KV_KEYS=2 python3 {KV} etcd mix");
+    let cluster = cluster.replace(&format!("python3 {KV} etcd mix"), &asks_nobody);
+    let stop = ["--repeat", "10", "--stop-after", "1"];
+    let (status, results) = runs(&folder(&cluster), plan, &stop);
+    assert_eq!(status, 1, "{results:?}");
+    let broken = results.last().expect("one")["broken"].to_string();
+    assert!(broken.contains("stale-read of outsidek"), "{broken}");
+    println!("stale in run {}", results.len());
+}
+
 /// ZOOKEEPER-4882: what others commit while a follower's fdatasync is held, and then fails, is in its
 /// memory only when it follows again.
 #[test]

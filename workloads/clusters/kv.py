@@ -9,6 +9,9 @@
                                 prints a history: a JSON object for each call and each answer. After
                                 a write that failed it asks again who leads; with `keep stay` it
                                 stays with who led first
+    kv.py SYSTEM mix NODE PEER  works until it is asked to end: writes keys of its own, and reads these
+                                and those of the client PEER. It works with this node, and with the next
+                                one after two operations in a row that failed. It prints a history
     kv.py SYSTEM probe          prints `NODE ROLE` for each node that answers, for each line on its
                                 standard input, and `end`
     kv.py SYSTEM check ACKS     reads all keys from every node, and prints `ok`, or `broken …` for
@@ -44,6 +47,8 @@ AGREE_WITHIN_S = float(os.environ.get("KV_AGREE_WITHIN_S", "10")) * PATIENCE
 TRY_EVERY_S = 0.01
 ANSWER_WITHIN_S = 5
 PROBE_WITHIN_S = 0.5
+# How long a client waits that may ask another node.
+MIX_WITHIN_S = 1 * PATIENCE
 # Each key is written more than once, unless there are more keys than writes.
 KEYS = int(os.environ.get("KV_KEYS", "8"))
 # Several clients write keys of their own.
@@ -140,24 +145,35 @@ class Sentinel(Redis):
 
 
 class Etcd:
-    """The JSON gateway of etcd's v3 API. Reads are linearizable."""
+    """The JSON gateway of etcd's v3 API. Reads are linearizable, unless KV_SERIALIZABLE=1: then each
+    node answers with what it has."""
 
     PORT = 2379
+    SERIALIZABLE = os.environ.get("KV_SERIALIZABLE") == "1"
 
-    def __init__(self, address):
-        self.connection = http.client.HTTPConnection(address, self.PORT, timeout=ANSWER_WITHIN_S)
+    def __init__(self, address, within_s=ANSWER_WITHIN_S):
+        self.connection = http.client.HTTPConnection(address, self.PORT, timeout=within_s)
 
-    def call(self, what, **arguments):
-        body = {key: base64.b64encode(value.encode()).decode() for key, value in arguments.items()}
-        self.connection.request("POST", "/v3/kv/" + what, json.dumps(body))
+    def ask(self, path, body):
+        self.connection.request("POST", path, json.dumps(body))
         answer = self.connection.getresponse()
         text = answer.read()
         if answer.status != 200:
             raise Unavailable(text.decode(errors="replace").strip())
         return json.loads(text)
 
+    def call(self, what, **arguments):
+        body = {key: base64.b64encode(value.encode()).decode() for key, value in arguments.items()}
+        if what == "range":
+            body["serializable"] = self.SERIALIZABLE
+        return self.ask("/v3/kv/" + what, body)
+
     def put(self, key, value):
         self.call("put", key=key, value=value)
+
+    def get(self, key):
+        found = self.call("range", key=key).get("kvs", [])
+        return self.text(found[0].get("value", "")) if found else None
 
     def get_all(self, keys):
         # From the lowest key on, without an end.
@@ -171,6 +187,15 @@ class Etcd:
 
     def ready(self):
         self.call("range", key="ready")
+
+    @classmethod
+    def to_probe(cls, address):
+        return cls(address, PROBE_WITHIN_S)
+
+    def role(self):
+        status = self.ask("/v3/maintenance/status", {})
+        leads = status.get("leader") == status["header"]["member_id"]
+        return f"{'leader' if leads else 'follower'} {status.get('raftTerm', 0)}"
 
 
 class ZooKeeper:
@@ -431,14 +456,60 @@ def keep(system, stays):
                     pass
 
 
+def record(kind, operation, **more):
+    print(json.dumps({"type": kind} | operation | more), flush=True)
+
+
+def mix(system, node, peer):
+    """Writes and reads by turns until it is asked to end."""
+    ended = []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+    most = int(os.environ.get("CRASHPOINT_OPERATIONS", sys.maxsize))
+    all_nodes = nodes_of(system)
+    at = [name for name, _ in all_nodes].index(node)
+    client, number, process, failed = None, 0, 0, 0
+    while not ended and number < most:
+        time.sleep(PAUSE_S)
+        number += 1
+        turn = number // 4 % KEYS
+        if number % 2:
+            operation = {"process": process, "f": "write", "key": f"{CLIENT}k{turn}", "value": f"v{number}"}
+        else:
+            operation = {"process": process, "f": "read", "key": f"{[CLIENT, peer][number // 2 % 2]}k{turn}"}
+        record("invoke", operation)
+        try:
+            client = client or system(all_nodes[at % len(all_nodes)][1], MIX_WITHIN_S)
+            if operation["f"] == "write":
+                client.put(operation["key"], operation["value"])
+                record("ok", operation)
+            else:
+                record("ok", operation, value=client.get(operation["key"]))
+            failed = 0
+        except FAILURES as error:
+            # Nobody knows what became of it: the next is of another process.
+            record("info", operation, error=str(error))
+            process += 1
+            client = None
+            failed += 1
+            # A node that cannot write may still answer reads.
+            at += failed % 2 == 0
+
+
+def to_probe(system, address):
+    """Somebody who is asked for its role, and has to answer soon."""
+    if hasattr(system, "to_probe"):
+        return system.to_probe(address)
+    client = system.__new__(system)
+    client.stream = connect(address, system.PORT, PROBE_WITHIN_S).makefile("rwb")
+    return client
+
+
 def probe(system):
     """The role of each node that answers soon."""
     said = []
     for name, address in nodes_of(system):
         try:
-            client = system.__new__(system)
-            client.stream = connect(address, system.PORT, PROBE_WITHIN_S).makefile("rwb")
-            said.append(f"{name} {client.role()}")
+            said.append(f"{name} {to_probe(system, address).role()}")
         except FAILURES:
             pass
     return said
@@ -449,6 +520,8 @@ def words_of(line):
     if not line.startswith("{"):
         return line.split()
     operation = json.loads(line)
+    if operation["f"] != "write":
+        return []
     kind = {"invoke": "try", "ok": "set"}.get(operation["type"], operation["type"])
     return [kind, operation["key"], operation["value"]]
 
@@ -523,6 +596,8 @@ def main():
             sys.exit(f"a write was not acknowledged: {error}")
     elif what == "keep":
         keep(system, "stay" in sys.argv[3:])
+    elif what == "mix":
+        mix(system, *sys.argv[3:5])
     elif what == "probe":
         for _ in sys.stdin:
             print("\n".join(probe(system) + ["end"]), flush=True)

@@ -59,6 +59,13 @@ fn where_mounted(place: &Ordinary, mount: &str) -> Command {
     unshare
 }
 
+/// The same where a program of the system says something and then ends like this.
+fn where_it_ends(place: &Ordinary, program: &str, end: &str) -> Command {
+    let fake = place.file(program, &format!("#!/bin/sh\necho looked\n{end}\n"));
+    std::fs::set_permissions(&fake, Permissions::from_mode(0o755)).expect("changed");
+    where_mounted(place, &format!("--bind {program} /usr/sbin/{program}"))
+}
+
 /// It could not run, and says this in a line.
 #[track_caller]
 fn refused(output: &Output, expected: &str) {
@@ -148,9 +155,7 @@ fn a_full_disk_of_a_machine_is_said() {
 fn a_disk_that_cannot_be_repaired_is_told_from_a_repair_that_was_killed() {
     let (place, kernel) = place(&format!("disk = \"minix\"\n{IDLE}"));
     let with = |end: &str| {
-        let fake = place.file("fsck.minix", &format!("#!/bin/sh\necho looked\n{end}\n"));
-        std::fs::set_permissions(&fake, Permissions::from_mode(0o755)).expect("changed");
-        let mut command = where_mounted(&place, "--bind fsck.minix /usr/sbin/fsck.minix");
+        let mut command = where_it_ends(&place, "fsck.minix", end);
         command.args(words(&kernel)).args(["--restart", "--check"]);
         command.output().expect("it runs")
     };
@@ -175,6 +180,58 @@ fn a_disk_that_cannot_be_repaired_is_told_from_a_repair_that_was_killed() {
     let expected = "error: the machine of keeper does not do what it is asked for: ";
     assert!(last.starts_with(expected), "{last}");
     assert_eq!(printed(&output), "");
+}
+
+/// What a plan does to the node before its machine cannot be set up again.
+const POWER_LOSS: &str = "\
+[[faults]]
+at = { time_s = 0.5 }
+fault = \"power-loss\"
+on = \"keeper\"
+";
+
+/// Two runs of a plan, where a program of the system ends like this, and with a specification that
+/// every run violates in which the plan's fault was in place.
+fn injected((place, kernel): &(Ordinary, String), plan: &str, program: &str, end: &str) -> Output {
+    place.file("plan.toml", plan);
+    place.file("hit.dl", "violation hit(F) :- fault(fault: F).\n");
+    let mut command = where_it_ends(place, program, end);
+    command.args(["inject", "cluster.toml", "--plan", "plan.toml"]);
+    command.args(["--simulate", "--kernel", kernel, "--repeat", "2"]);
+    command.args(["--spec", "hit.dl"]);
+    command.output().expect("it runs")
+}
+
+/// It is switched on again when everything is healed, or by the end of the fault; and who hits it
+/// meanwhile does not take the reason away.
+#[test]
+fn a_campaign_goes_on_after_a_run_whose_machine_cannot_be_set_up_again() {
+    let laid = place(&format!("disk = \"minix\"\n{IDLE}"));
+    let ends = format!("{POWER_LOSS}until = {{ after_s = 0.5 }}\n");
+    let kill = "[[faults]]\nat = { after_s = 0.6 }\nfault = \"kill\"\non = \"keeper\"\n";
+    for plan in [POWER_LOSS, &ends, &format!("{ends}{kill}")] {
+        let output = injected(&laid, plan, "fsck.minix", "sleep 0.2; kill -9 $$");
+        let text = printed(&output);
+        assert_eq!(output.status.code(), Some(3), "{text}{}", said(&output));
+        let why = "  inconclusive  the machine of keeper does not do what it is asked for: ";
+        assert_eq!(text.matches(why).count(), 2, "{text}");
+        assert!(text.contains("fault 1: power loss of keeper;"), "{text}");
+        let total = "0 broken of 2 runs, 2 inconclusive\n";
+        assert!(text.ends_with(total), "{text}");
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_be_repaired_breaks_a_run_and_what_never_starts_ends_a_campaign() {
+    let laid = place(&format!("disk = \"minix\"\n{IDLE}"));
+    let output = injected(&laid, POWER_LOSS, "fsck.minix", "exit 8");
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
+    let expected = "broken        after everything was healed: node keeper cannot use its disk: ";
+    assert!(text.contains(expected), "{text}");
+    let output = injected(&laid, POWER_LOSS, "mkfs.minix", "kill -9 $$");
+    let expected = "error: the machine of keeper does not do what it is asked for: ";
+    refused(&output, expected);
 }
 
 #[test]

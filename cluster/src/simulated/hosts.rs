@@ -257,6 +257,11 @@ impl Hosts {
         self.known[machine].done.take()
     }
 
+    /// Has that be asked for once more.
+    pub(super) fn keep_refusal(&mut self, machine: usize, refusal: Refusal) {
+        self.known[machine].done = Some(Err(refusal));
+    }
+
     /// Whether somebody answered at the port that was last tried, once.
     pub(super) fn tried(&mut self, machine: usize) -> Option<bool> {
         self.known[machine].tried.take()

@@ -83,6 +83,7 @@ pub trait Ground {
     ///
     /// # Errors
     /// [`cluster::Error::NotReady`] if it has ended, or is not ready in its time.
+    /// [`cluster::Error::Unable`] if that says nothing of it.
     fn is_ready(&mut self, node: usize) -> Result<bool>;
 
     /// From now on a node that is not ready has its time to be.

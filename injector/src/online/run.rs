@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use cluster::Error as ClusterError;
+
 use super::act::Undo;
 use super::calls::Calls;
 use super::clients::Clients;
@@ -27,7 +29,7 @@ use super::restarts::Restarts;
 use super::roles::{Probe, Roles};
 use super::sometimes::Reached;
 use super::triggers::{Seen, Waiting};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use begin::begin;
 use faults::Next;
 
@@ -93,6 +95,15 @@ pub(super) struct Active {
     until: Option<Waiting>,
 }
 
+/// How far a run came whose cluster had started.
+pub enum Attempt {
+    /// To its end.
+    Over(Ran),
+    /// To where a machine could not do what it has to, for no reason of its node's. What happened until
+    /// then is all there is: it is inconclusive, and nothing else is to be held against it.
+    CutShort(Ran),
+}
+
 /// Runs a plan once, on a cluster of which no node is started. Its nodes are killed in the end.
 ///
 /// # Errors
@@ -103,7 +114,7 @@ pub fn run(
     plan: &FaultPlan,
     place: &Place,
     cancelled: &dyn Fn() -> bool,
-) -> Result<Ran> {
+) -> Result<Attempt> {
     let mut runner = begin(ground, plan, place, cancelled)?;
     runner.tell_roles(None);
     let begun_ns = runner.begun_ns();
@@ -112,7 +123,13 @@ pub fn run(
     runner.ground.end();
     // What the functions are called is known when the nodes have ended.
     let points = SeenPoint::all(&calls, begun_ns);
-    ran.map(|ran| Ran { points, ..ran })
+    match ran {
+        Ok(ran) => Ok(Attempt::Over(Ran { points, ..ran })),
+        Err(Error::Cluster(error @ ClusterError::Unable { .. })) => {
+            Ok(Attempt::CutShort(runner.cut_short(&error)))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 impl Runner<'_> {
@@ -150,6 +167,19 @@ impl Runner<'_> {
         })
     }
 
+    /// What happened until it could not go on.
+    fn cut_short(&mut self, error: &ClusterError) -> Ran {
+        Ran {
+            events: std::mem::take(&mut self.events),
+            processes: self.clients.processes(),
+            faults: std::mem::take(&mut self.came),
+            acknowledged: self.clients.acknowledged(),
+            seconds: self.since_begin(self.ground.now()) as f64 / 1e9,
+            notes: std::mem::take(&mut self.problems),
+            ..Ran::without(error)
+        }
+    }
+
     /// Has the faults happen, and calls counted meanwhile.
     fn counted_faults(&mut self) -> Result<()> {
         self.calls.begin_tally();
@@ -166,7 +196,7 @@ impl Runner<'_> {
             self.is_quiet = self.is_quiet_until(next.as_ref());
             self.hear()?;
             self.fire(&mut next);
-            self.look_for_ends();
+            self.look_for_ends()?;
             self.start_again();
             if self.clients.are_over() && clients_ended.is_none() {
                 clients_ended = Some(self.ground.now());

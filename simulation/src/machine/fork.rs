@@ -17,7 +17,8 @@ use crate::error::{Context, Result};
 use crate::process::Process;
 use crate::time_travel::{Message, Operation};
 
-/// How often it is looked whether a fork gets anywhere.
+/// How often it is looked whether a fork gets anywhere. Looks are counted, so that the time in which we
+/// were stopped is not.
 const LOOK_AT_FORKS_EVERY: Duration = Duration::from_millis(200);
 
 impl Machine {

@@ -53,7 +53,8 @@ impl SimulatedCluster {
     /// that stands still has the answer of the last time.
     ///
     /// # Errors
-    /// [`Error::NotReady`] if it has ended, or is not ready in its time.
+    /// [`Error::NotReady`] if it has ended, or is not ready in its time. [`Error::Unable`] if its machine
+    /// cannot be set up, until it is switched on again.
     pub fn is_node_ready(&mut self, node: usize, cancelled: &dyn Fn() -> bool) -> Result<bool> {
         self.refuse_end_of(node)?;
         let state = &self.nodes[node];
@@ -69,7 +70,12 @@ impl SimulatedCluster {
                     self.stages[node] = Stage::Up;
                     self.run_command(node)?;
                 }
-                Some(Err(refusal)) => return Err(self.refused(node, &refusal)),
+                Some(Err(refusal)) => {
+                    let error = self.refused(node, &refusal);
+                    // It is not set up later either, and whoever asks then is to know why.
+                    self.hosts.keep_refusal(node, refusal);
+                    return Err(error);
+                }
             },
             Stage::Up => self.advance(node, cancelled)?,
         }

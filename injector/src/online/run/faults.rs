@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use cluster::Error as ClusterError;
+
 use super::super::act::{Hit, Undo};
 use super::super::plan::{Selector, What};
 use super::super::ran::{Happening, State};
 use super::super::roles::Roles;
 use super::super::triggers::{ROLE_IS_FRESH, Waiting};
 use super::{Active, Runner};
+use crate::error::Result;
 
 /// How long a fault waits for a node to have the role that it asks for.
 const ROLE_WITHIN: Duration = Duration::from_secs(30);
@@ -132,7 +135,10 @@ impl Runner<'_> {
     }
 
     /// Ends the faults whose time is over.
-    pub(super) fn look_for_ends(&mut self) {
+    ///
+    /// # Errors
+    /// As of [`Self::look_after_returning`].
+    pub(super) fn look_for_ends(&mut self) -> Result<()> {
         let mut place = 0;
         while place < self.active.len() {
             let mut until = self.active[place].until.take();
@@ -147,7 +153,7 @@ impl Runner<'_> {
                 place += 1;
             }
         }
-        self.look_after_returning();
+        self.look_after_returning()
     }
 
     /// Starts nodes again that have ended by themselves, if the plan says so. Those that a fault keeps
@@ -213,7 +219,10 @@ impl Runner<'_> {
     }
 
     /// Looks which nodes are ready that were started again.
-    pub(super) fn look_after_returning(&mut self) {
+    ///
+    /// # Errors
+    /// If one is not, and that says nothing of it.
+    pub(super) fn look_after_returning(&mut self) -> Result<()> {
         let mut place = 0;
         while place < self.returning.len() {
             let (node, fault) = self.returning[place];
@@ -224,6 +233,7 @@ impl Runner<'_> {
                     continue;
                 }
                 Ok(true) => self.happened(Happening::Ready { node: name }),
+                Err(error @ ClusterError::Unable { .. }) => return Err(error.into()),
                 // It may need others that are not there: in the end it is asked once more.
                 Err(error) => self.happened(Happening::NotReady {
                     node: name,
@@ -240,5 +250,6 @@ impl Runner<'_> {
                 self.undone(fault);
             }
         }
+        Ok(())
     }
 }

@@ -51,7 +51,7 @@ impl Runner<'_> {
         let mut broken = Vec::new();
         while !left.is_empty() {
             self.hear()?;
-            self.look_after_returning();
+            self.look_after_returning()?;
             let mut still = Vec::new();
             for node in left {
                 match self.ground.is_ready(node) {

@@ -55,7 +55,8 @@ test-kills: setup-tests
 	@scripts/test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture
 
 test-long: setup-tests setup-clusters
-	@scripts/test --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
+	@scripts/test --release --package datalog --test million --locked -- --ignored --nocapture , \
+	    --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
 
 test-clusters: setup-clusters
 	@scripts/test --manifest-path workloads/programs/stores/Cargo.toml --locked , \

@@ -114,6 +114,16 @@ pub enum Error {
     Interrupted,
 }
 
+/// What a node does whose machine cannot use what is on its disk.
+pub(crate) const UNUSABLE_DISK: &str = "cannot use its disk";
+
+impl Error {
+    /// Whether a node is not ready since its machine cannot use what is on its disk.
+    pub fn is_of_disk(&self) -> bool {
+        matches!(self, Self::NotReady { what, .. } if what.starts_with(UNUSABLE_DISK))
+    }
+}
+
 impl From<simulation::Error> for Error {
     fn from(error: simulation::Error) -> Self {
         match error {

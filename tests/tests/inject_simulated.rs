@@ -276,7 +276,7 @@ fn faults_of_disks_end_with_the_power_and_what_hits_nothing_is_no_pass() {
     assert!(hits[1].is_null() && hits[6].is_null(), "{hits:?}");
     let why = result["why"].as_str().expect("words");
     assert!(
-        why.contains("fault 6 could not be put in place: the disk of c fails already"),
+        why.contains("fault 6 could not be put in place: the disk of c fails requests already, by another fault"),
         "{why}"
     );
     assert!(

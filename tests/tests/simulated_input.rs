@@ -229,6 +229,17 @@ fn a_disk_that_cannot_be_repaired_breaks_a_run_and_what_never_starts_ends_a_camp
     assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
     let expected = "broken        after everything was healed: node keeper cannot use its disk: ";
     assert!(text.contains(expected), "{text}");
+    // A disk that failed requests is another matter: that is what became of its file system.
+    let writes = "echo ready; while :; do date >{dir}/x; sync; sleep 0.1; done";
+    let writes = IDLE.replace("echo ready; exec sleep 1000", writes);
+    laid.0
+        .file("cluster.toml", &format!("disk = \"minix\"\n{writes}"));
+    let fails = POWER_LOSS.replace("power-loss", "disk") + "until = { after_s = 0.5 }\n";
+    let output = injected(&laid, &fails, "fsck.minix", "exit 8");
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}{}", said(&output));
+    let expected = "after its disk failed requests node keeper cannot use its disk: ";
+    assert_eq!(text.matches(expected).count(), 2, "{text}");
     let output = injected(&laid, POWER_LOSS, "mkfs.minix", "kill -9 $$");
     let expected = "error: the machine of keeper does not do what it is asked for: ";
     refused(&output, expected);

@@ -9,9 +9,9 @@
                                 prints a history: a JSON object for each call and each answer. After
                                 a write that failed it asks again who leads; with `keep stay` it
                                 stays with who led first
-    kv.py SYSTEM mix NODE PEER  works until it is asked to end: writes keys of its own, and reads these
-                                and those of the client PEER. It works with this node, and with the next
-                                one after two operations in a row that failed. It prints a history
+    kv.py SYSTEM mix NODE PEER  writes its own keys, and reads them and those of the client PEER, until
+                                it is asked to end. It starts at this node, and moves to the next one
+                                after two operations in a row that failed. It prints a history
     kv.py SYSTEM probe          prints `NODE ROLE` for each node that answers, for each line on its
                                 standard input, and `end`
     kv.py SYSTEM check ACKS     reads all keys from every node, and prints `ok`, or `broken …` for

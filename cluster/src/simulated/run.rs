@@ -30,7 +30,7 @@ use super::hosts::{Heard, Hosts};
 use super::init::MACHINE_COMMAND;
 use super::words::{Order, ProcessId, Refusal};
 use crate::client::name;
-use crate::error::{Context, Error, Result, log_words};
+use crate::error::{Context, Error, Result, UNUSABLE_DISK, log_words};
 use crate::file::ClusterFile;
 use crate::log;
 use crate::network::{client_address, hardware_address};
@@ -396,7 +396,7 @@ impl SimulatedCluster {
     /// what is on its disk is why; what we or the machine cannot do says nothing of the node.
     fn refused(&self, machine: usize, refusal: &Refusal) -> Error {
         if refusal.is_of_disk {
-            return self.not_ready(machine, format!("cannot use its disk: {}", refusal.what));
+            return self.not_ready(machine, format!("{UNUSABLE_DISK}: {}", refusal.what));
         }
         Error::Unable {
             node: self.hosts.name(machine).to_owned(),

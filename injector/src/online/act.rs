@@ -233,7 +233,7 @@ impl Runner<'_> {
                 && let Some(node) = nodes.iter().find(|node| failing.contains(node))
             {
                 return Err(format!(
-                    "the disk of {} fails already",
+                    "the disk of {} fails requests already, by another fault",
                     self.names(&[*node])
                 ));
             }

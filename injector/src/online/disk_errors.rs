@@ -115,13 +115,12 @@ pub(super) fn disk_errors(raw: &RawFault) -> Checked<Option<DiskErrors>> {
         Some(given) => kinds(given)?,
     };
     if let Some(times) = raw.times.as_ref().filter(|times| *times.get_ref() == 0) {
-        return Err(Wrong(times.span(), NOTHING_FAILS.into()));
+        let what = "no request would fail: leave out `times`, and all do";
+        return Err(Wrong(times.span(), what.into()));
     }
     let times = raw.times.as_ref().map(|times| *times.get_ref());
     Ok(Some(DiskErrors { requests, times }))
 }
-
-const NOTHING_FAILS: &str = "no request would fail";
 
 /// In order, each once.
 fn kinds(given: &Spanned<Kinds>) -> Checked<Vec<Requested>> {
@@ -132,7 +131,8 @@ fn kinds(given: &Spanned<Kinds>) -> Checked<Vec<Requested>> {
     kinds.sort_unstable();
     kinds.dedup();
     if kinds.is_empty() {
-        return Err(Wrong(given.span(), NOTHING_FAILS.into()));
+        let what = "no request would fail: leave out `requests`, and all do";
+        return Err(Wrong(given.span(), what.into()));
     }
     Ok(kinds)
 }
@@ -142,7 +142,10 @@ fn refuse_keys_of_disks(raw: &RawFault) -> Checked<()> {
     let requests = requests.map(|given| (given.span(), "requests"));
     let times = raw.times.as_ref().map(|given| (given.span(), "times"));
     match requests.or(times) {
-        Some((place, key)) => Err(Wrong(place, format!("`{key}` is only for a disk"))),
+        Some((place, key)) => Err(Wrong(
+            place,
+            format!("`{key}` is only for fault = \"disk\""),
+        )),
         None => Ok(()),
     }
 }

@@ -283,7 +283,8 @@ fn settle_fault(
     let jump_ns = jump_ns(&raw)?;
     let errors = disk_errors(&raw)?;
     if errors.is_some() {
-        refuse_without_disks(&raw, file, ("disk", ""))?;
+        let instead = "; `call` with fails = \"EIO\" needs none";
+        refuse_without_disks(&raw, file, ("disk", instead))?;
     }
     let is_call = *raw.fault.get_ref() == Name::Call;
     let call = is_call.then(|| call_fault(&raw)).transpose()?;
@@ -365,8 +366,8 @@ fn refuse_without_disks(
         return Ok(());
     }
     let what = format!(
-        "{fault} needs nodes with recorded disks: put disk = \"ext4\" (or another file system) into \
-         the cluster file{instead}"
+        "{fault} needs nodes with recorded disks: put disk = \"ext4\" (or another file system) at the \
+         top of the cluster file{instead}"
     );
     Err(Wrong(raw.fault.span(), what))
 }
@@ -750,7 +751,8 @@ fault = \"heal\"
             "{known}"
         );
         assert!(
-            of("fault = \"kill\"\non = \"a\"\nrequests = \"reads\"").contains("only for a disk")
+            of("fault = \"kill\"\non = \"a\"\nrequests = \"reads\"")
+                .contains("only for fault = \"disk\"")
         );
         assert!(of("fault = \"restart\"\non = \"a\"\nuntil = { after_s = 1 }").contains("lasts"));
         assert!(said("fautls = []").starts_with("p.toml:1:1: unknown field `fautls`"));

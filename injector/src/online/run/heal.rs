@@ -5,9 +5,16 @@ use std::time::Duration;
 use cluster::Error as ClusterError;
 
 use super::super::clients::RunningClient;
+use super::super::plan::What;
 use super::super::ran::Happening;
 use super::Runner;
 use crate::error::Result;
+
+/// What a file system becomes whose disk failed requests says nothing of the node.
+fn after_disk_errors(node: String, error: &ClusterError) -> ClusterError {
+    let what = format!("after its disk failed requests {error}");
+    ClusterError::Unable { node, what }
+}
 
 /// How long a client may take that was asked to end.
 const END_WITHIN: Duration = Duration::from_secs(10);
@@ -57,6 +64,9 @@ impl Runner<'_> {
                 match self.ground.is_ready(node) {
                     Ok(true) => {}
                     Ok(false) => still.push(node),
+                    Err(error) if error.is_of_disk() && self.disk_has_failed(node) => {
+                        return Err(after_disk_errors(self.name(node), &error).into());
+                    }
                     Err(ClusterError::NotReady { .. }) if broken.len() >= count => {}
                     Err(error @ ClusterError::NotReady { .. }) => {
                         broken.push(format!("after everything was healed: {error}"));
@@ -68,6 +78,14 @@ impl Runner<'_> {
             self.ground.pass()?;
         }
         Ok(broken)
+    }
+
+    /// Whether a fault has made requests to the disk of a node fail.
+    fn disk_has_failed(&self, node: usize) -> bool {
+        let name = self.name(node);
+        let mut faults = self.plan.faults.iter().zip(&self.came);
+        faults
+            .any(|(planned, came)| matches!(planned.what, What::Disk(_)) && came.on.contains(&name))
     }
 
     /// Waits until an operation of a client is acknowledged that goes on for ever. What is broken, if

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -618,12 +618,16 @@ pub(crate) fn give_to_user(directory: &Path, user: Option<&str>) -> Result<()> {
     give(directory, user.uid, user.gid).doing(|| format!("give {} to {name}", directory.display()))
 }
 
+/// What it has already is left alone: its file system may have become read-only.
 fn give(path: &Path, uid: Uid, gid: Gid) -> std::io::Result<()> {
-    if path.symlink_metadata()?.is_dir() {
+    let metadata = path.symlink_metadata()?;
+    if metadata.is_dir() {
         for entry in fs::read_dir(path)? {
             give(&entry?.path(), uid, gid)?;
         }
-        return chown(path, Some(uid.as_raw()), Some(gid.as_raw()));
+    }
+    if (metadata.uid(), metadata.gid()) == (uid.as_raw(), gid.as_raw()) {
+        return Ok(());
     }
     std::os::unix::fs::lchown(path, Some(uid.as_raw()), Some(gid.as_raw()))
 }

@@ -454,6 +454,7 @@ fn runs_are_equal(system: &str, [fails, cut_off]: [&str; 2]) {
         (output.status.code(), text)
     };
     let first = run("7");
+    assert_eq!(first.0, Some(0), "{}", first.1);
     println!(
         "{system}: {}",
         first.1.lines().rev().nth(3).unwrap_or_default()

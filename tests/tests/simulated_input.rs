@@ -238,7 +238,7 @@ fn a_disk_that_cannot_be_repaired_breaks_a_run_and_what_never_starts_ends_a_camp
     let output = injected(&laid, &fails, "fsck.minix", "exit 8");
     let text = printed(&output);
     assert_eq!(output.status.code(), Some(3), "{text}{}", said(&output));
-    let expected = "after its disk failed requests node keeper cannot use its disk: ";
+    let expected = "after its disk failed requests: node keeper cannot use its disk: ";
     assert_eq!(text.matches(expected).count(), 2, "{text}");
     let output = injected(&laid, POWER_LOSS, "mkfs.minix", "kill -9 $$");
     let expected = "error: the machine of keeper does not do what it is asked for: ";

@@ -9,7 +9,7 @@
                                 prints a history: a JSON object for each call and each answer. After
                                 a write that failed it asks again who leads; with `keep stay` it
                                 stays with who led first
-    kv.py SYSTEM mix NODE PEER  writes its own keys, and reads them and those of the client PEER, until
+    kv.py etcd mix NODE PEER    writes its own keys, and reads them and those of the client PEER, until
                                 it is asked to end. It starts at this node, and moves to the next one
                                 after two operations in a row that failed. It prints a history
     kv.py SYSTEM probe          prints `NODE ROLE` for each node that answers, for each line on its
@@ -194,7 +194,7 @@ class Etcd:
 
     def role(self):
         status = self.ask("/v3/maintenance/status", {})
-        leads = status.get("leader") == status["header"]["member_id"]
+        leads = status.get("leader") == status.get("header", {}).get("member_id")
         return f"{'leader' if leads else 'follower'} {status.get('raftTerm', 0)}"
 
 
@@ -596,7 +596,7 @@ def main():
             sys.exit(f"a write was not acknowledged: {error}")
     elif what == "keep":
         keep(system, "stay" in sys.argv[3:])
-    elif what == "mix":
+    elif what == "mix" and system is Etcd:
         mix(system, *sys.argv[3:5])
     elif what == "probe":
         for _ in sys.stdin:

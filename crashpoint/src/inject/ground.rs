@@ -7,8 +7,8 @@ use anyhow::{Context, anyhow};
 use campaign::Interrupt;
 use cluster::{Cluster, ClusterFile, SimulatedCluster, SimulationSettings};
 use injector::online::{
-    ACKNOWLEDGEMENTS, Attempt, FaultPlan, HISTORY, InjectManifest, LOG_TIMES, LOGS, Namespaces,
-    OnMachines, Place, Ran, RunFiles, Simulated, SimulatedRun, run,
+    ACKNOWLEDGEMENTS, FaultPlan, HISTORY, InjectManifest, LOG_TIMES, LOGS, Namespaces, OnMachines,
+    Place, Ran, RunFiles, Simulated, SimulatedRun, run,
 };
 use injector::{Error, Result, kernel_hash};
 use machine::OwnDirectory;
@@ -118,8 +118,8 @@ fn in_namespaces(
     left.place.points = manifest.counts_calls();
     let cancelled = || interrupt.requested();
     let mut ground = Namespaces::new(&mut cluster, &workspace.directories, plan.seed, &cancelled);
-    let attempt = run(&mut ground, plan, &left.place, &cancelled);
-    left.examined((file, manifest), plan, attempt, kept, interrupt)
+    let ran = run(&mut ground, plan, &left.place, &cancelled);
+    left.examined((file, manifest), plan, ran, kept, interrupt)
 }
 
 /// With what is kept are the frames, if something is broken.
@@ -139,9 +139,9 @@ fn on_simulated(
     }
     let cancelled = || interrupt.requested();
     let mut ground = Simulated::new(cluster, &cancelled);
-    let attempt = run(&mut ground, plan, &left.place, &cancelled);
+    let ran = run(&mut ground, plan, &left.place, &cancelled);
     let cluster = ground.cluster();
-    let mut ran = left.examined((file, manifest), plan, attempt, kept, interrupt)?;
+    let mut ran = left.examined((file, manifest), plan, ran, kept, interrupt)?;
     if let Some(kept) = kept.filter(|_| ran.broken().is_some()) {
         cluster.write_frames(kept)?;
     }
@@ -174,17 +174,17 @@ impl Left {
         &self,
         of: (&ClusterFile, &InjectManifest),
         plan: &FaultPlan,
-        attempt: Result<Attempt>,
+        ran: Result<Ran>,
         kept: Option<&Path>,
         interrupt: &Interrupt,
     ) -> Result<Ran> {
         if let Some(kept) = kept {
             self.keep(kept)?;
         }
-        let mut ran = match attempt? {
-            Attempt::Over(ran) => ran,
-            Attempt::CutShort(ran) => return Ok(ran),
-        };
+        let mut ran = ran?;
+        if ran.is_cut_short {
+            return Ok(ran);
+        }
         let files = RunFiles {
             history: self.place.history.clone(),
             acknowledgements: self.place.acknowledgements.clone(),

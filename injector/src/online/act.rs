@@ -1,13 +1,11 @@
 //! Faults put in place, and ended again: each is verified.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use cluster::{Member, Side, between};
-use pace_rules::disk::{Log, Relaxation};
+use pace_rules::disk::Log;
 use simulation::Chance;
 
-use super::disk_errors::DiskErrors;
 use super::jump;
 use super::plan::{CallFault, Flow, Selector, What};
 use super::run::Runner;
@@ -47,7 +45,7 @@ pub(super) struct Hit {
 
 impl Hit {
     /// Of nodes.
-    fn of(on: Vec<usize>, words: String, undo: Undo) -> Self {
+    pub(super) fn of(on: Vec<usize>, words: String, undo: Undo) -> Self {
         Self {
             on,
             words,
@@ -67,9 +65,9 @@ struct Between {
     words: String,
 }
 
-type Said<T> = Result<T, String>;
+pub(super) type Said<T> = Result<T, String>;
 
-fn said<T>(result: cluster::Result<T>) -> Said<T> {
+pub(super) fn said<T>(result: cluster::Result<T>) -> Said<T> {
     result.map_err(|error| error.to_string())
 }
 
@@ -160,8 +158,7 @@ impl Runner<'_> {
         let mut loses = |node: usize, log: &Log| {
             keeps.draw(log, chances.get_mut(&node).expect("it is one of them"))
         };
-        self.spare_disks(&on)?;
-        let lost = said(self.ground.power_loss(&on, &mut loses))?;
+        let lost = self.lose_power(&on, &mut loses)?;
         let lost = names.iter().zip(lost);
         let lost: Vec<_> = lost.map(|(name, lost)| format!("{name} {lost}")).collect();
         self.verify_stopped(&on)?;
@@ -208,53 +205,6 @@ impl Runner<'_> {
         let by = jump::seconds(by_ns);
         let words = format!("clock of {} jumps by {by} s", self.names(&on));
         Ok(Hit::of(on.clone(), words, Undo::Clocks(on, by_ns)))
-    }
-
-    fn fail_disks(&mut self, on: Vec<usize>, fault: usize, errors: &DiskErrors) -> Said<Hit> {
-        self.refuse_failing(&on)?;
-        let count = Arc::clone(self.failed.entry(fault).or_default());
-        for (place, node) in on.iter().enumerate() {
-            let fails = Box::new(errors.counting(&count));
-            if let Err(why) = said(self.ground.fail_requests(*node, errors.times(), fails)) {
-                // That is the error to tell.
-                let mut others = on[..place].iter();
-                let _ = others.try_for_each(|other| self.ground.spare_requests(*other));
-                return Err(why);
-            }
-        }
-        let words = format!("disk of {} fails {}", self.names(&on), errors.words());
-        Ok(Hit::of(on.clone(), words, Undo::Disks(on)))
-    }
-
-    /// Fails if the disk of one of them fails requests already: which, nobody could say then.
-    fn refuse_failing(&self, nodes: &[usize]) -> Said<()> {
-        for active in &self.active {
-            if let Undo::Disks(failing) = &active.undo
-                && let Some(node) = nodes.iter().find(|node| failing.contains(node))
-            {
-                return Err(format!(
-                    "the disk of {} fails requests already, by another fault",
-                    self.names(&[*node])
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Disks that fail requests answer as ever from now on: whoever does that has their nodes boot.
-    fn spare_disks(&mut self, nodes: &[usize]) -> Said<()> {
-        for place in 0..self.active.len() {
-            let Undo::Disks(failing) = &mut self.active[place].undo else {
-                continue;
-            };
-            let spared: Vec<_> = failing
-                .extract_if(.., |node| nodes.contains(node))
-                .collect();
-            for node in spared {
-                said(self.ground.spare_requests(node))?;
-            }
-        }
-        Ok(())
     }
 
     fn hit_calls(&self, on: Vec<usize>, fault: usize, call: &CallFault) -> Hit {
@@ -321,7 +271,7 @@ impl Runner<'_> {
             Undo::Resume(nodes) => said(self.ground.resume(nodes)),
             Undo::Clocks(nodes, by_ns) => said(self.ground.move_clocks_back(nodes, *by_ns)),
             Undo::Start(nodes) => nodes.iter().try_for_each(|node| self.start(*node)),
-            Undo::Disks(nodes) => self.boot_again(nodes, undo),
+            Undo::Disks(nodes) => self.boot_again(nodes),
             Undo::Calls(fault) => self.calls.spare(*fault).map_err(|node| {
                 let name = self.names(&[node]);
                 format!("{name} has a call that is still held")
@@ -329,32 +279,6 @@ impl Runner<'_> {
             Undo::Links(directions, _) => self.end_links(directions),
             Undo::Heal(cuts) => self.heal_cuts(cuts),
         }
-    }
-
-    fn start(&mut self, node: usize) -> Said<()> {
-        if said(self.ground.is_running(node))? {
-            return Ok(());
-        }
-        said(self.ground.restart(node))
-    }
-
-    /// Has nodes boot whose disks failed requests, with all that these have: a file system that has seen
-    /// an error may refuse to write until it is mounted again. One that another fault keeps down is
-    /// started at the end of that.
-    fn boot_again(&mut self, nodes: &[usize], undo: &Undo) -> Said<()> {
-        for node in nodes {
-            said(self.ground.spare_requests(*node))?;
-        }
-        let mut keeps_all = |_: usize, _: &Log| Relaxation::Prefix;
-        said(self.ground.power_loss(nodes, &mut keeps_all))?;
-        let mut started = self.started_by(undo).into_iter();
-        started.try_for_each(|node| self.start(node))
-    }
-
-    /// Whether a fault that is in place keeps a node down.
-    pub(super) fn is_kept_down(&self, node: usize) -> bool {
-        let mut active = self.active.iter();
-        active.any(|active| matches!(&active.undo, Undo::Start(nodes) if nodes.contains(&node)))
     }
 
     /// Links are as ever, but for what another fault makes worse.

@@ -111,11 +111,15 @@ impl Summary {
         let is_same = |one: &Unlooked, other: &Unlooked| {
             (&one.specification, &one.violation) == (&other.specification, &other.violation)
         };
-        let Some((first, others)) = self.results.split_first() else {
+        let mut examined = self
+            .results
+            .iter()
+            .filter(|result| !result.ran.is_cut_short);
+        let Some(first) = examined.next() else {
             return Vec::new();
         };
         let is_in_all = |one: &&Unlooked| {
-            let mut others = others.iter();
+            let mut others = examined.clone();
             others.all(|result| result.ran.unlooked.iter().any(|other| is_same(one, other)))
         };
         first.ran.unlooked.iter().filter(is_in_all).collect()

@@ -4,6 +4,7 @@
 //! hits, and when it ends. [`run`] does one run of it, and [`Ran`] says what happened.
 
 mod act;
+mod act_disks;
 mod calls;
 mod campaign;
 mod clients;
@@ -62,7 +63,7 @@ pub use plan::{
 pub use points::{Collected, Order, Point, PointFailure, SeenPoint, UNSEEN, points_table};
 pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub use recovered::{Recovered, nearest_recovered};
-pub use run::{Attempt, HISTORY, Place, run};
+pub use run::{HISTORY, Place, run};
 pub use simulated::Simulated;
 pub use sometimes::conditions;
 pub use strategies::{EXHAUSTIVE, Exhaustive, STRATEGIES, Search, strategy, without_faults};

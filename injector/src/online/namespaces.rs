@@ -154,6 +154,7 @@ impl Ground for Namespaces<'_> {
         }
         for node in nodes {
             self.cluster.node(*node).power_off()?;
+            self.calls.pause(*node, false);
         }
         let mut lost = Vec::new();
         for place in nodes {

@@ -29,6 +29,9 @@ pub struct Ran {
     /// What came of it.
     #[serde(flatten)]
     pub judged: Judged,
+    /// Whether it could not go on to its end, or was not made: then nothing was held against it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut_short: bool,
     /// What else has to be known to believe that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -215,7 +218,7 @@ impl Ran {
     /// Whether a fault waited for a call that did not come, or hit none.
     pub fn missed_its_point(&self) -> bool {
         let missed = |came: &FaultCame| came.state == State::NeverFired || came.calls == Some(0);
-        self.faults.iter().any(missed)
+        !self.is_cut_short && self.faults.iter().any(missed)
     }
 
     /// It was tried again for that, and came to the same.
@@ -319,6 +322,7 @@ impl Ran {
             judged: Judged::Inconclusive {
                 why: error.to_string(),
             },
+            is_cut_short: true,
             notes: Vec::new(),
             violations: Vec::new(),
             unlooked: Vec::new(),

@@ -60,8 +60,10 @@ pub(super) struct Runner<'a> {
     pub(super) plan: &'a FaultPlan,
     pub(super) clients: Clients,
     pub(super) calls: Rc<Calls>,
-    /// How many requests of disks each fault has failed, if that is what it does.
-    pub(super) failed: BTreeMap<usize, Arc<AtomicU64>>,
+    /// How many requests each fault has made fail on the disk of each node.
+    pub(super) failed: BTreeMap<(usize, usize), Arc<AtomicU64>>,
+    /// Nodes whose disks have failed requests, and cannot be used after that.
+    unusable: Option<ClusterError>,
     pub(super) roles: Option<Roles>,
     /// The faults that are in place.
     pub(super) active: Vec<Active>,
@@ -84,24 +86,15 @@ pub(super) struct Runner<'a> {
     is_quiet: bool,
     /// Whether clients that end now were asked to.
     is_over: bool,
-    problems: Vec<String>,
+    pub(super) problems: Vec<String>,
     cancelled: &'a dyn Fn() -> bool,
 }
 
 /// A fault that is in place.
 pub(super) struct Active {
-    fault: usize,
+    pub(super) fault: usize,
     pub(super) undo: Undo,
     until: Option<Waiting>,
-}
-
-/// How far a run came whose cluster had started.
-pub enum Attempt {
-    /// To its end.
-    Over(Ran),
-    /// To where a machine could not do what it has to, for no reason of its node's. What happened until
-    /// then is all there is: it is inconclusive, and nothing else is to be held against it.
-    CutShort(Ran),
 }
 
 /// Runs a plan once, on a cluster of which no node is started. Its nodes are killed in the end.
@@ -114,7 +107,7 @@ pub fn run(
     plan: &FaultPlan,
     place: &Place,
     cancelled: &dyn Fn() -> bool,
-) -> Result<Attempt> {
+) -> Result<Ran> {
     let mut runner = begin(ground, plan, place, cancelled)?;
     runner.tell_roles(None);
     let begun_ns = runner.begun_ns();
@@ -124,10 +117,8 @@ pub fn run(
     // What the functions are called is known when the nodes have ended.
     let points = SeenPoint::all(&calls, begun_ns);
     match ran {
-        Ok(ran) => Ok(Attempt::Over(Ran { points, ..ran })),
-        Err(Error::Cluster(error @ ClusterError::Unable { .. })) => {
-            Ok(Attempt::CutShort(runner.cut_short(&error)))
-        }
+        Ok(ran) => Ok(Ran { points, ..ran }),
+        Err(Error::Cluster(error @ ClusterError::Unable { .. })) => runner.cut_short(place, &error),
         Err(error) => Err(error),
     }
 }
@@ -150,14 +141,12 @@ impl Runner<'_> {
             events: std::mem::take(&mut self.events),
             processes: self.clients.processes(),
             faults: std::mem::take(&mut self.came),
-            reached: self
-                .sometimes
-                .take()
-                .map_or_else(Vec::new, |sometimes| sometimes.reached),
+            reached: self.reached(),
             acknowledged: self.clients.acknowledged(),
             acknowledged_before_heal,
             seconds,
             judged,
+            is_cut_short: false,
             notes,
             violations: Vec::new(),
             unlooked: Vec::new(),
@@ -167,17 +156,26 @@ impl Runner<'_> {
         })
     }
 
-    /// What happened until it could not go on.
-    fn cut_short(&mut self, error: &ClusterError) -> Ran {
-        Ran {
+    /// What happened until a machine could not do what it has to, for no reason of its node's. It is
+    /// inconclusive, and nothing else is to be held against it.
+    fn cut_short(&mut self, place: &Place, error: &ClusterError) -> Result<Ran> {
+        self.close();
+        write_times(&place.log_times, &self.log_times)?;
+        Ok(Ran {
             events: std::mem::take(&mut self.events),
             processes: self.clients.processes(),
             faults: std::mem::take(&mut self.came),
+            reached: self.reached(),
             acknowledged: self.clients.acknowledged(),
             seconds: self.since_begin(self.ground.now()) as f64 / 1e9,
             notes: std::mem::take(&mut self.problems),
             ..Ran::without(error)
-        }
+        })
+    }
+
+    fn reached(&mut self) -> Vec<String> {
+        let sometimes = self.sometimes.take();
+        sometimes.map_or_else(Vec::new, |sometimes| sometimes.reached)
     }
 
     /// Has the faults happen, and calls counted meanwhile.

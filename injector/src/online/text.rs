@@ -242,6 +242,7 @@ mod tests {
                         broken: vec![broken.to_owned()],
                     },
                 },
+                is_cut_short: false,
                 notes: Vec::new(),
                 violations: Vec::new(),
                 unlooked: Vec::new(),

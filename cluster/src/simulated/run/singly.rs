@@ -240,7 +240,7 @@ impl SimulatedCluster {
         let cuts = self.power_off(nodes, select)?;
         for node in nodes {
             let state = &mut self.nodes[*node];
-            (state.command, state.fate) = (None, Fate::Down);
+            (state.command, state.is_ready, state.fate) = (None, false, Fate::Down);
             state.jumps_ns.clear();
         }
         Ok(cuts)

@@ -19,6 +19,7 @@ fn run(events: Vec<RunEvent>) -> Ran {
         acknowledged_before_heal: 0,
         seconds: 100.0,
         judged: Judged::Ok,
+        is_cut_short: false,
         notes: Vec::new(),
         violations: Vec::new(),
         unlooked: Vec::new(),

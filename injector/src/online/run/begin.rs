@@ -45,6 +45,7 @@ pub(super) fn begin<'a>(
         plan,
         calls,
         failed: BTreeMap::new(),
+        unusable: None,
         roles,
         active: Vec::new(),
         probe,

@@ -1,5 +1,6 @@
 //! Faults while a plan runs: when each has its turn, that it is put in place, and its end.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use cluster::Error as ClusterError;
@@ -14,6 +15,12 @@ use crate::error::Result;
 
 /// How long a fault waits for a node to have the role that it asks for.
 const ROLE_WITHIN: Duration = Duration::from_secs(30);
+
+/// What a file system becomes whose disk failed requests says nothing of the node.
+pub(super) fn after_disk_errors(node: String, why: &impl Display) -> ClusterError {
+    let what = format!("after its disk failed requests: {why}");
+    ClusterError::Unable { node, what }
+}
 
 /// The fault whose turn it is.
 pub(super) struct Next {
@@ -159,11 +166,15 @@ impl Runner<'_> {
     /// Starts nodes again that have ended by themselves, if the plan says so. Those that a fault keeps
     /// down are started at its end.
     pub(super) fn start_again(&mut self) {
-        for node in self.restarts.take(self.ground.now()) {
-            if self.is_kept_down(node) {
-                continue;
-            }
-            match self.ground.restart(node) {
+        let due = self.restarts.take(self.ground.now());
+        for node in self.not_kept_down(&due) {
+            // The end of a fault may have started it before.
+            let restarted = match self.ground.is_running(node) {
+                Ok(true) => continue,
+                Ok(false) => self.ground.restart(node),
+                Err(error) => Err(error),
+            };
+            match restarted {
                 Ok(()) => self.returning.push((node, None)),
                 Err(error) => self.problems.push(error.to_string()),
             }
@@ -174,9 +185,13 @@ impl Runner<'_> {
     fn undo(&mut self, active: &Active) {
         let fault = active.fault;
         if let Err(why) = self.end(&active.undo) {
-            return self.not_undone(fault, why);
+            return self.not_undone(active, why);
         }
-        let started = self.started_by(&active.undo);
+        let started = match &active.undo {
+            Undo::Start(nodes) => nodes.clone(),
+            Undo::Disks(nodes) => self.not_kept_down(nodes),
+            _ => Vec::new(),
+        };
         if started.is_empty() {
             return self.undone(fault);
         }
@@ -184,20 +199,10 @@ impl Runner<'_> {
         self.returning.extend(returning);
     }
 
-    /// The nodes that an end has started.
-    pub(in super::super) fn started_by(&self, undo: &Undo) -> Vec<usize> {
-        match undo {
-            Undo::Start(nodes) => nodes.clone(),
-            Undo::Disks(nodes) => {
-                let up = nodes.iter().filter(|node| !self.is_kept_down(**node));
-                up.copied().collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// Ends all faults.
+    /// Ends all faults, those of disks first: a node that is started needs its disk.
     pub(in super::super) fn undo_all(&mut self) {
+        self.active
+            .sort_by_key(|active| matches!(active.undo, Undo::Disks(_)));
         while let Some(active) = self.active.pop() {
             self.undo(&active);
         }
@@ -212,10 +217,24 @@ impl Runner<'_> {
         self.happened(Happening::Undone { fault: fault + 1 });
     }
 
-    fn not_undone(&mut self, fault: usize, why: String) {
+    fn not_undone(&mut self, active: &Active, why: String) {
+        let fault = active.fault;
         self.problems
             .push(format!("the end of fault {} failed: {why}", fault + 1));
+        if let Undo::Disks(nodes) = &active.undo {
+            let node = self.names(nodes);
+            self.unusable = Some(after_disk_errors(node, &why));
+        }
         self.came[fault].why = Some(why);
+    }
+
+    /// Fails if the end of a fault of disks has failed: whatever is seen then says nothing of the
+    /// programs.
+    pub(super) fn refuse_unusable(&mut self) -> Result<()> {
+        match self.unusable.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
     }
 
     /// Looks which nodes are ready that were started again.
@@ -223,6 +242,7 @@ impl Runner<'_> {
     /// # Errors
     /// If one is not, and that says nothing of it.
     pub(super) fn look_after_returning(&mut self) -> Result<()> {
+        self.refuse_unusable()?;
         let mut place = 0;
         while place < self.returning.len() {
             let (node, fault) = self.returning[place];

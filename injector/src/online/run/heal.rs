@@ -5,16 +5,10 @@ use std::time::Duration;
 use cluster::Error as ClusterError;
 
 use super::super::clients::RunningClient;
-use super::super::plan::What;
 use super::super::ran::Happening;
 use super::Runner;
+use super::faults::after_disk_errors;
 use crate::error::Result;
-
-/// What a file system becomes whose disk failed requests says nothing of the node.
-fn after_disk_errors(node: String, error: &ClusterError) -> ClusterError {
-    let what = format!("after its disk failed requests {error}");
-    ClusterError::Unable { node, what }
-}
 
 /// How long a client may take that was asked to end.
 const END_WITHIN: Duration = Duration::from_secs(10);
@@ -24,6 +18,7 @@ impl Runner<'_> {
     pub(super) fn heal(&mut self) -> Result<Vec<String>> {
         self.note_ends_that_never_came();
         self.undo_all();
+        self.refuse_unusable()?;
         self.ground.heal_all()?;
         let count = self.ground.file().nodes.len();
         for node in 0..count {
@@ -64,7 +59,11 @@ impl Runner<'_> {
                 match self.ground.is_ready(node) {
                     Ok(true) => {}
                     Ok(false) => still.push(node),
-                    Err(error) if error.is_of_disk() && self.disk_has_failed(node) => {
+                    Err(error)
+                        if error.is_of_disk()
+                            && self.disk_has_failed(node)
+                            && broken.is_empty() =>
+                    {
                         return Err(after_disk_errors(self.name(node), &error).into());
                     }
                     Err(ClusterError::NotReady { .. }) if broken.len() >= count => {}
@@ -78,14 +77,6 @@ impl Runner<'_> {
             self.ground.pass()?;
         }
         Ok(broken)
-    }
-
-    /// Whether a fault has made requests to the disk of a node fail.
-    fn disk_has_failed(&self, node: usize) -> bool {
-        let name = self.name(node);
-        let mut faults = self.plan.faults.iter().zip(&self.came);
-        faults
-            .any(|(planned, came)| matches!(planned.what, What::Disk(_)) && came.on.contains(&name))
     }
 
     /// Waits until an operation of a client is acknowledged that goes on for ever. What is broken, if

@@ -1,15 +1,28 @@
 //! What a run came to.
 
-use std::sync::atomic::Ordering;
-
 use cluster::Verdict;
 
+use super::super::disk_errors::DiskErrors;
 use super::super::plan::What;
 use super::super::ran::{FaultCame, Happening, State};
 use super::super::witness;
 use super::{Place, Runner};
 use crate::error::Result;
 use crate::laboratory::Judged;
+
+/// How many requests a fault of disks has made fail, and what it missed: one disk that it was to hit is
+/// enough.
+fn missed_disks(failed: &[(String, u64)], errors: &DiskErrors) -> (u64, Option<String>) {
+    let hits = failed.iter().map(|(_, count)| count).sum();
+    let missed = failed.iter().filter(|(_, count)| *count == 0);
+    let missed: Vec<_> = missed.map(|(name, _)| name.as_str()).collect();
+    let words = format!(
+        "hit nothing on {}: there was no such request: {}",
+        missed.join(", "),
+        errors.words()
+    );
+    (hits, Some(words).filter(|_| !missed.is_empty()))
+}
 
 impl Runner<'_> {
     /// What is broken already, or else what the check says; with what the clients saw.
@@ -48,41 +61,47 @@ impl Runner<'_> {
         Ok(verdict)
     }
 
+    /// How many requests a fault has made fail, with the names of its nodes.
+    fn named_failed(&self, fault: usize) -> Vec<(String, u64)> {
+        let of_nodes = self.failed_by(fault).into_iter();
+        of_nodes
+            .map(|(node, count)| (self.name(node), count))
+            .collect()
+    }
+
     /// Says which faults did not do what they were to.
     pub(super) fn close(&mut self) {
-        for (place, came) in self.came.iter_mut().enumerate() {
-            let number = place + 1;
-            let planned = &self.plan.faults[place];
-            let hits = match &planned.what {
-                What::Call(call) => Some((self.calls.hits(place), "call", call.words())),
-                What::Disk(errors) => {
-                    let failed = self.failed.get(&place);
-                    let failed = failed.map_or(0, |failed| failed.load(Ordering::Relaxed));
-                    Some((failed, "request", errors.words()))
-                }
-                _ => None,
-            };
-            if let Some((hits, of, what)) = hits {
-                came.calls = Some(hits);
-                if came.state != State::NeverFired && !came.happened() {
-                    self.problems.push(format!(
-                        "fault {number} hit nothing: there was no such {of}: {what}"
-                    ));
-                }
-            }
-            match came.state {
+        for fault in 0..self.came.len() {
+            let missed = self.count_hits(fault);
+            let (number, came) = (fault + 1, &self.came[fault]);
+            let problem = match came.state {
                 State::NeverFired => {
-                    self.problems
-                        .push(format!("fault {number} never happened: at {}", planned.at));
+                    Some(format!("never happened: at {}", self.plan.faults[fault].at))
                 }
                 State::NotInjected => {
                     let why = came.why.clone().unwrap_or_default();
-                    self.problems
-                        .push(format!("fault {number} could not be put in place: {why}"));
+                    Some(format!("could not be put in place: {why}"))
                 }
-                State::InPlace | State::Undone => {}
-            }
+                State::InPlace | State::Undone => missed,
+            };
+            let problem = problem.map(|problem| format!("fault {number} {problem}"));
+            self.problems.extend(problem);
         }
+    }
+
+    /// Counts what a fault of calls or disks has hit. What it missed, if it did.
+    fn count_hits(&mut self, fault: usize) -> Option<String> {
+        let (hits, missed) = match &self.plan.faults[fault].what {
+            What::Call(call) => {
+                let hits = self.calls.hits(fault);
+                let missed = format!("hit nothing: there was no such call: {}", call.words());
+                (hits, Some(missed).filter(|_| hits == 0))
+            }
+            What::Disk(errors) => missed_disks(&self.named_failed(fault), errors),
+            _ => return None,
+        };
+        self.came[fault].calls = Some(hits);
+        missed
     }
 
     /// What the run came to: only a run in which all happened as planned may pass.

@@ -1,0 +1,119 @@
+//! Faults of disks, put in place and ended; and nodes that lose their power and are started again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pace_rules::disk::{Log, Relaxation};
+
+use super::act::{Hit, Said, Undo, said};
+use super::disk_errors::DiskErrors;
+use super::ground::Loses;
+use super::run::Runner;
+
+impl Runner<'_> {
+    pub(super) fn fail_disks(
+        &mut self,
+        on: Vec<usize>,
+        fault: usize,
+        errors: &DiskErrors,
+    ) -> Said<Hit> {
+        if let Some(node) = on.iter().find(|node| self.disk_fails(**node)) {
+            let name = self.names(&[*node]);
+            return Err(format!(
+                "the disk of {name} fails requests already, by another fault"
+            ));
+        }
+        for (place, node) in on.iter().enumerate() {
+            let count = Arc::clone(self.failed.entry((fault, *node)).or_default());
+            let fails = Box::new(errors.counting(&count));
+            if let Err(why) = said(self.ground.fail_requests(*node, errors.times(), fails)) {
+                // That is the error to tell.
+                let mut others = on[..place].iter();
+                let _ = others.try_for_each(|other| self.ground.spare_requests(*other));
+                return Err(why);
+            }
+        }
+        let words = format!("disk of {} fails {}", self.names(&on), errors.words());
+        Ok(Hit::of(on.clone(), words, Undo::Disks(on)))
+    }
+
+    /// How many requests a fault has made fail, on each of its nodes.
+    pub(super) fn failed_by(&self, fault: usize) -> Vec<(usize, u64)> {
+        let of_fault = self.failed.range((fault, 0)..(fault + 1, 0));
+        of_fault
+            .map(|((_, node), count)| (*node, count.load(Ordering::Relaxed)))
+            .collect()
+    }
+
+    /// Whether requests to the disk of a node have failed.
+    pub(super) fn disk_has_failed(&self, node: usize) -> bool {
+        let mut all = self.failed.iter();
+        all.any(|((_, of), count)| *of == node && count.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Whether a fault that is in place has its requests fail.
+    fn disk_fails(&self, node: usize) -> bool {
+        let mut active = self.active.iter();
+        active.any(|active| matches!(&active.undo, Undo::Disks(nodes) if nodes.contains(&node)))
+    }
+
+    /// The power of nodes fails. Disks of theirs that fail requests answer as ever from then on; if the
+    /// power cannot fail, the end of their fault still has them boot.
+    pub(super) fn lose_power(&mut self, nodes: &[usize], loses: &mut Loses) -> Said<Vec<usize>> {
+        for node in nodes {
+            if self.disk_fails(*node) {
+                said(self.ground.spare_requests(*node))?;
+            }
+        }
+        let lost = said(self.ground.power_loss(nodes, loses))?;
+        for active in &mut self.active {
+            if let Undo::Disks(failing) = &mut active.undo {
+                failing.retain(|node| !nodes.contains(node));
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Has nodes boot whose disks failed requests, with all that these have: a file system that has seen
+    /// an error may refuse to write until it is mounted again. One that another fault keeps down is
+    /// started at the end of that.
+    pub(super) fn boot_again(&mut self, nodes: &[usize]) -> Said<()> {
+        for node in nodes {
+            self.note_what_stands_still(*node);
+            said(self.ground.spare_requests(*node))?;
+            self.lose_power(&[*node], &mut |_: usize, _: &Log| Relaxation::Prefix)?;
+        }
+        let mut up = self.not_kept_down(nodes).into_iter();
+        up.try_for_each(|node| self.start(node))
+    }
+
+    /// A pause does not outlast the machine.
+    fn note_what_stands_still(&mut self, node: usize) {
+        for active in &self.active {
+            if matches!(&active.undo, Undo::Resume(nodes) if nodes.contains(&node)) {
+                self.problems.push(format!(
+                    "fault {} ended early on {}, which booted as its disk had failed requests",
+                    active.fault + 1,
+                    self.names(&[node])
+                ));
+            }
+        }
+    }
+
+    /// Starts a node that does not run.
+    pub(super) fn start(&mut self, node: usize) -> Said<()> {
+        if said(self.ground.is_running(node))? {
+            return Ok(());
+        }
+        said(self.ground.restart(node))
+    }
+
+    /// Those of some nodes that no fault which is in place keeps down.
+    pub(super) fn not_kept_down(&self, nodes: &[usize]) -> Vec<usize> {
+        let is_up = |node: &usize| {
+            let mut active = self.active.iter();
+            !active.any(|active| matches!(&active.undo, Undo::Start(nodes) if nodes.contains(node)))
+        };
+        nodes.iter().copied().filter(is_up).collect()
+    }
+}

@@ -171,7 +171,8 @@ until = {{ after_s = {lasts:?} }}\n"
     assert!(count("write: No space left on device") > 1, "{said}");
     assert!(count("write: 2") > 1, "{said}");
     assert_eq!(count("read: Input/output error"), 1, "{said}");
-    assert_eq!(count("fsync: None, slowly"), 1, "{said}");
+    // Another one may be slow on a busy machine; how many were hit is asked below.
+    assert!(count("fsync: None, slowly") >= 1, "{said}");
     // The bytes beyond those that were written are what they were.
     let reads = said.matches("read: ").count();
     assert_eq!(said.matches("read: b'hello'").count() + 1, reads, "{said}");

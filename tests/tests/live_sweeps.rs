@@ -704,32 +704,43 @@ fn nats_keeps_what_it_acknowledged_if_it_syncs_always_and_loses_it_by_default() 
     assert!(installed.status.success(), "{}", said(&installed));
     let own = std::env::var("PATH").expect("a path");
     let path = format!("{}:{own}", place.path().join("bin").display());
-    let sweep = |folder: &str, options: &[&str]| {
+    let run = |words: &[&str], folder: &str, options: &[&str]| {
         let clusters = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
         let mut command = std::process::Command::new(program("crashpoint"));
-        command.args(["cluster", "sweep", "--live", "--seed", "7"]);
-        command.args([
-            "--victims",
-            "all",
-            "--points",
-            "acks",
-            "--states",
-            "flushed",
-        ]);
+        command.args(words);
         command.arg(format!("{clusters}/{folder}/cluster.toml"));
-        came(
-            &command
-                .args(options)
-                .env("PATH", &path)
-                .output()
-                .expect("it runs"),
-        )
+        let output = command.args(options).env("PATH", &path).output();
+        came(&output.expect("it runs"))
+    };
+    let which = [
+        "--victims",
+        "all",
+        "--points",
+        "acks",
+        "--states",
+        "flushed",
+    ];
+    let sweep = |folder: &str, options: &[&str]| {
+        let how = ["cluster", "sweep", "--live", "--seed", "7"];
+        run(&[&how[..], &which].concat(), folder, options)
     };
     let (status, words) = sweep("nats-jetstream", &["--stop-after", "1"]);
     assert_eq!(status, Some(1), "{words}");
     assert!(words.contains("stream not found"), "{words}");
     let (status, words) = sweep("nats-always", &["--sample", "6"]);
     assert_eq!(status, Some(0), "{words}");
+    // What a kernel has of the servers' writes, a kill leaves where it is.
+    for (folder, plan, expected) in [
+        ("nats-jetstream", "all-are-killed", 0),
+        ("nats-jetstream", "all-lose-power", 1),
+        ("nats-always", "all-lose-power", 0),
+    ] {
+        let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/plans");
+        let plan = format!("{plans}/{plan}.toml");
+        let options = ["--simulate", "--seed", "7", "--plan", &plan];
+        let (status, words) = run(&["inject"], folder, &options);
+        assert_eq!(status, Some(expected), "{folder} {plan}: {words}");
+    }
 }
 
 /// How many power failures of all nodes a seed has to show the race: docs/results.md has ten seeds, of which

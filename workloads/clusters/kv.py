@@ -9,7 +9,7 @@
                                 prints a history: a JSON object for each call and each answer. After
                                 a write that failed it asks again who leads; with `keep stay` it
                                 stays with who led first
-    kv.py etcd mix NODE PEER    writes its own keys, and reads them and those of the client PEER, until
+    kv.py SYSTEM mix NODE PEER  (etcd, nats) writes its own keys, and reads them and those of the client PEER, until
                                 it is asked to end. It starts at this node, and moves to the next one
                                 after two operations in a row that failed. It prints a history
     kv.py SYSTEM probe          prints `NODE ROLE` for each node that answers, for each line on its
@@ -292,11 +292,12 @@ class Nats:
     STREAM = "KV"
     REPLICAS = 3
 
-    def __init__(self, address):
-        self.stream = connect(address, self.PORT).makefile("rwb")
+    def __init__(self, address, within_s=ANSWER_WITHIN_S):
+        self.stream = connect(address, self.PORT, within_s).makefile("rwb")
         self.number = 0
         self.inbox = f"_INBOX.{os.getpid()}.{id(self)}"
-        self.stream.readline()
+        # It begins with INFO and an object.
+        self.server = json.loads(self.stream.readline().partition(b" ")[2])["server_name"]
         self.say('CONNECT {"verbose":false,"pedantic":false}', f"SUB {self.inbox}.* 1")
 
     def say(self, *lines):
@@ -353,6 +354,14 @@ class Nats:
     def ready(self):
         self.get("ready")
 
+    @classmethod
+    def to_probe(cls, address):
+        return cls(address, PROBE_WITHIN_S)
+
+    def role(self):
+        leader = self.api("STREAM.INFO." + self.STREAM)["cluster"].get("leader")
+        return "leader" if leader == self.server else "follower"
+
 
 class Postgres:
     """psql. A write is acknowledged when the standby has it, too."""
@@ -384,7 +393,7 @@ class Postgres:
 
 
 SYSTEMS = {"redis": Redis, "redis-sentinel": Sentinel, "etcd": Etcd, "zookeeper": ZooKeeper, "nats": Nats, "postgresql": Postgres}
-FAILURES = (Unavailable, OSError, http.client.HTTPException, subprocess.TimeoutExpired, struct.error, ValueError)
+FAILURES = (Unavailable, OSError, http.client.HTTPException, subprocess.TimeoutExpired, struct.error, LookupError, ValueError)
 
 
 def patiently(what, until):
@@ -596,7 +605,7 @@ def main():
             sys.exit(f"a write was not acknowledged: {error}")
     elif what == "keep":
         keep(system, "stay" in sys.argv[3:])
-    elif what == "mix" and system is Etcd:
+    elif what == "mix" and system in (Etcd, Nats):
         mix(system, *sys.argv[3:5])
     elif what == "probe":
         for _ in sys.stdin:

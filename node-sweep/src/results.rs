@@ -534,11 +534,13 @@ mod tests {
         assert!(before >= 0.02, "{before}");
         drop(results);
         let mut results = place.open("out");
+        let begun = std::time::Instant::now();
         results.begin(Level::Syscalls);
         let other = results.note_time(Level::Syscalls).expect("noted");
+        assert!(other <= begun.elapsed().as_secs_f64(), "{other}");
         results.begin(Level::Block);
         let after = results.note_time(Level::Block).expect("noted");
-        assert!(after > before && other < before, "{before} {other} {after}");
+        assert!(after > before, "{before} {after}");
     }
 
     #[test]

@@ -699,8 +699,15 @@ mod tests {
 
     #[test]
     fn a_sweep_whose_time_is_up_asks_only_what_is_enough() {
+        // On a busy machine the time may be up before anything is begun.
+        let looked_at = |within_ms: &u64| time_is_up_after(Duration::from_millis(*within_ms)) > 0;
+        assert!([50, 500, 5000].iter().any(looked_at));
+    }
+
+    /// How many states were looked at, each of which is broken.
+    fn time_is_up_after(within: Duration) -> usize {
         let undamaged = Undamaged::of(&Trace::default(), "posix").expect("a state");
-        let (asked, deadline) = (Arc::default(), Instant::now() + Duration::from_millis(50));
+        let (asked, deadline) = (Arc::default(), Instant::now() + within);
         let subject = Late {
             deadline,
             undamaged: undamaged.state.key,
@@ -716,8 +723,11 @@ mod tests {
         let swept = sweep_source(Different, 0..9, subjects, &plan, &interrupt, &mut ());
         let swept = swept.expect("swept");
         assert!(swept.is_over);
-        assert_eq!(swept.broken.len(), 1, "{swept:?}");
-        assert_eq!(asked.load(Ordering::Relaxed), enough(1));
+        if !swept.broken.is_empty() {
+            assert_eq!(swept.broken.len(), 1, "{swept:?}");
+            assert_eq!(asked.load(Ordering::Relaxed), enough(1));
+        }
+        swept.broken.len()
     }
 
     /// How likely a state is taken for broken of which the check says so with this chance.

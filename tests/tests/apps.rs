@@ -637,7 +637,7 @@ fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
 
 #[test]
 fn a_program_that_leaves_another_one_running_is_waited_for_with_a_word() {
-    for (leaves, is_told) in [("sleep 4 &", true), ("sleep 0.1 &", false)] {
+    for (leaves, is_told) in [("sleep 8 &", true), ("sleep 0.1 &", false)] {
         let script = format!("{} && {leaves}", replace("&& sync -d file.tmp"));
         let swept = sweep(
             &["--check", "echo ok", "--model", "xfs"],

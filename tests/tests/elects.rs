@@ -30,7 +30,10 @@ const PLANS: [&str; 8] = [
 ];
 
 /// Which processor is free, and when, is a matter of chance.
-const RUNS_MAX: u32 = 10;
+const RUNS_MAX: u32 = 30;
+
+/// How often a store without a mistake is tried.
+const CLEAN_RUNS: u32 = 5;
 
 /// Runs a cluster file with these files beside it.
 fn run(text: &str, arguments: &[&str], files: &[(&str, &str)]) -> Output {
@@ -51,6 +54,21 @@ fn inject_into(text: &str, plan: &str, runs: u32) -> Output {
     // Power losses are for nodes with disks.
     let text = format!("disk = \"ext4\"\n{text}");
     crashpoint(&["inject"], &text, &arguments, &[])
+}
+
+/// What is told of a run that passes, of a few: on a machine that stands still for a moment a fault may miss
+/// what it is to hit, and that is no pass. Nothing is broken in any.
+fn passes(text: &str, plan: &str) -> String {
+    let mut told = Vec::new();
+    for _ in 0..CLEAN_RUNS {
+        let output = inject_into(text, plan, 1);
+        told.push(printed(&output));
+        assert_ne!(output.status.code(), Some(1), "{told:?}");
+        if output.status.code() == Some(0) {
+            return told.pop().expect("it is there");
+        }
+    }
+    panic!("{told:?}");
 }
 
 fn crashpoint(words: &[&str], text: &str, arguments: &[&str], files: &[(&str, &str)]) -> Output {
@@ -112,16 +130,12 @@ fn an_fsync_whose_error_is_ignored_is_found_and_one_that_is_heeded_is_not() {
         told.contains(hit) && told.contains("acknowledged"),
         "{told}"
     );
-    let output = inject("", "fsync", 1);
-    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
-    assert!(printed(&output).contains(hit), "{}", printed(&output));
+    assert!(passes(&elects_cluster(""), "fsync").contains(hit));
 }
 
 #[test]
 fn others_go_on_while_an_fsync_is_held_and_its_error_ends_the_node() {
-    let output = inject("", "held-fsync", 1);
-    let told = printed(&output);
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let told = passes(&elects_cluster(""), "held-fsync");
     let at = |words: &str| {
         told.find(words)
             .unwrap_or_else(|| panic!("{words}: {told}"))
@@ -157,17 +171,12 @@ model = "map"
 
 #[test]
 fn what_clients_saw_is_enough_to_judge() {
-    for (mistake, words) in [
-        ("", "  ok "),
-        ("local-locks", "  broken        double-lock of l"),
-    ] {
-        let runs = if mistake.is_empty() { 1 } else { RUNS_MAX };
-        let output = inject_into(&judged_by_clients(mistake), "leader", runs);
-        let text = printed(&output);
-        assert!(text.contains(words), "{mistake}: {text}{}", said(&output));
-        let expected = i32::from(!mistake.is_empty());
-        assert_eq!(output.status.code(), Some(expected), "{text}");
-    }
+    passes(&judged_by_clients(""), "leader");
+    let output = inject_into(&judged_by_clients("local-locks"), "leader", RUNS_MAX);
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
+    let words = "  broken        double-lock of l";
+    assert!(text.contains(words), "{text}");
     // No client does anything with such a key.
     let other = judged_by_clients("").replace("l*", "x*");
     let other = other
@@ -189,7 +198,7 @@ fn what_clients_saw_shows_each_mistake() {
         println!("{mistake} {plan} {}", broken.unwrap_or_default().trim());
     }
     for plan in PLANS {
-        let output = inject_into(&judged_by_clients(""), plan, RUNS_MAX / 2);
+        let output = inject_into(&judged_by_clients(""), plan, CLEAN_RUNS);
         assert_eq!(
             output.status.code(),
             Some(0),
@@ -224,7 +233,7 @@ fn each_mistake_is_found_by_its_plan() {
 #[ignore = "takes minutes"]
 fn nothing_is_broken_without_a_mistake() {
     for plan in PLANS {
-        let output = inject("", plan, RUNS_MAX / 2);
+        let output = inject("", plan, CLEAN_RUNS);
         assert_eq!(
             output.status.code(),
             Some(0),

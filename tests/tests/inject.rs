@@ -293,11 +293,19 @@ until = { after_s = 2.0 }
         .lines()
         .map(|ms| ms.parse().expect("a number"))
         .collect();
-    // An answer may be late on a busy machine, and is never early.
-    let slow = took_ms.iter().filter(|ms| **ms >= 250).count();
-    assert!((3..=9).contains(&slow), "{took_ms:?}");
-    assert!(took_ms[..20].iter().all(|ms| *ms < 250), "{took_ms:?}");
-    assert!(*took_ms.last().expect("some") < 250, "{took_ms:?}");
+    // An answer may be late on a busy machine, and is never early: some are at once, then there are some
+    // in a row that are late, and then others at once again.
+    let is_slow: Vec<_> = took_ms.iter().map(|ms| *ms >= 250).collect();
+    let slow_at = is_slow.windows(3).position(|three| three == [true; 3]);
+    let slow_at = slow_at.unwrap_or_else(|| panic!("{took_ms:?}"));
+    assert!(is_slow[..slow_at].contains(&false), "{took_ms:?}");
+    assert!(is_slow[slow_at..].contains(&false), "{took_ms:?}");
+    let fault = &results[0]["faults"][0];
+    let at = |when: &str| fault[when].as_u64().expect("a time");
+    assert!(
+        at("undone_ns") - at("placed_ns") >= 2_000_000_000,
+        "{fault}"
+    );
 }
 
 #[test]

@@ -20,6 +20,9 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
         "all",
         "--stop-after",
         "1",
+        // Two might find one each.
+        "--jobs",
+        "1",
         "--out",
         "out/results",
     ];

@@ -737,6 +737,7 @@ fn workloads_are_kept() {
             std::fs::remove_file(place.path(out).join(name)).expect("removed");
         }
         place.ends(1, &["fs", "--resume", out]);
+        place.test_differing_again("whole", out);
         assert_eq!(place.results("whole"), place.results(out));
         assert_eq!(
             place.manifest("whole")["workloads_hash"],

@@ -30,7 +30,7 @@ const PLANS: [&str; 8] = [
 ];
 
 /// Which processor is free, and when, is a matter of chance.
-const RUNS_MAX: u32 = 30;
+const RUNS_MAX: u32 = 10;
 
 /// How often a store without a mistake is tried.
 const CLEAN_RUNS: u32 = 5;

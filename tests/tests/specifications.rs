@@ -252,7 +252,7 @@ const FOUND: [(&str, &str, &str); 10] = [
 ];
 
 /// Which processor is free, and when, is a matter of chance.
-const RUNS_MAX: u32 = 30;
+const RUNS_MAX: u32 = 10;
 
 fn specification(name: &str) -> String {
     format!("{}/../specs/{name}.dl", env!("CARGO_MANIFEST_DIR"))

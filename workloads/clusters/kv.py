@@ -9,8 +9,8 @@
                                 prints a history: a JSON object for each call and each answer. After
                                 a write that failed it asks again who leads; with `keep stay` it
                                 stays with who led first
-    kv.py SYSTEM mix NODE PEER  (etcd, nats) writes its own keys, and reads them and those of the client PEER, until
-                                it is asked to end. It starts at this node, and moves to the next one
+    kv.py SYSTEM mix NODE PEER  (etcd, nats) writes its own keys, and reads them and those of the client
+                                PEER, until it is asked to end. It starts at this node, and moves to the next one
                                 after two operations in a row that failed. It prints a history
     kv.py SYSTEM probe          prints `NODE ROLE` for each node that answers, for each line on its
                                 standard input, and `end`
@@ -447,13 +447,13 @@ def keep(system, stays):
             client = client or system(leader)
             number += 1
             operation = {"process": process, "f": "write", "key": f"{CLIENT}k{number % KEYS}", "value": f"v{number}"}
-            print(json.dumps({"type": "invoke"} | operation), flush=True)
+            record("invoke", operation)
             try:
                 client.put(operation["key"], operation["value"])
-                print(json.dumps({"type": "ok"} | operation), flush=True)
+                record("ok", operation)
             except FAILURES as error:
                 # Nobody knows what became of it: the next is of another process.
-                print(json.dumps({"type": "info"} | operation | {"error": str(error)}), flush=True)
+                record("info", operation, error=str(error))
                 process += 1
                 raise
         except FAILURES:

@@ -147,10 +147,7 @@ impl Ground for Namespaces<'_> {
 
     fn power_loss(&mut self, nodes: &[usize], loses: &mut Loses) -> Result<Vec<usize>> {
         for node in nodes {
-            let node = self.cluster.node(*node);
-            if node.disk().is_none() {
-                return Err(Error::NoDisk(node.config().name.clone()));
-            }
+            self.disk(*node)?;
         }
         for node in nodes {
             self.cluster.node(*node).power_off()?;

@@ -30,6 +30,7 @@ use super::roles::{Probe, Roles};
 use super::sometimes::Reached;
 use super::triggers::{Seen, Waiting};
 use crate::error::{Error, Result};
+use crate::laboratory::Judged;
 use begin::begin;
 use faults::Next;
 
@@ -138,13 +139,23 @@ impl Runner<'_> {
         write_times(&place.log_times, &self.log_times)?;
         let (judged, notes) = self.judge(verdict);
         Ok(Ran {
+            acknowledged_before_heal,
+            seconds,
+            ..self.so_far(judged, notes)
+        })
+    }
+
+    /// What has happened, and what that came to.
+    fn so_far(&mut self, judged: Judged, notes: Vec<String>) -> Ran {
+        let sometimes = self.sometimes.take();
+        Ran {
             events: std::mem::take(&mut self.events),
             processes: self.clients.processes(),
             faults: std::mem::take(&mut self.came),
-            reached: self.reached(),
+            reached: sometimes.map_or_else(Vec::new, |sometimes| sometimes.reached),
             acknowledged: self.clients.acknowledged(),
-            acknowledged_before_heal,
-            seconds,
+            seconds: self.since_begin(self.ground.now()) as f64 / 1e9,
+            acknowledged_before_heal: 0,
             judged,
             is_cut_short: false,
             notes,
@@ -153,7 +164,7 @@ impl Runner<'_> {
             points: Vec::new(),
             agreement: None,
             simulated: None,
-        })
+        }
     }
 
     /// What happened until a machine could not do what it has to, for no reason of its node's. It is
@@ -161,21 +172,12 @@ impl Runner<'_> {
     fn cut_short(&mut self, place: &Place, error: &ClusterError) -> Result<Ran> {
         self.close();
         write_times(&place.log_times, &self.log_times)?;
+        let why = error.to_string();
+        let notes = std::mem::take(&mut self.problems);
         Ok(Ran {
-            events: std::mem::take(&mut self.events),
-            processes: self.clients.processes(),
-            faults: std::mem::take(&mut self.came),
-            reached: self.reached(),
-            acknowledged: self.clients.acknowledged(),
-            seconds: self.since_begin(self.ground.now()) as f64 / 1e9,
-            notes: std::mem::take(&mut self.problems),
-            ..Ran::without(error)
+            is_cut_short: true,
+            ..self.so_far(Judged::Inconclusive { why }, notes)
         })
-    }
-
-    fn reached(&mut self) -> Vec<String> {
-        let sometimes = self.sometimes.take();
-        sometimes.map_or_else(Vec::new, |sometimes| sometimes.reached)
     }
 
     /// Has the faults happen, and calls counted meanwhile.

@@ -231,10 +231,8 @@ impl SimulatedCluster {
         select: impl FnMut(usize, &Log) -> Relaxation,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<(usize, PowerCut)>> {
-        for node in nodes.iter().map(|node| &self.file.nodes[*node]) {
-            if !node.has_data {
-                return Err(Error::NoDisk(node.name.clone()));
-            }
+        for node in nodes {
+            self.disk_of(*node)?;
         }
         self.meet(cancelled)?;
         let cuts = self.power_off(nodes, select)?;

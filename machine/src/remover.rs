@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -13,6 +15,12 @@ use crate::error::{Context as _, Error, Result};
 
 /// The argument by which the program is told to be a remover; the directory follows.
 pub(crate) const REMOVER_COMMAND: &str = "__remover";
+
+/// How long those that were killed may take to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often a directory is tried to be removed.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A directory with our mark. It is removed when this is dropped, and by a process of its own if we
 /// are killed.
@@ -78,10 +86,62 @@ pub(crate) fn remove_later(mut arguments: impl Iterator<Item = OsString>) -> Res
     io::stdin()
         .read_to_end(&mut Vec::new())
         .doing(|| "wait for the end".into())?;
-    match std::fs::remove_dir_all(&directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).doing(|| format!("remove {}", directory.display()))
+    remove(&directory).doing(|| format!("remove {}", directory.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes a directory in which those that we started may still write: they are being killed, and
+/// the kernel takes its time.
+fn remove(directory: &Path) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match std::fs::remove_dir_all(directory) {
+            // It may be something in it that is gone.
+            _ if !directory.exists() => return Ok(()),
+            Err(error) if Instant::now() >= deadline => return Err(error),
+            _ => sleep(LOOK_EVERY),
         }
-        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// One of some fifty removals meets a file that was made after the directory had been read.
+    #[test]
+    fn a_directory_is_removed_although_somebody_still_writes_in_it() {
+        let place = tempfile::tempdir().expect("a directory");
+        for round in 0..400 {
+            let directory = place.path().join(round.to_string());
+            std::fs::create_dir(&directory).expect("created");
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                for writer in ["a", "b"] {
+                    let (directory, is_over) = (&directory, &is_over);
+                    scope.spawn(move || {
+                        let numbers = (0..).take_while(|_| !is_over.load(Ordering::Relaxed));
+                        for number in numbers {
+                            let path = directory.join(format!("{writer}{number}"));
+                            let _ = std::fs::write(path, "");
+                        }
+                    });
+                }
+                sleep(Duration::from_micros(300));
+                let removed = scope.spawn(|| remove(&directory));
+                sleep(Duration::from_micros(300));
+                is_over.store(true, Ordering::Relaxed);
+                removed.join().expect("no panic").expect("removed");
+            });
+            assert!(!directory.exists());
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_is_removed() {
+        let place = tempfile::tempdir().expect("a directory");
+        assert!(remove(&place.path().join("gone")).is_ok());
     }
 }

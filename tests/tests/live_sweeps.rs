@@ -657,7 +657,8 @@ fn a_sweep_that_is_killed_leaves_no_machine_and_no_directory() {
         "{:?}",
         store.place.processes()
     );
-    assert!(until(&|| store.place.directories_of(sweep.id()).is_empty()));
+    let directories = || store.place.directories_of(sweep.id());
+    assert!(until(&|| directories().is_empty()), "{:?}", directories());
 }
 
 /// Where all nodes lose their power no machine runs ahead of another; where one does, they do. Up to

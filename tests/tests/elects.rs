@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use end_to_end::{elects_cluster, printed, program, require_root, said, search_path};
 
 /// Each mistake, and the plan that shows it.
-const SHOWN: [(&str, &str); 10] = [
+const SHOWN: [(&str, &str); 11] = [
     ("deposed-reads", "leader"),
     ("minority-writes", "leader"),
     ("last-writer-wins", "leader"),
@@ -14,6 +14,7 @@ const SHOWN: [(&str, &str); 10] = [
     ("deleted-returns", "follower"),
     ("early-reads", "follower"),
     ("runs-twice", "short"),
+    ("kept-lease", "kill"),
     ("ignored-fsync", "fsync"),
     ("ignored-fsync", "disk"),
 ];

@@ -21,6 +21,7 @@ const MODULES: &str = "/usr/lib/uml/modules";
 
 /// The library that stands for a host with AMX.
 const AMX_HOST: &str = "libamx_host.so";
+const OTHER_DAY: &str = "libother_day.so";
 
 /// By these variables all tests can be run as on such a host (`make test-amx`).
 const PASSED_ON: [&str; 2] = ["LD_PRELOAD", "CRASHPOINT_GUEST_PRELOAD"];
@@ -182,11 +183,23 @@ impl Ordinary {
 
     /// A copy of the library that answers ptrace(2) as a host with AMX does.
     pub fn amx(&self) -> PathBuf {
-        let copy = self.0.path().join(AMX_HOST);
+        self.library(AMX_HOST)
+    }
+
+    /// Lets a command of ours, and the kernels that it starts, run on another day: their clocks are
+    /// ahead by more than three months.
+    pub fn on_another_day(&self, command: &mut Command) {
+        let library = self.library(OTHER_DAY);
+        command.envs(PASSED_ON.map(|name| (name, &library)));
+    }
+
+    /// A copy of a library to preload.
+    fn library(&self, name: &str) -> PathBuf {
+        let copy = self.0.path().join(name);
         if copy.exists() {
             copy
         } else {
-            self.copy(&program(AMX_HOST), AMX_HOST)
+            self.copy(&program(name), name)
         }
     }
 

@@ -52,6 +52,7 @@ fn built_programs() -> PathBuf {
         "elects",
         "set-state",
         "libamx_host.so",
+        "libother_day.so",
     ]
     .iter()
     .all(fresh)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use end_to_end::simulated::{Store, came, frames, results};
-use end_to_end::{Ordinary, printed, program, said, store_cluster};
+use end_to_end::{Ordinary, printed, program, said, store_cluster, words};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -93,6 +93,42 @@ fn a_run_is_the_same_to_the_byte_each_time_and_another_with_another_seed() {
 }
 
 #[test]
+fn a_run_on_another_day_is_the_same() {
+    let store = Store::with("");
+    let place = &store.place;
+    let run = |data: &str| {
+        let how = ["--simulate", "--seed", "7", "--kernel", &store.kernel];
+        let what = ["--client", "--restart", "--check", "--data", data];
+        let words = [&["cluster", "run", "cluster.toml"], &how[..], &what].concat();
+        let mut command = place.crashpoint(&words);
+        command.env("PATH", &store.path);
+        command
+    };
+    let today = run("out/today").output().expect("it runs");
+    let mut later = run("out/later");
+    place.on_another_day(&mut later);
+    let later = later.output().expect("it runs");
+    assert!(printed(&today).ends_with("ok\n"), "{}", said(&today));
+    assert_eq!(printed(&today), printed(&later));
+    assert_eq!(history(&today), history(&later));
+    assert_eq!(store.files("out/today"), store.files("out/later"));
+    // It is another day: a guest that is no simulated machine has the clock of its host.
+    let kernel = place.own_kernel();
+    let words = [
+        &["machine"],
+        words(&kernel).as_slice(),
+        &["--", "date", "+%s"],
+    ]
+    .concat();
+    let mut date = place.crashpoint(&words);
+    place.on_another_day(&mut date);
+    let date = date.output().expect("it runs");
+    let shown: u64 = printed(&date).trim().parse().expect("seconds");
+    let now = std::time::UNIX_EPOCH.elapsed().expect("a time").as_secs();
+    assert!(shown > now + 99 * 86_400, "{shown} {now}");
+}
+
+#[test]
 fn a_recording_is_the_same_to_the_byte_each_time() {
     let store = Store::recorded("early-acknowledgement");
     store.record("out/2");
@@ -153,20 +189,14 @@ fn what_was_recorded_without_root_is_swept_without_root() {
     let begin = ["cluster", "sweep", "out/1", "--out", "out/swept"];
     let (status, words) = sweep(&[&begin[..], &["--stop-after", "1"]].concat());
     assert_eq!(status, Some(1), "{words}");
-    assert!(
-        words.contains("not root: the sweep runs in a guest"),
-        "{words}"
-    );
+    assert!(words.contains("not root: this runs in a guest"), "{words}");
     assert!(words.contains("is lost"), "{words}");
     let tried = || results(&store.place.path("out/swept/results.jsonl")).len();
     let before = tried();
     let resume = ["cluster", "sweep", "--resume", "out/swept"];
     let (status, words) = sweep(&[&resume[..], &["--budget", "20s"]].concat());
     assert_eq!(status, Some(1), "{words}");
-    assert!(
-        words.contains("not root: the sweep runs in a guest"),
-        "{words}"
-    );
+    assert!(words.contains("not root: this runs in a guest"), "{words}");
     assert!(tried() > before, "{words}");
     let mut interrupted = store.place.crashpoint_for_a_guest(&resume, &["store"]);
     interrupted.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -180,11 +210,41 @@ fn what_was_recorded_without_root_is_swept_without_root() {
     let (status, words) = sweep(&["show", "out/swept", "1"]);
     assert_eq!(status, Some(1), "{words}");
     assert!(words.contains("is lost"), "{words}");
+    a_finding_is_looked_at_without_root(&store);
     assert_eq!(store.place.processes(), Vec::<i32>::new());
     // What is refused is refused in the words of a sweep that needs no guest.
     let (status, words) = sweep(&begin);
     assert_eq!(status, Some(2), "{words}");
     assert!(words.contains("out/swept holds results already"), "{words}");
+}
+
+/// Finding 1 of `out/swept` is made again, kept and made smaller, each in a guest.
+fn a_finding_is_looked_at_without_root(store: &Store) {
+    let again = |words: &[&str]| {
+        let mut command = store.place.crashpoint_for_a_guest(words, &["store"]);
+        command.env("OF_THE_USER", "is passed on");
+        came(&command.output().expect("it runs"))
+    };
+    let replay = ["replay", "out/swept", "1"];
+    let look = ["--command", "echo $OF_THE_USER"];
+    let (status, words) = again(&[&replay[..], &look].concat());
+    assert_eq!(status, Some(1), "{words}");
+    assert!(words.contains("is lost"), "{words}");
+    assert!(words.contains("is passed on\n"), "{words}");
+    let (status, words) = again(&[&replay[..], &["--keep", "out/kept"]].concat());
+    assert_eq!(status, Some(0), "{words}");
+    assert!(
+        store.place.path("out/kept/acknowledged").exists(),
+        "{words}"
+    );
+    let (status, words) = again(&["minimize", "out/swept", "1", "--keep", "out/smaller"]);
+    assert_eq!(status, Some(1), "{words}");
+    assert!(words.contains("FINDING 1"), "{words}");
+    assert!(store.place.path("out/smaller/acknowledged").exists());
+    // There is nobody who could look.
+    let (status, words) = again(&replay);
+    assert_eq!(status, Some(2), "{words}");
+    assert!(words.contains("give --command or --keep"), "{words}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! `crashpoint cluster sweep` by somebody who is not root: in a guest, where he is.
+//! What is done with the trace of a cluster by somebody who is not root: in a guest, where he is.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -14,8 +14,21 @@ use crate::machine::{Interrupted, guest_command, run_command};
 /// What the nodes, and all that they write, have room in.
 const MEMORY_MIB: u64 = 2048;
 
-/// A sweep has no other status. What has another one was killed.
+/// We have no other status. What has another one was killed.
 const STATUS_MAX: i32 = 3;
+
+/// What a sweep is told: a guest has one processor.
+const ONE_JOB: [&str; 2] = ["--jobs", "1"];
+
+/// The variables of the environment that are a guest's own.
+const OF_THE_GUEST: [&str; 6] = [
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LANG",
+    "LD_PRELOAD",
+    "CRASHPOINT_GUEST_PRELOAD",
+];
 
 /// Begins a sweep of a trace in a guest; nothing if it can be made here.
 pub(super) fn begin(
@@ -23,14 +36,14 @@ pub(super) fn begin(
     out: Option<&Path>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<Outcome>> {
-    let Some(kernel) = kernel()? else {
+    let Some(guest) = TraceGuest::if_needed()? else {
         return Ok(None);
     };
     // It is there before it is shared, and no other sweep's: the lock of a guest is seen in it only.
     let reserved = out.map(Results::reserve).transpose();
     let reserved = reserved.context("begin the results")?;
     let shared: Vec<_> = [Some(trace), out].into_iter().flatten().collect();
-    let outcome = sweep(&kernel, &shared, interrupt);
+    let outcome = guest.run_again(&ONE_JOB, &shared, interrupt);
     if let Some(reserved) = reserved.filter(|reserved| !reserved.join(MANIFEST).exists()) {
         reserved.remove_if_new();
     }
@@ -47,61 +60,97 @@ pub(super) fn resume(directory: &Path, interrupt: &Interrupt) -> anyhow::Result<
     if opened.is_finished() || opened.manifest().request.judge != Judge::Cluster {
         return Ok(None);
     }
-    let Some(kernel) = kernel()? else {
+    let Some(guest) = TraceGuest::if_needed()? else {
         return Ok(None);
     };
-    sweep(&kernel, &[directory], interrupt).map(Some)
+    guest.run_again(&ONE_JOB, &[directory], interrupt).map(Some)
 }
 
-/// The kernel of a guest, if it takes one: who is not root can make no mounts.
-fn kernel() -> anyhow::Result<Option<Uml>> {
-    if nix::unistd::geteuid().is_root() {
-        return Ok(None);
+/// A guest for what is done with a trace.
+pub(crate) struct TraceGuest(Uml);
+
+impl TraceGuest {
+    /// One, if it takes one: who is not root can make no mounts.
+    pub(crate) fn if_needed() -> anyhow::Result<Option<Self>> {
+        if nix::unistd::geteuid().is_root() {
+            return Ok(None);
+        }
+        let Err(refused) = enter_mount_namespace() else {
+            return Ok(None);
+        };
+        let Ok(mut kernel) = Uml::find_virtual(None, None, 0) else {
+            bail!(
+                "{}; with a kernel of scripts/build-uml.sh this runs in a guest by itself",
+                one_line(&refused)
+            );
+        };
+        // Clusters wait for one another, and their checks have limits, in the time of everybody.
+        kernel.virtual_time = None;
+        kernel.memory_mib = MEMORY_MIB;
+        Ok(Some(Self(kernel)))
     }
-    let Err(refused) = enter_mount_namespace() else {
-        return Ok(None);
-    };
-    let Ok(mut kernel) = Uml::find_virtual(None, None, 0) else {
-        bail!(
-            "{}; with a kernel of scripts/build-uml.sh a sweep runs in a guest by itself",
-            one_line(&refused)
-        );
-    };
-    // Clusters wait for one another, and their checks have limits, in the time of everybody.
-    kernel.virtual_time = None;
-    kernel.memory_mib = MEMORY_MIB;
-    Ok(Some(kernel))
+
+    /// Has a finding made again, by `replay` or `minimize`, which may write to the directory `keep`.
+    pub(crate) fn find_again(
+        &self,
+        results: &Path,
+        keep: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome> {
+        if let Some(keep) = keep {
+            // It is there before it is shared.
+            std::fs::create_dir_all(keep).with_context(|| format!("create {}", keep.display()))?;
+        }
+        let shared: Vec<_> = [Some(results), keep].into_iter().flatten().collect();
+        self.run_again(&[], &shared, interrupt)
+    }
+
+    /// Runs this program as it was called, with more options. There it may write to these
+    /// directories.
+    fn run_again(
+        &self,
+        options: &[&str],
+        shared: &[&Path],
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome> {
+        say("not root: this runs in a guest");
+        let shared: Vec<PathBuf> = shared.iter().map(|path| (*path).to_owned()).collect();
+        let command = guest_command(words(options)?, &shared)?;
+        let ended = run_command(&self.0, command, Interrupted::Ask, interrupt)?;
+        if ended.as_ref().is_some_and(|ended| ended.is_out_of_memory) {
+            bail!(
+                "its guest ran out of {MEMORY_MIB} MiB of memory and ended a process: what is said above may come from that; run it as root, or with `crashpoint machine --memory`"
+            );
+        }
+        match ended.map(|ended| ended.status) {
+            Some(status @ 0..=STATUS_MAX) => Ok(Outcome::Command(status as u8)),
+            // It had not begun to look for that.
+            Some(_) if interrupt.requested() => Ok(Outcome::Incomplete),
+            Some(status) => bail!(
+                "it ended with status {status} in its guest, which has {MEMORY_MIB} MiB of memory"
+            ),
+            None => Ok(Outcome::Incomplete),
+        }
+    }
 }
 
-/// Runs this program as it was called, in a guest that may write to these directories.
-fn sweep(kernel: &Uml, shared: &[&Path], interrupt: &Interrupt) -> anyhow::Result<Outcome> {
-    say("not root: the sweep runs in a guest");
-    let shared: Vec<PathBuf> = shared.iter().map(|path| (*path).to_owned()).collect();
-    let command = guest_command(words()?, &shared)?;
-    let ended = run_command(kernel, command, Interrupted::Ask, interrupt)?;
-    if ended.as_ref().is_some_and(|ended| ended.is_out_of_memory) {
-        bail!(
-            "its guest ran out of {MEMORY_MIB} MiB of memory and ended a process: what this sweep says may come from that; run it as root, or with `crashpoint machine --memory`"
-        );
-    }
-    match ended.map(|ended| ended.status) {
-        Some(status @ 0..=STATUS_MAX) => Ok(Outcome::Command(status as u8)),
-        // It had not begun to look for that.
-        Some(_) if interrupt.requested() => Ok(Outcome::Incomplete),
-        Some(status) => bail!(
-            "the sweep ended with status {status} in its guest, which has {MEMORY_MIB} MiB of memory"
-        ),
-        None => Ok(Outcome::Incomplete),
-    }
-}
-
-/// How this program was called, with one job: a guest has one processor.
-fn words() -> anyhow::Result<Vec<OsString>> {
+/// How this program was called, in the same environment, with more options.
+fn words(options: &[&str]) -> anyhow::Result<Vec<OsString>> {
+    let is_passed_on = |name: &OsStr| !OF_THE_GUEST.iter().any(|own| name == *own);
+    let variables = std::env::vars_os().filter(|(name, _)| is_passed_on(name));
+    let assigned = variables.map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        name
+    });
     let program = std::env::current_exe().context("find this program")?;
-    let mut words = vec![program.into_os_string()];
-    words.extend(std::env::args_os().skip(1));
-    let end = words.iter().position(|word| word == "--");
-    let end = end.unwrap_or(words.len());
-    words.splice(end..end, ["--jobs".into(), "1".into()]);
+    let mut called: Vec<_> = std::env::args_os().skip(1).collect();
+    let end = called.iter().position(|word| word == "--");
+    let end = end.unwrap_or(called.len());
+    called.splice(end..end, options.iter().map(OsString::from));
+    let mut words = vec![OsString::from("env")];
+    words.extend(assigned);
+    words.push(program.into_os_string());
+    words.extend(called);
     Ok(words)
 }

@@ -15,6 +15,7 @@ mod workspace;
 pub(crate) use bench::{Bench, bench};
 use campaign::{Interrupt, Outcome};
 use clap::Subcommand;
+pub(crate) use guest::TraceGuest;
 pub(crate) use live::{
     laboratory_of, listed, merge as merge_live, replay_row, summed_up as live_table,
 };

@@ -332,7 +332,7 @@ pub(super) const TABLE: &[Requirement] = &[
         needed_by: &[Fs, Cluster, Disk],
         required: "root, with CAP_SYS_ADMIN (in a container: --privileged); `unshare -Ur` does for clusters without \
                    disks",
-        without: "one line that names --kernel uml, status 2: guests and `app` need no root, and `cluster sweep` runs itself in a guest",
+        without: "one line that names --kernel uml, status 2: guests and `app` need no root, and what is done with the trace of a cluster (`cluster sweep`, `replay`, `minimize`) runs itself in a guest",
         check: check::root,
     },
 ];

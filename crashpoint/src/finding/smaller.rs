@@ -13,7 +13,7 @@ use node_sweep::{
 use trace_store::Trace;
 
 use super::states::State;
-use crate::cluster::Ground;
+use crate::cluster::{Ground, TraceGuest};
 
 impl State<'_> {
     /// The finding that has the number.
@@ -48,6 +48,9 @@ impl State<'_> {
             interrupt,
         };
         let minimized = if manifest.request.judge == Judge::Cluster {
+            if let Some(guest) = TraceGuest::if_needed()? {
+                return guest.find_again(self.directory, kept, interrupt);
+            }
             let ground = Ground::new(&trace, self.directory, interrupt)?;
             let asking = self.asking(&trace, interrupt)?;
             let mut nodes = Asking::also_if(asking.as_ref(), Box::new(ground.nodes()?));

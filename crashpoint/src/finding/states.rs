@@ -17,7 +17,7 @@ use trace_store::Trace;
 use super::cluster_script;
 use super::replay::{run_to_end, wait_for_enter};
 use crate::app::{PROGRAM, check_of};
-use crate::cluster::{Ground, show};
+use crate::cluster::{Ground, TraceGuest, show};
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -51,10 +51,18 @@ impl State<'_> {
             keep,
             interrupt,
         };
-        if self.recorded.manifest.request.judge == Judge::Cluster {
-            return self.of_cluster(&trace, numbered, &look);
+        if self.recorded.manifest.request.judge != Judge::Cluster {
+            return self.of_program(&trace, numbered, &look);
         }
-        self.of_program(&trace, numbered, &look)
+        let Some(guest) = TraceGuest::if_needed()? else {
+            return self.of_cluster(&trace, numbered, &look);
+        };
+        if command.is_none() && keep.is_none() {
+            bail!(
+                "not root: the cluster runs in a guest, which cannot be looked into from here: give --command or --keep"
+            );
+        }
+        guest.find_again(self.directory, keep, interrupt)
     }
 
     fn of_program(

@@ -2,6 +2,7 @@
 //! somebody else.
 
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use end_to_end::{Ordinary, elects_cluster, printed, said};
 
@@ -290,6 +291,26 @@ fn faults_of_disks_end_with_the_power_and_what_hits_nothing_is_no_pass() {
         at("fault 4 has ended\n") < at("fault 5: disk of a, c fails writes\n"),
         "{text}"
     );
+}
+
+#[test]
+fn a_plan_that_waits_ten_minutes_takes_no_ten_minutes() {
+    let plan = "[[faults]]\nat = { time_s = 600 }\nfault = \"kill\"\non = \"a\"\nuntil = { after_s = 60 }\n";
+    let laid = Laid::new("", plan);
+    let text = TELL_TIME.replace("sleep 0.3", "sleep 30");
+    let text = text.replace("sleep 6\"", "sleep 700\"\nwithin_s = 900");
+    laid.place.file("cluster.toml", &text);
+    let begun = Instant::now();
+    let output = laid.inject(&["--out", "out/kept"]);
+    let took = begun.elapsed();
+    assert_status(&output, 0);
+    let text = printed(&output);
+    assert!(text.contains("600.00"), "{text}");
+    assert!(text.contains("fault 1 has ended"), "{text}");
+    let log = laid.file("out/kept/runs/1/logs/b.log");
+    assert!(log.matches("time=").count() > 22, "{log}");
+    println!("700 s in {took:?}");
+    assert!(took < Duration::from_secs(600), "{took:?}");
 }
 
 #[test]

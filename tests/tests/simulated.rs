@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use end_to_end::simulated::{Store, came, frames, results};
-use end_to_end::{Ordinary, printed, program, said, store_cluster, words};
+use end_to_end::{Ordinary, printed, program, said, search_path, store_cluster, words};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -491,19 +491,19 @@ const RUNS_BESIDE_OTHERS: usize = 3;
 
 /// The power of one node fails and it boots, another one is cut off and the links are healed: ten runs
 /// come to the same, to the byte, and so do those on a busy machine. Another seed is another run.
+///
+/// `system` is the folder of its cluster file, from that of the project.
 fn runs_are_equal(system: &str, [fails, cut_off]: [&str; 2]) {
     let place = tempfile::tempdir().expect("a directory");
     let plan = place.path().join("plan.toml");
     let text = include_str!("../fixtures/plans/power-and-partition.toml");
     let text = text.replace("FAILS", fails).replace("CUT_OFF", cut_off);
     std::fs::write(&plan, text).expect("written");
-    let file = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../workloads/clusters"
-    ));
+    let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let file = file.join(system).join("cluster.toml");
     let run = |seed: &str| {
         let mut command = std::process::Command::new(program("crashpoint"));
+        command.env("PATH", search_path());
         command.arg("inject").arg(&file).arg("--plan").arg(&plan);
         let output = command.args(["--simulate", "--seed", seed]).output();
         let output = output.expect("it runs");
@@ -527,18 +527,24 @@ fn runs_are_equal(system: &str, [fails, cut_off]: [&str; 2]) {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-repeats"]
+fn ten_runs_of_the_store_that_elects_through_faults_are_equal() {
+    runs_are_equal("tests/fixtures/elects", ["a", "b"]);
+}
+
+#[test]
 #[ignore = "takes ten minutes: make test-repeats"]
 fn ten_runs_of_etcd_and_of_redis_through_faults_are_equal() {
-    runs_are_equal("etcd", ["etcd1", "etcd2"]);
-    runs_are_equal("redis-sentinel", ["redis1", "redis2"]);
+    runs_are_equal("workloads/clusters/etcd", ["etcd1", "etcd2"]);
+    runs_are_equal("workloads/clusters/redis-sentinel", ["redis1", "redis2"]);
 }
 
 #[test]
 #[ignore = "takes half an hour, and the systems: make test-clusters"]
 fn nats_zookeeper_and_postgresql_repeat_through_faults_ten_times() {
-    runs_are_equal("nats-jetstream", ["nats1", "nats2"]);
-    runs_are_equal("zookeeper", ["zk1", "zk2"]);
-    runs_are_equal("postgresql", ["primary", "standby"]);
+    runs_are_equal("workloads/clusters/nats-jetstream", ["nats1", "nats2"]);
+    runs_are_equal("workloads/clusters/zookeeper", ["zk1", "zk2"]);
+    runs_are_equal("workloads/clusters/postgresql", ["primary", "standby"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use assert_cmd::Command;
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// Only ends what would hang.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -105,6 +106,26 @@ pub fn elects_cluster(mistake: &str) -> String {
         "ELECTS_MISTAKE = \"\"",
         &format!("ELECTS_MISTAKE = \"{mistake}\""),
     )
+}
+
+/// Releases of etcd with the client and check for its issue 13766, each in the folder of its name. It
+/// takes Go.
+///
+/// # Panics
+/// If they cannot be built.
+pub fn etcd_13766(releases: &[&str]) -> TempDir {
+    let place = tempfile::tempdir().expect("a directory");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../workloads/clusters/etcd-13766/build"
+    );
+    let built = Process::new(script)
+        .arg(place.path())
+        .args(releases)
+        .output();
+    let built = built.expect("it runs");
+    assert!(built.status.success(), "{}", said(&built));
+    place
 }
 
 fn command(name: &str) -> Command {

@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use end_to_end::{Folder, crashpoint, printed, require_root, said};
+use end_to_end::{Folder, crashpoint, etcd_13766, printed, require_root, said};
 use serde_json::Value;
 
 /// The client and the check of all clusters.
@@ -386,4 +386,67 @@ fn a_zookeeper_server_lacks_what_was_committed_while_its_fdatasync_was_held_and_
         "{told}"
     );
     assert!(told.contains("zk1 has lost it; "), "{told}");
+}
+
+/// A member that is cut off from the leader alone begins term after term, and what was acknowledged stays.
+#[test]
+#[ignore = "it takes a minute, and etcd: make test-clusters"]
+fn terms_of_etcd_grow_in_a_partial_partition_and_nothing_is_lost() {
+    require_root();
+    let cluster = include_str!("../../workloads/clusters/etcd/cluster.toml");
+    let folder = folder(&cluster.replace("{here}/../kv.py", KV));
+    let plan = include_str!("../../workloads/plans/etcd-partial.toml");
+    let (_, results) = runs(&folder, plan, &["--repeat", "3", "--out", "out"]);
+    let mut terms = Vec::new();
+    for (result, run) in results.iter().zip(1..) {
+        assert_ne!(result["verdict"], "broken", "{result:#}");
+        if result["verdict"] != "ok" {
+            continue;
+        }
+        let logs = ["etcd1", "etcd2", "etcd3"].map(|node| {
+            let path = folder.path(&format!("out/runs/{run}/logs/{node}.log"));
+            std::fs::read_to_string(path).expect("read")
+        });
+        let candidates = logs
+            .iter()
+            .flat_map(|log| log.split("became candidate at term ").skip(1));
+        let term = |text: &str| {
+            text.split(|c: char| !c.is_ascii_digit())
+                .next()?
+                .parse()
+                .ok()
+        };
+        terms.push(candidates.filter_map(term).max().unwrap_or(0));
+    }
+    println!("terms: {terms:?}");
+    assert!(terms.iter().any(|term| *term >= 10), "{terms:?}");
+}
+
+/// A member is killed between two commits of its database, while back-ups wait for one: its place in the
+/// log is ahead of what it applied, for good.
+#[test]
+#[ignore = "it takes minutes, and Go: make test-clusters"]
+fn a_member_of_etcd_3_5_2_that_is_killed_between_two_commits_differs_for_good() {
+    require_root();
+    let place = etcd_13766(&["3.5.2", "3.5.3"]);
+    let told = |release: &str| {
+        let mut command = crashpoint();
+        command
+            .arg("inject")
+            .arg(place.path().join(release).join("cluster.toml"));
+        let plan = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../workloads/plans/etcd-13766.toml"
+        );
+        command.args(["--plan", plan, "--repeat", "10"]);
+        printed(&command.output().expect("it runs"))
+    };
+    let differs = told("3.5.2");
+    let count = differs.matches("members differ: revisions ").count();
+    println!("{count} of 10");
+    // A put that comes before all back-ups, three times in a run, is not likely.
+    assert!(count >= 9, "{differs}");
+    let mended = told("3.5.3");
+    assert!(mended.contains("\n0 broken of 10 runs, "), "{mended}");
+    assert!(mended.contains(": ok\n"), "{mended}");
 }

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use end_to_end::simulated::{EPOCH_S, Store, came, frames, results};
-use end_to_end::{Ordinary, printed, program, said, store_cluster};
+use end_to_end::{Ordinary, etcd_13766, printed, program, said, store_cluster};
 use nix::pty::{OpenptyResult, openpty};
 use serde_json::Value;
 
@@ -756,15 +756,7 @@ const OF_A_SEED: &str = "60";
 #[test]
 #[ignore = "takes half an hour, and Go: make test-clusters"]
 fn etcd_3_5_2_differs_for_good_with_chaos_and_3_5_3_does_not() {
-    let place = tempfile::tempdir().expect("a directory");
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../workloads/clusters/etcd-13766/build"
-    );
-    let mut build = std::process::Command::new(script);
-    let built = build.arg(place.path()).args(["3.5.2", "3.5.3"]).output();
-    let built = built.expect("it runs");
-    assert!(built.status.success(), "{}", said(&built));
+    let place = etcd_13766(&["3.5.2", "3.5.3"]);
     let run = |words: &[&str]| {
         let mut command = std::process::Command::new(program("crashpoint"));
         let output = command.args(words).current_dir(place.path()).output();

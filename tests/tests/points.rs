@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use end_to_end::{Folder, printed, said, store_cluster};
+use end_to_end::{Folder, elects_cluster, printed, said, store_cluster};
 use serde_json::Value;
 
 /// A node that changes a file a while after its start, and recovers if it was ended while it did. A
@@ -298,6 +298,20 @@ fn a_recovery_that_cannot_be_ended_is_found_by_a_pair() {
 #[ignore = "takes ten minutes: make test-long"]
 fn a_log_that_is_emptied_before_there_is_another_is_found_by_a_pair() {
     found_by_a_pair(&without_disks("emptied-log"), 700);
+}
+
+/// A lease needs a leader that is killed after it has one, and clients that read there when another leads.
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn a_lease_that_survives_its_holder_is_found_by_one_failure() {
+    let text = format!("disk = \"ext4\"\n{}", elects_cluster("kept-lease"));
+    let laid = Folder::new(&[("cluster.toml", &text)]);
+    let found = ["--stop-after", "1", "--out", "found"];
+    let output = laid.ends(1, &exhaustive(&found));
+    let results = fs::read_to_string(laid.path("found/results.jsonl")).expect("read");
+    let count = results.lines().count();
+    println!("found in experiment {count}");
+    assert!(count <= 40, "{}", printed(&output));
 }
 
 /// What a kill leaves in memory, the machine still has: whoever forgets to sync passes `kill -9` at

@@ -89,6 +89,36 @@ fn shards_put_together_are_the_campaign() {
 }
 
 #[test]
+fn runs_side_by_side_are_the_campaign() {
+    let folder = folder();
+    let campaign = ["inject", "cluster.toml", "--strategy", "time", "--sample"];
+    let run = |more: &[&str]| folder.ends(1, &[&campaign[..], more].concat());
+    run(&["6", "--out", "one"]);
+    let output = run(&["6", "--jobs", "3", "--out", "three"]);
+    let text = printed(&output);
+    assert!(
+        text.contains("6 broken of 6 runs, 0 inconclusive"),
+        "{text}"
+    );
+    assert_eq!(results(&folder, "three"), results(&folder, "one"));
+    for run in 1..=6 {
+        assert!(
+            folder
+                .path(&format!("three/runs/{run}/logs/a.log"))
+                .exists()
+        );
+    }
+    // Those that have begun are ended.
+    let output = run(&["6", "--jobs", "3", "--stop-after", "2", "--out", "few"]);
+    let count = results(&folder, "few").len();
+    assert!((2..=5).contains(&count), "{}", printed(&output));
+    folder.ends(1, &["inject", "--resume", "few", "--jobs", "2"]);
+    assert_eq!(results(&folder, "few"), results(&folder, "one"));
+    let left = folder.left();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn a_budget_ends_a_campaign_that_can_be_continued() {
     let folder = folder();
     let begun = [

@@ -1,6 +1,7 @@
 //! Faults from a plan on simulated machines, by somebody who is not root. Root is needed to be
 //! somebody else.
 
+use std::collections::BTreeMap;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -216,6 +217,24 @@ fn a_run_is_made_again_to_the_byte_and_another_seed_is_another_run() {
         assert_eq!(once, laid.file(&format!("out/again/{name}")), "{name}");
     }
     assert!(laid.place.path(&format!("{first}/net.pcap")).exists());
+}
+
+#[test]
+fn runs_side_by_side_are_those_that_come_one_after_the_other() {
+    let laid = Laid::new("", LEADER);
+    let runs = |jobs: &str, out: &str| {
+        let output = laid.inject(&["--repeat", "3", "--jobs", jobs, "--out", out]);
+        assert_status(&output, 0);
+        let results = laid.file(&format!("{out}/results.jsonl"));
+        let result = |line: &str| {
+            let result: serde_json::Value = serde_json::from_str(line).expect("an object");
+            (result["index"].as_u64(), result["simulated"].to_string())
+        };
+        results.lines().map(result).collect::<BTreeMap<_, _>>()
+    };
+    let one = runs("1", "out/one");
+    assert_eq!(one.len(), 3);
+    assert_eq!(runs("3", "out/three"), one);
 }
 
 #[test]

@@ -7,11 +7,11 @@ mod points;
 mod specs;
 mod want;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -165,6 +165,10 @@ pub(crate) struct InjectArgs {
     /// Stop after N runs that broke something
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     stop_after: Option<u64>,
+
+    /// How many runs to make side by side [default: 1]
+    #[arg(long, short, value_name = "N", conflicts_with = "points", value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
 
     /// A new directory for the results, and what each run leaves: history, logs
     #[arg(long, short, value_name = "DIR")]
@@ -414,6 +418,7 @@ impl Campaign<'_> {
                 .arguments
                 .stop_after
                 .or(self.manifest.want.as_ref().map(|_| 1)),
+            jobs: self.arguments.jobs.unwrap_or(1).into(),
         })
     }
 
@@ -426,10 +431,10 @@ impl Campaign<'_> {
     ) -> injector::Result<Summary> {
         let (file, interrupt) = ((&self.file, &self.manifest), self.interrupt);
         let format = self.arguments.format;
-        let directory = RefCell::new(self.directory.as_mut());
-        let mut run = |index: u64, plan: &FaultPlan| {
-            let kept = directory.borrow();
-            let kept = kept
+        let directory = Mutex::new(self.directory.as_mut());
+        let locked = || directory.lock().expect("no holder panics");
+        let run = |index: u64, plan: &FaultPlan| {
+            let kept = locked()
                 .as_ref()
                 .map(|directory| directory.run_directory(index));
             let kept = kept.transpose()?;
@@ -438,13 +443,13 @@ impl Campaign<'_> {
             Ok(ran)
         };
         let mut keep = |result: &InjectResult| {
-            if let Some(directory) = directory.borrow_mut().as_mut() {
+            if let Some(directory) = locked().as_mut() {
                 directory.append(result)?;
             }
             told(result, &self.manifest, format, interrupt);
             Ok(())
         };
-        campaign(strategy, selection, known, &mut run, &mut keep)
+        campaign(strategy, selection, known, &run, &mut keep)
     }
 
     fn conclude(&self, summary: &Summary) -> anyhow::Result<Outcome> {

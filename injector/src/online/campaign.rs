@@ -1,7 +1,10 @@
 //! Many plans, each in a run of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
 
 use campaign::Shard;
 
@@ -13,6 +16,9 @@ use crate::error::{Error, Result};
 use crate::laboratory::Judged;
 use specification::Unlooked;
 
+/// How often it is looked whether a run has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// Which plans are tried, and how long.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
@@ -22,8 +28,11 @@ pub struct Selection {
     pub shard: Option<Shard>,
     /// Until then.
     pub deadline: Option<Instant>,
-    /// Until so many have broken something, or shown what is sought.
+    /// Until so many have broken something, or shown what is sought. Runs that have begun by then are
+    /// ended as well.
     pub stop_after: Option<u64>,
+    /// How many runs are made side by side; 0 is as 1.
+    pub jobs: usize,
 }
 
 impl Selection {
@@ -163,8 +172,9 @@ impl Summary {
     }
 }
 
-/// Tries the plans that a strategy proposes. `known` is what came of some of them before; each
-/// result is told to `keep` before the next run begins.
+/// Tries the plans that a strategy proposes, several side by side if the selection says so. `known`
+/// is what came of some of them before; each result is told to `keep` when it is known. A strategy
+/// that learns proposes the next plan after those.
 ///
 /// # Errors
 /// If the first run of all cannot be made, or a result not be kept. A later run that cannot be made
@@ -173,58 +183,140 @@ pub fn campaign(
     strategy: &mut dyn Strategy,
     selection: &Selection,
     known: Vec<InjectResult>,
-    run: &mut dyn FnMut(u64, &FaultPlan) -> Result<Ran>,
+    run: &(dyn Fn(u64, &FaultPlan) -> Result<Ran> + Sync),
     keep: &mut dyn FnMut(&InjectResult) -> Result<()>,
 ) -> Result<Summary> {
-    let mut summary = Summary {
-        results: known,
-        ..Summary::default()
+    let indices = known.iter().map(|result| result.index);
+    let mut going = Going {
+        tried: indices.collect(),
+        summary: Summary {
+            results: known,
+            ..Summary::default()
+        },
+        strategy,
+        selection,
     };
-    let indices = summary.results.iter().map(|result| result.index);
-    let mut tried: BTreeSet<u64> = indices.collect();
-    while let Some(index) = selection.next(strategy, &summary.results, &tried) {
-        if selection.is_over(strategy, &summary.results) {
-            summary.is_cut_off = true;
-            break;
-        }
-        tried.insert(index);
-        let Some(plan) = strategy.propose(index, &summary.results) else {
-            break;
-        };
-        if let Some(role) = strategy.lacks_role(&plan, &summary.results) {
-            *summary.left_out.entry(role).or_default() += 1;
-            continue;
-        }
-        let mut once = || unless_interrupted(run(index, &plan), summary.results.is_empty());
-        let Some(ran) = perhaps_again(strategy, &mut once)? else {
-            summary.is_cut_off = true;
-            break;
-        };
-        let plan = plan.to_string();
-        let result = InjectResult { index, plan, ran };
-        keep(&result)?;
-        summary.results.push(result);
-    }
+    going.go_on(run, keep)?;
+    let Going {
+        mut summary,
+        strategy,
+        ..
+    } = going;
     summary.conclude(strategy, selection);
     Ok(summary)
 }
 
-/// What came of a plan: of a second run, if the first one is to be made again.
-fn perhaps_again(
-    strategy: &dyn Strategy,
-    run: &mut dyn FnMut() -> Result<Option<Ran>>,
-) -> Result<Option<Ran>> {
-    let first = run()?;
-    if !first.as_ref().is_some_and(|ran| strategy.tries_again(ran)) {
-        return Ok(first);
+/// A plan that is tried.
+#[derive(Debug, Clone)]
+struct Attempt {
+    index: u64,
+    plan: FaultPlan,
+    /// Whether it was tried just before, and what it waits for did not come.
+    is_second: bool,
+}
+
+/// Waits until one of these runs has ended.
+fn wait_for_one<T>(running: &mut Vec<(T, ScopedJoinHandle<'_, Result<Ran>>)>) -> (T, Result<Ran>) {
+    loop {
+        let has_ended = |(_, run): &(T, ScopedJoinHandle<'_, _>)| run.is_finished();
+        if let Some(place) = running.iter().position(has_ended) {
+            let (attempt, run) = running.remove(place);
+            let ran = run.join().unwrap_or_else(|panic| resume_unwind(panic));
+            return (attempt, ran);
+        }
+        thread::sleep(LOOK_EVERY);
     }
-    let mut second = run()?;
-    if let Some(ran) = &mut second
-        && strategy.tries_again(ran)
-    {
-        ran.missed_again();
+}
+
+/// A campaign on its way.
+struct Going<'a> {
+    strategy: &'a mut dyn Strategy,
+    selection: &'a Selection,
+    tried: BTreeSet<u64>,
+    summary: Summary,
+}
+
+impl Going<'_> {
+    fn go_on(
+        &mut self,
+        run: &(dyn Fn(u64, &FaultPlan) -> Result<Ran> + Sync),
+        keep: &mut dyn FnMut(&InjectResult) -> Result<()>,
+    ) -> Result<()> {
+        thread::scope(|scope| {
+            let begin = |attempt: Attempt| {
+                let attempt = Arc::new(attempt);
+                let made = Arc::clone(&attempt);
+                (attempt, scope.spawn(move || run(made.index, &made.plan)))
+            };
+            let mut running = Vec::new();
+            loop {
+                // The first run of all must be possible: the others wait for it.
+                let is_first = self.summary.results.is_empty();
+                let most = if is_first { 1 } else { self.selection.jobs };
+                while running.len() < most.max(1)
+                    && let Some(attempt) = self.next()
+                {
+                    running.push(begin(attempt));
+                }
+                if running.is_empty() {
+                    return Ok(());
+                }
+                let (attempt, ran) = wait_for_one(&mut running);
+                let again = self.take(&attempt, ran, keep)?;
+                running.extend(again.map(begin));
+            }
+        })
     }
-    Ok(second)
+
+    /// What is tried next; nothing if there is nothing more, as far as it is known by now.
+    fn next(&mut self) -> Option<Attempt> {
+        let (selection, summary) = (self.selection, &mut self.summary);
+        while !summary.is_cut_off {
+            let index = selection.next(self.strategy, &summary.results, &self.tried)?;
+            if selection.is_over(self.strategy, &summary.results) {
+                summary.is_cut_off = true;
+                break;
+            }
+            self.tried.insert(index);
+            let plan = self.strategy.propose(index, &summary.results)?;
+            let Some(role) = self.strategy.lacks_role(&plan, &summary.results) else {
+                return Some(Attempt {
+                    index,
+                    plan,
+                    is_second: false,
+                });
+            };
+            *summary.left_out.entry(role).or_default() += 1;
+        }
+        None
+    }
+
+    /// Keeps what came of a run, or says what is to be tried once more.
+    fn take(
+        &mut self,
+        attempt: &Attempt,
+        ran: Result<Ran>,
+        keep: &mut dyn FnMut(&InjectResult) -> Result<()>,
+    ) -> Result<Option<Attempt>> {
+        let Some(mut ran) = unless_interrupted(ran, self.summary.results.is_empty())? else {
+            self.summary.is_cut_off = true;
+            return Ok(None);
+        };
+        if self.strategy.tries_again(&ran) {
+            if !attempt.is_second {
+                return Ok(Some(Attempt {
+                    is_second: true,
+                    ..attempt.clone()
+                }));
+            }
+            ran.missed_again();
+        }
+        let (index, plan) = (attempt.index, attempt.plan.to_string());
+        let result = InjectResult { index, plan, ran };
+        keep(&result)?;
+        self.summary.results.push(result);
+        Ok(None)
+    }
 }
 
 /// What came of a run; nothing if it was interrupted. Only the first one must be possible.
@@ -233,5 +325,108 @@ fn unless_interrupted(ran: Result<Ran>, is_first: bool) -> Result<Option<Ran>> {
         Err(Error::Cluster(cluster::Error::Interrupted)) => Ok(None),
         Err(Error::Cluster(error)) if !is_first => Ok(Some(Ran::without(&error))),
         other => other.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use cluster::ClusterFile;
+
+    use super::super::strategy::Repeated;
+    use super::*;
+
+    /// A plan, six times, by so many side by side; what was kept, and what it came to.
+    fn six(jobs: usize, run: &(dyn Fn(u64) -> Result<Ran> + Sync)) -> (Vec<u64>, Result<Summary>) {
+        let here = Path::new("/");
+        let text = "[[nodes]]\nname = \"a\"\ncommand = \"true\"\n[client]\ncommand = \"true\"\n";
+        let file = ClusterFile::parse(text, here, here).expect("a file");
+        let text = "[[faults]]\nat = { time_s = 1 }\nfault = \"kill\"\non = \"a\"\n";
+        let plan = FaultPlan::parse(text, here, &file).expect("a plan");
+        let selection = Selection {
+            jobs,
+            ..Selection::default()
+        };
+        let mut kept = Vec::new();
+        let summary = campaign(
+            &mut Repeated { plan, times: 6 },
+            &selection,
+            Vec::new(),
+            &|index, _| run(index),
+            &mut |result| {
+                kept.push(result.index);
+                Ok(())
+            },
+        );
+        (kept, summary)
+    }
+
+    fn ran() -> Ran {
+        Ran::without(&cluster::Error::Interrupted)
+    }
+
+    /// Whoever has begun waits, for ten seconds at most, until so many are there.
+    fn meets(here: &AtomicUsize, count: usize) -> bool {
+        here.fetch_add(1, Ordering::SeqCst);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while here.load(Ordering::SeqCst) < count && Instant::now() < deadline {
+            thread::sleep(LOOK_EVERY);
+        }
+        here.load(Ordering::SeqCst) >= count
+    }
+
+    #[test]
+    fn runs_are_made_side_by_side_once_the_first_has_ended() {
+        let (begun, met) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (kept, summary) = six(5, &|index| {
+            if index == 0 {
+                thread::sleep(Duration::from_millis(100));
+                assert_eq!(begun.load(Ordering::SeqCst), 0, "it is alone");
+            } else if meets(&begun, 5) {
+                met.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(ran())
+        });
+        assert_eq!(met.into_inner(), 5);
+        assert_eq!((kept.len(), kept[0]), (6, 0));
+        let summary = summary.expect("all were made");
+        let indices = summary.results.iter().map(|result| result.index);
+        assert_eq!(indices.collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+        assert!(!summary.is_cut_off);
+    }
+
+    #[test]
+    fn after_an_interrupt_none_begins_and_those_that_end_are_kept() {
+        let here = AtomicUsize::new(0);
+        let (kept, summary) = six(2, &|index| match index {
+            0 => Ok(ran()),
+            1 => {
+                assert!(meets(&here, 2));
+                Err(Error::Cluster(cluster::Error::Interrupted))
+            }
+            _ => {
+                assert!(meets(&here, 2));
+                thread::sleep(Duration::from_millis(100));
+                Ok(ran())
+            }
+        });
+        assert_eq!(kept, [0, 2]);
+        assert!(summary.expect("some were made").is_cut_off);
+    }
+
+    #[test]
+    fn the_first_run_must_be_possible_and_no_other() {
+        let error = || Error::Cluster(cluster::Error::NoDisk("a".into()));
+        let (kept, summary) = six(3, &|_| Err(error()));
+        assert!(kept.is_empty() && summary.is_err());
+        let (kept, summary) = six(3, &|index| {
+            if index == 0 { Ok(ran()) } else { Err(error()) }
+        });
+        assert_eq!(
+            (kept.len(), summary.expect("it went on").inconclusive()),
+            (6, 6)
+        );
     }
 }

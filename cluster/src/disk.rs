@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block_dev::{
-    Base, Behaviour, BlockLog, Completion, FrontEnd, FuseDisk, Image, RequestTrace, annotate,
-    is_unmounted,
+    Base, Behaviour, BlockLog, Completion, DiskRequest, Failing, FrontEnd, FuseDisk, Image,
+    RequestTrace, annotate, is_unmounted,
 };
 use crash_images::{rebuild, requests};
 use local_fs::{Mounted, Variant};
@@ -39,6 +39,8 @@ pub struct Disk {
     file_system: String,
     start_ns: u64,
     durable: usize,
+    /// Whether it fails requests ([`Self::fail_requests`]).
+    fails: bool,
     directory: PathBuf,
 }
 
@@ -110,6 +112,7 @@ impl Disk {
             file_system: file_system.to_owned(),
             start_ns: 0,
             durable: 0,
+            fails: false,
             directory: directory.to_owned(),
         };
         let mount_point = this.mount_point();
@@ -164,6 +167,32 @@ impl Disk {
         Ok(self.front_end.set_behaviour(behaviour)?)
     }
 
+    /// Has it fail the first `times` requests of which `fails` is true, until they are spared or the
+    /// power fails. Other requests are completed at once.
+    ///
+    /// # Errors
+    /// If the disk cannot be told.
+    pub fn fail_requests(
+        &mut self,
+        times: u64,
+        fails: impl FnMut(DiskRequest) -> bool + Send + 'static,
+    ) -> Result<()> {
+        self.set_behaviour(Failing::times(times, Completion::AtOnce, fails))?;
+        self.fails = true;
+        Ok(())
+    }
+
+    /// Has it fail none of them any more.
+    ///
+    /// # Errors
+    /// If the disk cannot be told.
+    pub fn spare_requests(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.fails) {
+            self.set_behaviour(Completion::AtOnce)?;
+        }
+        Ok(())
+    }
+
     /// Makes everything durable that is in the directory: what the node begins with.
     ///
     /// # Errors
@@ -205,6 +234,8 @@ impl Disk {
         let mut image = Image::new(Arc::clone(&self.base));
         rebuild(&mut image, &log, &rules, &state);
         let base = std::mem::replace(&mut self.base, Arc::new(Base::from_image(&image)));
+        // Only now: whoever wrote to it has seen no request succeed that was to fail.
+        self.spare_requests()?;
         let unmountable = match self.mount() {
             Ok(()) => None,
             Err(Error::FileSystem(error)) => match error.unmountable() {

@@ -199,6 +199,11 @@ fn read(of: &OfArgs) -> anyhow::Result<History> {
     let read = if of.file == Path::new("-") {
         history::read(io::stdin().lock())
     } else {
+        if of.file.is_dir() {
+            bail!(
+                "{name} is a directory: of run N of such results, name {name}/runs/N/history.jsonl"
+            );
+        }
         let file = File::open(&of.file).with_context(|| format!("read {name}"))?;
         history::read(BufReader::new(file))
     };

@@ -125,6 +125,9 @@ fn is_interrupted(error: &anyhow::Error) -> bool {
 fn programs(arguments: &RulesArgs, about: About) -> anyhow::Result<Vec<(Asked, Program)>> {
     let mut all = Vec::new();
     if let Some(text) = &arguments.rules {
+        if text.trim().is_empty() {
+            bail!("RULES is empty: ask for something, such as 'all(K) :- acknowledged(key: K).'");
+        }
         all.push(Asked {
             specification: Specification {
                 name: String::new(),

@@ -134,6 +134,12 @@ impl Examined {
 }
 
 impl Violated {
+    /// The specification and the relation.
+    pub fn kind(&self) -> String {
+        let (relation, _) = self.fact.split_once('(').unwrap_or((&self.fact, ""));
+        format!("{}: {relation}", self.specification)
+    }
+
     /// In a line.
     pub fn words(&self) -> String {
         let since = self.since_ns as f64 / 1e9;

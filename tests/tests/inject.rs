@@ -450,3 +450,61 @@ fn a_member_of_etcd_3_5_2_that_is_killed_between_two_commits_differs_for_good() 
     assert!(mended.contains("\n0 broken of 10 runs, "), "{mended}");
     assert!(mended.contains(": ok\n"), "{mended}");
 }
+
+/// Says of each fsync what came of it.
+const SYNCS: &str = r#"
+import errno, os, sys
+log = os.open(sys.argv[1] + "/log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+print("boot", flush=True)
+while True:
+    os.write(log, b"a line\n")
+    try:
+        os.fsync(log)
+        print("kept", flush=True)
+    except OSError as error:
+        print(errno.errorcode[error.errno], flush=True)
+"#;
+
+const SYNCING: &str = r#"
+disk = "ext4"
+[[nodes]]
+names = ["a", "b", "c"]
+command = "python3 {here}/syncs.py {dir}"
+ready = { log = "boot" }
+stop = "SIGKILL"
+[client]
+command = "sleep 2"
+[check]
+command = "echo ok"
+"#;
+
+/// Neither a loss of power nor the end of the fault has a disk answer again before its node is dead: an
+/// fsync that succeeds between the two keeps what is to be lost.
+#[test]
+fn a_disk_that_fails_does_so_until_the_power_is_off() {
+    let fault = "[[faults]]\nat = { time_s = 0.3 }\nfault = \"disk\"\non = \"all\"\nrequests = [\"writes\", \"flushes\"]\n";
+    let loss = "[[faults]]\nat = { after_s = 0.3 }\nfault = \"power-loss\"\non = \"all\"\nuntil = { after_s = 0.1 }\n";
+    let plans = [
+        format!("{fault}\n{loss}"),
+        format!("{fault}until = {{ after_s = 0.3 }}\n"),
+    ];
+    for plan in plans {
+        let folder = folder(SYNCING);
+        folder.write("syncs.py", SYNCS);
+        let (status, results) = runs(&folder, &plan, &["--out", "out"]);
+        assert_eq!(status, 0, "{results:?}");
+        for node in ["a", "b", "c"] {
+            let log = folder.read(&format!("out/runs/1/logs/{node}.log"));
+            let lives: Vec<_> = log.split("boot\n").skip(1).collect();
+            let [first, second] = lives[..] else {
+                panic!("{node}: {log}");
+            };
+            let (kept, failed) = first.split_once("EIO\n").expect("an fsync failed");
+            assert!(
+                kept.contains("kept\n") && second.contains("kept\n"),
+                "{log}"
+            );
+            assert!(!failed.contains("kept\n"), "{node}: {first}");
+        }
+    }
+}

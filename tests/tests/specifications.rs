@@ -146,6 +146,31 @@ fn a_run_that_is_over_answers_questions() {
 }
 
 #[test]
+fn a_node_that_ended_by_itself_was_started_when_everything_was_healed() {
+    let folder = folder(LOST);
+    let once = "touch {dir}/again; sleep 0.1; exit 1";
+    let ends = format!("echo ready; [ -e {{dir}}/again ] && exec sleep 600; {once}");
+    let cluster = CLUSTER.replace("names = [\"a\", \"b\"]", "name = \"a\"");
+    let cluster = cluster.replace("echo ready; echo elected in term 7; exec sleep 600", &ends);
+    let other = concat!(
+        "[[nodes]]\nname = \"b\"\ncommand = \"sh -c 'echo ready; exec sleep 600'\"\n",
+        "ready = { log = \"ready\" }\nstop = \"SIGKILL\"\n"
+    );
+    folder.write("cluster.toml", &format!("{cluster}{other}"));
+    folder.write("plan.toml", &PLAN.replace("\"a\"", "\"b\""));
+    let output = folder.run(&INJECT);
+    let text = printed(&output);
+    assert!(
+        text.contains("a ended with status 1 by itself\n"),
+        "{text}{}",
+        said(&output)
+    );
+    assert!(text.contains("a is ready\n"), "{text}");
+    let told = asked(&folder, 0, "starts(N, count(T)) :- started(N, T).");
+    assert!(told.contains("starts(\"a\", 2)"), "{told}");
+}
+
+#[test]
 fn what_cannot_be_asked_is_said_in_a_line() {
     let folder = folder("violation never(N) :- call_hit(node: N).\n");
     // It had nothing to look at, so it is no pass.

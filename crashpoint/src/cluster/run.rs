@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<
     if let Some(file_system) = &file.disk {
         Variant::for_machines(file_system)?;
         say(&format!(
-            "the nodes have no disks with {file_system} here: --simulate gives them those"
+            "`disk = \"{file_system}\"` is for inject, record and sweep: here the nodes have directories (with --simulate they have such disks)"
         ));
     }
     let workspace = Workspace::new(&file, arguments.data.as_deref())?;

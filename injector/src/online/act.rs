@@ -163,7 +163,7 @@ impl Runner<'_> {
         let lost: Vec<_> = lost.map(|(name, lost)| format!("{name} {lost}")).collect();
         self.verify_stopped(&on)?;
         let words = format!(
-            "power loss of {}; disks keep {}; lost writes: {}",
+            "power loss of {}; disks keep {}; lost writes that had reached them: {}",
             self.names(&on),
             keeps.words(),
             lost.join(", ")

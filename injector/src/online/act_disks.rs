@@ -57,14 +57,9 @@ impl Runner<'_> {
         active.any(|active| matches!(&active.undo, Undo::Disks(nodes) if nodes.contains(&node)))
     }
 
-    /// The power of nodes fails. Disks of theirs that fail requests answer as ever from then on; if the
-    /// power cannot fail, the end of their fault still has them boot.
+    /// The power of nodes fails, and with it the faults of their disks end; if the power cannot fail, the
+    /// end of their fault still has them boot.
     pub(super) fn lose_power(&mut self, nodes: &[usize], loses: &mut Loses) -> Said<Vec<usize>> {
-        for node in nodes {
-            if self.disk_fails(*node) {
-                said(self.ground.spare_requests(*node))?;
-            }
-        }
         let lost = said(self.ground.power_loss(nodes, loses))?;
         for active in &mut self.active {
             if let Undo::Disks(failing) = &mut active.undo {
@@ -80,7 +75,6 @@ impl Runner<'_> {
     pub(super) fn boot_again(&mut self, nodes: &[usize]) -> Said<()> {
         for node in nodes {
             self.note_what_stands_still(*node);
-            said(self.ground.spare_requests(*node))?;
             self.lose_power(&[*node], &mut |_: usize, _: &Log| Relaxation::Prefix)?;
         }
         let mut up = self.not_kept_down(nodes).into_iter();

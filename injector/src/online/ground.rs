@@ -95,8 +95,9 @@ pub trait Ground {
     /// If they cannot be killed.
     fn kill(&mut self, nodes: &[usize]) -> Result<()>;
 
-    /// The power of nodes fails, silently: of all before the first disk is looked at. Returns how many
-    /// writes the disk of each has lost.
+    /// The power of nodes fails, silently: of all before the first disk is looked at. Disks that failed
+    /// requests answer as ever when they are mounted again, and not before. Returns how many writes
+    /// the disk of each has lost.
     ///
     /// # Errors
     /// If one has no disk, or it cannot be used any more.

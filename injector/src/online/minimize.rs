@@ -55,7 +55,8 @@ pub fn minimize(
         let is_plan = FaultPlan::parse(&plan.to_string(), Path::new("plan"), file).is_ok();
         Ok::<_, crate::Error>(!faults.is_empty() && is_plan && trials.breaks(&plan)?)
     })?;
-    let smallest = trials.with_fewer_operations(with(&faults))?;
+    let clients = file.all_clients().len() as u64;
+    let smallest = trials.with_fewer_operations(with(&faults), clients)?;
     Ok(Some(Minimized {
         plan: smallest,
         result: trials.last.expect("it broke the same"),
@@ -96,15 +97,26 @@ impl Trials<'_> {
         Ok(true)
     }
 
-    /// The plan with the fewest operations, by halves, that breaks the same.
-    fn with_fewer_operations(&mut self, mut smallest: FaultPlan) -> Result<FaultPlan> {
+    /// The plan with the fewest operations, by halves, that breaks the same. It says nothing of them if
+    /// the clients do not heed it.
+    fn with_fewer_operations(
+        &mut self,
+        mut smallest: FaultPlan,
+        clients: u64,
+    ) -> Result<FaultPlan> {
         let mut operations = self.wanted.ran.acknowledged / 2;
         while operations > 0 {
             let fewer = FaultPlan {
                 operations: Some(operations),
                 ..smallest.clone()
             };
+            let before = self.last.clone();
             if !self.breaks(&fewer)? {
+                break;
+            }
+            let done = self.last.as_ref().map(|last| last.ran.acknowledged);
+            if done.is_some_and(|done| done > operations * clients) {
+                self.last = before;
                 break;
             }
             smallest = fewer;

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use block_dev::{Completion, Failing};
 use cluster::{
     Background, Cluster, ClusterFile, Disk, Ending, Error, Member, NodeEnd, Result, Settings,
     Verdict,
@@ -201,12 +200,11 @@ impl Ground for Namespaces<'_> {
     }
 
     fn fail_requests(&mut self, node: usize, times: u64, fails: Fails) -> Result<()> {
-        let disk = self.disk(node)?;
-        disk.set_behaviour(Failing::times(times, Completion::AtOnce, fails))
+        self.disk(node)?.fail_requests(times, fails)
     }
 
     fn spare_requests(&mut self, node: usize) -> Result<()> {
-        self.disk(node)?.set_behaviour(Completion::AtOnce)
+        self.disk(node)?.spare_requests()
     }
 
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {

@@ -91,7 +91,10 @@ pub(super) enum Name {
 
 /// What is waited for: one of the first, and who or what belongs to it.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "expected a trigger, such as { after_s = 1 }"
+)]
 struct RawTrigger {
     time_s: Option<f64>,
     after_s: Option<f64>,

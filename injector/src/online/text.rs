@@ -68,14 +68,15 @@ pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
     text
 }
 
-/// Whether two runs are broken in the same way: in the same words, but for numbers.
+/// Whether two runs are broken in the same way: in the same words, but for numbers. Of a violation of a
+/// specification, its name says that: which keys it is about may be another each time.
 pub fn alike(one: &InjectResult, other: &InjectResult) -> bool {
     let likeness = |result: &InjectResult| {
-        let first = result
-            .ran
-            .broken()
-            .and_then(|broken| broken.first().cloned());
-        first.map(|first| without_numbers(&first))
+        let ran = &result.ran;
+        let first = ran.broken().and_then(|broken| broken.first().cloned())?;
+        let mut violations = ran.violations.iter();
+        let violated = violations.find(|violated| violated.words() == first);
+        Some(violated.map_or_else(|| without_numbers(&first), specification::Violated::kind))
     };
     likeness(one).is_some() && likeness(one) == likeness(other)
 }

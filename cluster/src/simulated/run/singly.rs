@@ -237,6 +237,8 @@ impl SimulatedCluster {
         self.meet(cancelled)?;
         let cuts = self.power_off(nodes, select)?;
         for node in nodes {
+            // Only now: until its power was off, no request of it succeeded that was to fail.
+            self.spare_requests(*node)?;
             let state = &mut self.nodes[*node];
             (state.command, state.is_ready, state.fate) = (None, false, Fate::Down);
             state.jumps_ns.clear();

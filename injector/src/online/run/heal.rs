@@ -25,6 +25,9 @@ impl Runner<'_> {
             self.ground.resume(&[node])?;
             if !self.ground.is_running(node)? {
                 self.ground.restart(node)?;
+                if !self.returning.iter().any(|(other, _)| *other == node) {
+                    self.returning.push((node, None));
+                }
             }
             self.ground.begin_time(node);
         }
@@ -76,6 +79,7 @@ impl Runner<'_> {
             left = still;
             self.ground.pass()?;
         }
+        self.look_after_returning()?;
         Ok(broken)
     }
 

@@ -132,29 +132,51 @@ mod tests {
     use super::*;
     use crate::laboratory::Judged;
 
-    #[test]
-    fn what_comes_to_the_same_each_time_is_run_once() {
-        const CLUSTER: &str =
-            "[[nodes]]\nnames = [\"a\"]\ncommand = \"true\"\n[client]\ncommand = \"true\"\n";
+    const CLUSTER: &str =
+        "[[nodes]]\nnames = [\"a\"]\ncommand = \"true\"\n[client]\ncommand = \"true\"\n";
+    const PLAN: &str = "[[faults]]\nat = { time_s = 0 }\nfault = \"kill\"\non = \"a\"\n";
+
+    fn broken(acknowledged: u64) -> Ran {
+        let mut ran = Ran::without(&cluster::Error::Interrupted);
+        let broken = vec!["it is".to_owned()];
+        (ran.judged, ran.acknowledged) = (Judged::Broken { broken }, acknowledged);
+        ran
+    }
+
+    /// What is left of a run of the plan.
+    fn minimized(ran: &Ran, run: &mut dyn FnMut(&FaultPlan) -> Result<Ran>) -> Minimized {
         let path = Path::new("cluster.toml");
         let file = ClusterFile::parse(CLUSTER, path, path).expect("a cluster file");
-        let plan = "[[faults]]\nat = { time_s = 0 }\nfault = \"kill\"\non = \"a\"\n";
+        let result = InjectResult {
+            index: 0,
+            plan: PLAN.into(),
+            ran: ran.clone(),
+        };
+        let found = minimize(&file, &result, run);
+        found.expect("it runs").expect("it breaks the same")
+    }
+
+    #[test]
+    fn what_comes_to_the_same_each_time_is_run_once() {
         for (is_simulated, wanted) in [(true, 1), (false, 2)] {
-            let mut ran = Ran::without(&cluster::Error::Interrupted);
-            let broken = vec!["it is".to_owned()];
-            ran.judged = Judged::Broken { broken };
+            let mut ran = broken(0);
             ran.simulated = is_simulated.then(|| SimulatedRun {
                 seed: 1,
                 history: String::new(),
             });
-            let result = InjectResult {
-                index: 0,
-                plan: plan.into(),
-                ran: ran.clone(),
-            };
-            let found = minimize(&file, &result, &mut |_| Ok(ran.clone()));
-            let found = found.expect("it runs").expect("it breaks the same");
+            let found = minimized(&ran, &mut |_| Ok(ran.clone()));
             assert_eq!(found.runs, wanted);
         }
+    }
+
+    #[test]
+    fn operations_are_fewer_only_if_the_clients_heed_that() {
+        let ran = broken(40);
+        let found = minimized(&ran, &mut |plan| Ok(broken(plan.operations.unwrap_or(40))));
+        assert_eq!(found.plan.operations, Some(1));
+        assert_eq!(found.result.ran.acknowledged, 1);
+        let found = minimized(&ran, &mut |_| Ok(broken(40)));
+        assert_eq!(found.plan.operations, None);
+        assert!(!found.result.plan.contains("operations"));
     }
 }

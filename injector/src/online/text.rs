@@ -271,6 +271,27 @@ mod tests {
     }
 
     #[test]
+    fn violations_of_one_rule_are_alike_whatever_they_are_about() {
+        let violation = |relation: &str, key: &str| {
+            let violated = specification::Violated {
+                specification: "own".into(),
+                fact: format!("{relation}(\"{key}\", 5)"),
+                since_ns: 0,
+                of: 1,
+                derivation: String::new(),
+            };
+            let mut result = result(0, 1, &violated.words(), &[]);
+            result.ran.violations = vec![violated];
+            result
+        };
+        let left = violation("lost", "left");
+        assert!(alike(&left, &violation("lost", "right")));
+        assert!(!alike(&left, &violation("stale", "left")));
+        let said = result(0, 1, &left.ran.violations[0].words(), &[]);
+        assert!(!alike(&left, &said), "the check says it");
+    }
+
+    #[test]
     fn what_never_happened_is_said_and_nothing_at_all_is_uneventful() {
         let sometimes = ["a leader", "a snapshot"].map(str::to_owned);
         let summary = |reached: &[&str]| Summary {

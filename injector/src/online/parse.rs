@@ -173,11 +173,13 @@ pub(super) fn parse(text: &str, path: &Path, file: &ClusterFile) -> Result<Fault
 
 fn settle(raw: RawPlan, file: &ClusterFile) -> Checked<FaultPlan> {
     let all = Names::in_file(file);
-    refuse_endless(&raw, file)?;
+    // What is wrong with a fault itself is told first.
+    let endless = refuse_endless(&raw, file);
     let mut faults = Vec::with_capacity(raw.faults.len());
     for (place, fault) in raw.faults.into_iter().enumerate() {
         faults.push(settle_fault(fault, place == 0, file, &all)?);
     }
+    endless?;
     let given = |seconds: &Option<Spanned<f64>>, usual: Duration| match seconds {
         Some(seconds) => duration(seconds.span(), *seconds.get_ref()),
         None => Ok(usual),

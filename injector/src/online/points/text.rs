@@ -13,9 +13,9 @@ pub const UNSEEN: &str = "not among them: what is written through mappings or by
                           calls on files outside of the directories of data, and calls before the \
                           clients start or after they have ended";
 
-/// The points of a run, and how many failures there can be at them. `has_disks` says whether nodes
-/// can lose their power.
-pub fn points_table(points: &[SeenPoint], has_disks: bool) -> String {
+/// The points of a run, and how many failures there can be at them, which are so many `runs` of a
+/// campaign. `has_disks` says whether nodes can lose their power.
+pub fn points_table(points: &[SeenPoint], has_disks: bool, runs: u64) -> String {
     let has_roles = points.iter().any(|seen| seen.point.role.is_some());
     let mut rows = vec![head(has_roles)];
     rows.extend(points.iter().map(|seen| row(seen, has_roles)));
@@ -37,10 +37,11 @@ pub fn points_table(points: &[SeenPoint], has_disks: bool) -> String {
     let kinds: Vec<_> = kinds.collect();
     let _ = writeln!(
         text,
-        "{}, {} at them: {}",
+        "{}, {} at them: {}; at each occurrence that is tried, {} of --strategy exhaustive",
         counted(points.len(), "failure point"),
         counted(all, "failure"),
-        kinds.join(", ")
+        kinds.join(", "),
+        counted(runs, "run")
     );
     text + UNSEEN + "\n"
 }

@@ -234,8 +234,6 @@ impl Disk {
         let mut image = Image::new(Arc::clone(&self.base));
         rebuild(&mut image, &log, &rules, &state);
         let base = std::mem::replace(&mut self.base, Arc::new(Base::from_image(&image)));
-        // Only now: whoever wrote to it has seen no request succeed that was to fail.
-        self.spare_requests()?;
         let unmountable = match self.mount() {
             Ok(()) => None,
             Err(Error::FileSystem(error)) => match error.unmountable() {
@@ -256,6 +254,9 @@ impl Disk {
     /// Ends the log here, and takes the file system down: what that writes is not in it.
     fn stop(&mut self) -> Result<BlockLog> {
         let log = self.take_log()?;
+        // Only now: who wrote to it has been killed, and saw no request succeed that was to fail. What
+        // is asked of it from now on is none of theirs.
+        self.spare_requests()?;
         if let Some(mut mounted) = self.mounted.take() {
             // It need not write what nobody will read.
             mounted.shut_down();

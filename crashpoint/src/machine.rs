@@ -123,6 +123,7 @@ pub(crate) fn guest_command(
         words,
         directory: std::env::current_dir().context("find the working directory")?,
         shared: shared.collect::<anyhow::Result<_>>()?,
+        environment: Vec::new(),
     })
 }
 

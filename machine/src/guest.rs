@@ -91,6 +91,8 @@ pub struct GuestCommand {
     pub directory: PathBuf,
     /// Directories of the host that it may write to.
     pub shared: Vec<PathBuf>,
+    /// Variables of its environment, beside the guest's own.
+    pub environment: Vec<(OsString, OsString)>,
 }
 
 impl Spec {
@@ -163,7 +165,7 @@ fn work(directory: &Path) -> Result<()> {
 fn run_program(arguments: &[String], input: File, channel: File, path: &str) -> Result<()> {
     let mut command = Command::new("/proc/self/exe");
     command.args(arguments).stdin(input).stdout(channel);
-    run(command, None, path)?.success()
+    run(command, None, (path, &[]))?.success()
 }
 
 /// Runs a command that somebody wants, and notes how it ended. It gets SIGTERM when the host says so
@@ -180,7 +182,7 @@ fn run_wanted(wanted: &GuestCommand, channel: File, spec: &Spec) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(channel)
         .stderr(open_raw(CONSOLE)?);
-    let ended = run(command, asked, &spec.path)?;
+    let ended = run(command, asked, (&spec.path, &wanted.environment))?;
     let status = Path::new(GUEST_SHARED).join(STATUS);
     std::fs::write(status, ended.exit_status().to_string())
         .doing(|| "write how the command ended".into())
@@ -214,10 +216,17 @@ impl Ended {
     }
 }
 
-/// Runs a program, and waits for everything that ends, as an init must, until it does.
-fn run(mut command: Command, asked: Option<File>, path: &str) -> Result<Ended> {
+/// Runs a program, with this path and more of an environment, and waits for everything that ends, as an
+/// init must, until it does.
+fn run(
+    mut command: Command,
+    asked: Option<File>,
+    (path, more): (&str, &[(OsString, OsString)]),
+) -> Result<Ended> {
     let name = command.get_program().to_owned();
-    command.env_clear().envs([
+    command.env_clear();
+    command.envs(more.iter().map(|(name, value)| (name, value)));
+    command.envs([
         ("PATH", path),
         ("HOME", "/run"),
         ("TMPDIR", "/run"),

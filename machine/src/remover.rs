@@ -95,12 +95,15 @@ pub(crate) fn remove_later(mut arguments: impl Iterator<Item = OsString>) -> Res
 fn remove(directory: &Path) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match std::fs::remove_dir_all(directory) {
-            // It may be something in it that is gone.
-            _ if !directory.exists() => return Ok(()),
-            Err(error) if Instant::now() >= deadline => return Err(error),
-            _ => sleep(LOOK_EVERY),
+        let removed = std::fs::remove_dir_all(directory);
+        // If it is something in it that is gone, it is there.
+        if !directory.exists() {
+            return Ok(());
         }
+        if Instant::now() >= deadline {
+            return removed;
+        }
+        sleep(LOOK_EVERY);
     }
 }
 

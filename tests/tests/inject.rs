@@ -444,8 +444,8 @@ fn a_member_of_etcd_3_5_2_that_is_killed_between_two_commits_differs_for_good() 
     let differs = told("3.5.2");
     let count = differs.matches("members differ: revisions ").count();
     println!("{count} of 10");
-    // A put that comes before all back-ups, three times in a run, is not likely.
-    assert!(count >= 9, "{differs}");
+    // A put may come before all back-ups, three times in a run.
+    assert!(count >= 5, "{differs}");
     let mended = told("3.5.3");
     assert!(mended.contains("\n0 broken of 10 runs, "), "{mended}");
     assert!(mended.contains(": ok\n"), "{mended}");
@@ -468,43 +468,57 @@ while True:
 const SYNCING: &str = r#"
 disk = "ext4"
 [[nodes]]
-names = ["a", "b", "c"]
+names = ["a", "b", "c", "d"]
 command = "python3 {here}/syncs.py {dir}"
 ready = { log = "boot" }
 stop = "SIGKILL"
 [client]
-command = "sleep 2"
+command = "sleep 10"
 [check]
 command = "echo ok"
+"#;
+
+/// Half of the disks fail until the end of that, the others until their nodes lose their power.
+const FAILING: &str = r#"
+[[faults]]
+at = { time_s = 1.5 }
+fault = "disk"
+on = ["a", "b"]
+requests = ["writes", "flushes"]
+until = { after_s = 1.5 }
+
+[[faults]]
+at = { after_s = 0 }
+fault = "disk"
+on = ["c", "d"]
+requests = ["writes", "flushes"]
+
+[[faults]]
+at = { after_s = 1.5 }
+fault = "power-loss"
+on = ["c", "d"]
+until = { after_s = 0.1 }
 "#;
 
 /// Neither a loss of power nor the end of the fault has a disk answer again before its node is dead: an
 /// fsync that succeeds between the two keeps what is to be lost.
 #[test]
 fn a_disk_that_fails_does_so_until_the_power_is_off() {
-    let fault = "[[faults]]\nat = { time_s = 0.3 }\nfault = \"disk\"\non = \"all\"\nrequests = [\"writes\", \"flushes\"]\n";
-    let loss = "[[faults]]\nat = { after_s = 0.3 }\nfault = \"power-loss\"\non = \"all\"\nuntil = { after_s = 0.1 }\n";
-    let plans = [
-        format!("{fault}\n{loss}"),
-        format!("{fault}until = {{ after_s = 0.3 }}\n"),
-    ];
-    for plan in plans {
-        let folder = folder(SYNCING);
-        folder.write("syncs.py", SYNCS);
-        let (status, results) = runs(&folder, &plan, &["--out", "out"]);
-        assert_eq!(status, 0, "{results:?}");
-        for node in ["a", "b", "c"] {
-            let log = folder.read(&format!("out/runs/1/logs/{node}.log"));
-            let lives: Vec<_> = log.split("boot\n").skip(1).collect();
-            let [first, second] = lives[..] else {
-                panic!("{node}: {log}");
-            };
-            let (kept, failed) = first.split_once("EIO\n").expect("an fsync failed");
-            assert!(
-                kept.contains("kept\n") && second.contains("kept\n"),
-                "{log}"
-            );
-            assert!(!failed.contains("kept\n"), "{node}: {first}");
-        }
+    let folder = folder(SYNCING);
+    folder.write("syncs.py", SYNCS);
+    let (status, results) = runs(&folder, FAILING, &["--out", "out"]);
+    assert_eq!(status, 0, "{results:?}");
+    for node in ["a", "b", "c", "d"] {
+        let log = folder.read(&format!("out/runs/1/logs/{node}.log"));
+        let lives: Vec<_> = log.split("boot\n").skip(1).collect();
+        let [first, second] = lives[..] else {
+            panic!("{node}: {log}");
+        };
+        let (kept, failed) = first.split_once("EIO\n").expect("an fsync failed");
+        assert!(
+            kept.contains("kept\n") && second.contains("kept\n"),
+            "{log}"
+        );
+        assert!(!failed.contains("kept\n"), "{node}: {first}");
     }
 }

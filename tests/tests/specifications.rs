@@ -148,10 +148,12 @@ fn a_run_that_is_over_answers_questions() {
 #[test]
 fn a_node_that_ended_by_itself_was_started_when_everything_was_healed() {
     let folder = folder(LOST);
-    let once = "touch {dir}/again; sleep 0.1; exit 1";
+    // While the client works: all nodes have been ready by then.
+    let once = "touch {dir}/again; sleep 4; exit 1";
     let ends = format!("echo ready; [ -e {{dir}}/again ] && exec sleep 600; {once}");
     let cluster = CLUSTER.replace("names = [\"a\", \"b\"]", "name = \"a\"");
     let cluster = cluster.replace("echo ready; echo elected in term 7; exec sleep 600", &ends);
+    let cluster = cluster.replace("sleep 0.3", "sleep 9");
     let other = concat!(
         "[[nodes]]\nname = \"b\"\ncommand = \"sh -c 'echo ready; exec sleep 600'\"\n",
         "ready = { log = \"ready\" }\nstop = \"SIGKILL\"\n"

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use campaign::{Interrupt, MANIFEST, Outcome, one_line, say};
 use local_fs::enter_mount_namespace;
-use machine::Uml;
+use machine::{GuestCommand, Uml};
 use node_sweep::{Judge, Results};
 
 use crate::machine::{Interrupted, guest_command, run_command};
@@ -115,7 +115,10 @@ impl TraceGuest {
     ) -> anyhow::Result<Outcome> {
         say("not root: this runs in a guest");
         let shared: Vec<PathBuf> = shared.iter().map(|path| (*path).to_owned()).collect();
-        let command = guest_command(words(options)?, &shared)?;
+        let command = GuestCommand {
+            environment: environment(),
+            ..guest_command(words(options)?, &shared)?
+        };
         let ended = run_command(&self.0, command, Interrupted::Ask, interrupt)?;
         if ended.as_ref().is_some_and(|ended| ended.is_out_of_memory) {
             bail!(
@@ -134,23 +137,21 @@ impl TraceGuest {
     }
 }
 
-/// How this program was called, in the same environment, with more options.
-fn words(options: &[&str]) -> anyhow::Result<Vec<OsString>> {
+/// The variables that are the user's.
+fn environment() -> Vec<(OsString, OsString)> {
     let is_passed_on = |name: &OsStr| !OF_THE_GUEST.iter().any(|own| name == *own);
-    let variables = std::env::vars_os().filter(|(name, _)| is_passed_on(name));
-    let assigned = variables.map(|(mut name, value)| {
-        name.push("=");
-        name.push(value);
-        name
-    });
+    std::env::vars_os()
+        .filter(|(name, _)| is_passed_on(name))
+        .collect()
+}
+
+/// How this program was called, with more options.
+fn words(options: &[&str]) -> anyhow::Result<Vec<OsString>> {
     let program = std::env::current_exe().context("find this program")?;
-    let mut called: Vec<_> = std::env::args_os().skip(1).collect();
-    let end = called.iter().position(|word| word == "--");
-    let end = end.unwrap_or(called.len());
-    called.splice(end..end, options.iter().map(OsString::from));
-    let mut words = vec![OsString::from("env")];
-    words.extend(assigned);
-    words.push(program.into_os_string());
-    words.extend(called);
+    let mut words = vec![program.into_os_string()];
+    words.extend(std::env::args_os().skip(1));
+    let end = words.iter().position(|word| word == "--");
+    let end = end.unwrap_or(words.len());
+    words.splice(end..end, options.iter().map(OsString::from));
     Ok(words)
 }

@@ -335,6 +335,7 @@ pub(super) fn guest(uml: anyhow::Result<Uml>) -> Found {
             words: vec!["uname".into(), "-r".into()],
             directory: "/".into(),
             shared: Vec::new(),
+            environment: Vec::new(),
         })?;
         let mut printed = String::new();
         running

@@ -29,7 +29,7 @@ pub struct Selection {
     /// Until then.
     pub deadline: Option<Instant>,
     /// Until so many have broken something, or shown what is sought. Runs that have begun by then are
-    /// ended as well.
+    /// finished and kept.
     pub stop_after: Option<u64>,
     /// How many runs are made side by side; 0 is as 1.
     pub jobs: usize,
@@ -177,8 +177,8 @@ impl Summary {
 /// that learns proposes the next plan after those.
 ///
 /// # Errors
-/// If the first run of all cannot be made, or a result not be kept. A later run that cannot be made
-/// is inconclusive.
+/// If the first run of all cannot be made, or a result not be kept: once the runs have ended that were
+/// made beside it. A later run that cannot be made is inconclusive.
 pub fn campaign(
     strategy: &mut dyn Strategy,
     selection: &Selection,
@@ -408,7 +408,7 @@ mod tests {
             }
             _ => {
                 assert!(meets(&here, 2));
-                thread::sleep(Duration::from_millis(100));
+                thread::sleep(Duration::from_secs(2));
                 Ok(ran())
             }
         });

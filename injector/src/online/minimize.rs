@@ -104,25 +104,31 @@ impl Trials<'_> {
         mut smallest: FaultPlan,
         clients: u64,
     ) -> Result<FaultPlan> {
-        let mut operations = self.wanted.ran.acknowledged / 2;
+        let all = self.last.as_ref().map_or(0, |last| last.ran.acknowledged);
+        let with = |operations: u64, smallest: &FaultPlan| FaultPlan {
+            operations: Some(operations),
+            ..smallest.clone()
+        };
+        if all == 0 || !self.are_heeded(&with(1, &smallest), all)? {
+            return Ok(smallest);
+        }
+        let mut operations = all.div_ceil(clients.max(1)) / 2;
         while operations > 0 {
-            let fewer = FaultPlan {
-                operations: Some(operations),
-                ..smallest.clone()
-            };
-            let before = self.last.clone();
+            let fewer = with(operations, &smallest);
             if !self.breaks(&fewer)? {
-                break;
-            }
-            let done = self.last.as_ref().map(|last| last.ran.acknowledged);
-            if done.is_some_and(|done| done > operations * clients) {
-                self.last = before;
                 break;
             }
             smallest = fewer;
             operations /= 2;
         }
         Ok(smallest)
+    }
+
+    /// Whether a run of a plan of one operation comes to much less than others do.
+    fn are_heeded(&mut self, plan_of_one: &FaultPlan, all: u64) -> Result<bool> {
+        self.runs += 1;
+        let ran = (self.run)(plan_of_one)?;
+        Ok(ran.acknowledged * 2 <= all)
     }
 }
 
@@ -132,8 +138,8 @@ mod tests {
     use super::*;
     use crate::laboratory::Judged;
 
-    const CLUSTER: &str =
-        "[[nodes]]\nnames = [\"a\"]\ncommand = \"true\"\n[client]\ncommand = \"true\"\n";
+    const CLUSTER: &str = "[[nodes]]\nnames = [\"a\"]\ncommand = \"true\"\n";
+    const CLIENT: &str = "[[clients]]\nname = \"NAME\"\ncommand = \"true\"\n";
     const PLAN: &str = "[[faults]]\nat = { time_s = 0 }\nfault = \"kill\"\non = \"a\"\n";
 
     fn broken(acknowledged: u64) -> Ran {
@@ -146,7 +152,9 @@ mod tests {
     /// What is left of a run of the plan.
     fn minimized(ran: &Ran, run: &mut dyn FnMut(&FaultPlan) -> Result<Ran>) -> Minimized {
         let path = Path::new("cluster.toml");
-        let file = ClusterFile::parse(CLUSTER, path, path).expect("a cluster file");
+        let clients = ["v", "w", "x", "y", "z"].map(|name| CLIENT.replace("NAME", name));
+        let text = format!("{CLUSTER}{}", clients.concat());
+        let file = ClusterFile::parse(&text, path, path).expect("a cluster file");
         let result = InjectResult {
             index: 0,
             plan: PLAN.into(),
@@ -171,11 +179,17 @@ mod tests {
 
     #[test]
     fn operations_are_fewer_only_if_the_clients_heed_that() {
-        let ran = broken(40);
-        let found = minimized(&ran, &mut |plan| Ok(broken(plan.operations.unwrap_or(40))));
+        // Two acknowledgements for each operation of five clients.
+        let heeded = |plan: &FaultPlan| broken(plan.operations.map_or(200, |most| most * 10));
+        let found = minimized(&broken(200), &mut |plan| Ok(heeded(plan)));
         assert_eq!(found.plan.operations, Some(1));
-        assert_eq!(found.result.ran.acknowledged, 1);
-        let found = minimized(&ran, &mut |_| Ok(broken(40)));
+        assert_eq!(found.result.ran.acknowledged, 10);
+        let mut count = 100;
+        let found = minimized(&broken(100), &mut |_| {
+            // No two runs have as many.
+            count += 7;
+            Ok(broken(90 + count % 20))
+        });
         assert_eq!(found.plan.operations, None);
         assert!(!found.result.plan.contains("operations"));
     }

@@ -439,7 +439,7 @@ fn nodes_in_namespaces_have_no_disks_and_that_is_said() {
     // One that can be recorded, and one that only simulated machines have.
     for file_system in ["ext4", "vfat"] {
         let output = Laid::new(&text.replace("DISK", file_system)).run(&["--client"]);
-        let expected = format!("no disks with {file_system} here: --simulate gives them those");
+        let expected = format!("directories, and no disks with {file_system} (`disk` in the file)");
         assert!(
             output.status.success() && said(&output).contains(&expected),
             "{}",

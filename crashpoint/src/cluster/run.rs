@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<
     if let Some(file_system) = &file.disk {
         Variant::for_machines(file_system)?;
         say(&format!(
-            "`disk = \"{file_system}\"` is for inject, record and sweep: here the nodes have directories (with --simulate they have such disks)"
+            "here nodes have directories, and no disks with {file_system} (`disk` in the file): with --simulate they have those"
         ));
     }
     let workspace = Workspace::new(&file, arguments.data.as_deref())?;

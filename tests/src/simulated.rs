@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -75,11 +75,19 @@ impl Store {
         command.env("PATH", &self.path).output().expect("it runs")
     }
 
-    /// A run on simulated machines.
-    pub fn run(&self, seed: &str, options: &[&str]) -> Output {
+    /// What makes a run on simulated machines.
+    pub fn run_command(&self, seed: &str, options: &[&str]) -> Command {
         let how = ["--simulate", "--seed", seed, "--kernel", &self.kernel];
         let words = ["cluster", "run", "cluster.toml"];
-        let output = self.crashpoint(&[&words[..], &how, options].concat());
+        let words = [&words[..], &how, options].concat();
+        let mut command = self.place.crashpoint(&words);
+        command.env("PATH", &self.path);
+        command
+    }
+
+    /// A run on simulated machines.
+    pub fn run(&self, seed: &str, options: &[&str]) -> Output {
+        let output = self.run_command(seed, options).output().expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
         output
     }

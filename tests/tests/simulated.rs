@@ -96,16 +96,9 @@ fn a_run_is_the_same_to_the_byte_each_time_and_another_with_another_seed() {
 fn a_run_on_another_day_is_the_same() {
     let store = Store::with("");
     let place = &store.place;
-    let run = |data: &str| {
-        let how = ["--simulate", "--seed", "7", "--kernel", &store.kernel];
-        let what = ["--client", "--restart", "--check", "--data", data];
-        let words = [&["cluster", "run", "cluster.toml"], &how[..], &what].concat();
-        let mut command = place.crashpoint(&words);
-        command.env("PATH", &store.path);
-        command
-    };
-    let today = run("out/today").output().expect("it runs");
-    let mut later = run("out/later");
+    let options = |data: &'static str| ["--client", "--restart", "--check", "--data", data];
+    let today = store.run("7", &options("out/today"));
+    let mut later = store.run_command("7", &options("out/later"));
     place.on_another_day(&mut later);
     let later = later.output().expect("it runs");
     assert!(printed(&today).ends_with("ok\n"), "{}", said(&today));

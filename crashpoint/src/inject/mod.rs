@@ -166,9 +166,9 @@ pub(crate) struct InjectArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     stop_after: Option<u64>,
 
-    /// How many runs to make side by side [default: 1]
-    #[arg(long, short, value_name = "N", conflicts_with = "points", value_parser = clap::value_parser!(u16).range(1..=256))]
-    jobs: Option<u16>,
+    /// How many runs to make side by side
+    #[arg(long, short, value_name = "N", default_value_t = 1, conflicts_with = "points", value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: u16,
 
     /// A new directory for the results, and what each run leaves: history, logs
     #[arg(long, short, value_name = "DIR")]
@@ -418,7 +418,7 @@ impl Campaign<'_> {
                 .arguments
                 .stop_after
                 .or(self.manifest.want.as_ref().map(|_| 1)),
-            jobs: self.arguments.jobs.unwrap_or(1).into(),
+            jobs: self.arguments.jobs.into(),
         })
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -207,7 +206,7 @@ pub fn campaign(
 }
 
 /// A plan that is tried.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Attempt {
     index: u64,
     plan: FaultPlan,
@@ -216,13 +215,11 @@ struct Attempt {
 }
 
 /// Waits until one of these runs has ended.
-fn wait_for_one<T>(running: &mut Vec<(T, ScopedJoinHandle<'_, Result<Ran>>)>) -> (T, Result<Ran>) {
+fn wait_for_one<T>(running: &mut Vec<ScopedJoinHandle<'_, T>>) -> T {
     loop {
-        let has_ended = |(_, run): &(T, ScopedJoinHandle<'_, _>)| run.is_finished();
-        if let Some(place) = running.iter().position(has_ended) {
-            let (attempt, run) = running.remove(place);
-            let ran = run.join().unwrap_or_else(|panic| resume_unwind(panic));
-            return (attempt, ran);
+        if let Some(place) = running.iter().position(ScopedJoinHandle::is_finished) {
+            let run = running.remove(place);
+            return run.join().unwrap_or_else(|panic| resume_unwind(panic));
         }
         thread::sleep(LOOK_EVERY);
     }
@@ -244,9 +241,10 @@ impl Going<'_> {
     ) -> Result<()> {
         thread::scope(|scope| {
             let begin = |attempt: Attempt| {
-                let attempt = Arc::new(attempt);
-                let made = Arc::clone(&attempt);
-                (attempt, scope.spawn(move || run(made.index, &made.plan)))
+                scope.spawn(move || {
+                    let ran = run(attempt.index, &attempt.plan);
+                    (attempt, ran)
+                })
             };
             let mut running = Vec::new();
             loop {
@@ -262,7 +260,7 @@ impl Going<'_> {
                     return Ok(());
                 }
                 let (attempt, ran) = wait_for_one(&mut running);
-                let again = self.take(&attempt, ran, keep)?;
+                let again = self.take(attempt, ran, keep)?;
                 running.extend(again.map(begin));
             }
         })
@@ -294,7 +292,7 @@ impl Going<'_> {
     /// Keeps what came of a run, or says what is to be tried once more.
     fn take(
         &mut self,
-        attempt: &Attempt,
+        attempt: Attempt,
         ran: Result<Ran>,
         keep: &mut dyn FnMut(&InjectResult) -> Result<()>,
     ) -> Result<Option<Attempt>> {
@@ -306,7 +304,7 @@ impl Going<'_> {
             if !attempt.is_second {
                 return Ok(Some(Attempt {
                     is_second: true,
-                    ..attempt.clone()
+                    ..attempt
                 }));
             }
             ran.missed_again();

@@ -6,10 +6,12 @@ use std::fs;
 use end_to_end::{Folder, elects_cluster, printed, said, store_cluster};
 use serde_json::Value;
 
-/// A node that changes a file a while after its start, and recovers if it was ended while it did. A
+/// A node that changes a file as soon as the client is there, and recovers if it was ended while it did. A
 /// recovery that finds that one before it was ended gives up, if GIVES_UP is not empty.
 const NODE: &str = r#"
 cd "$1"
+[ -e begun ] || first=yes
+: >begun
 if [ -e dirty ]; then
     if [ -e recovering ] && [ -n "$GIVES_UP" ]; then
         echo 'a recovery did not end' >&2
@@ -20,7 +22,7 @@ if [ -e dirty ]; then
     rm dirty recovering
 fi
 echo ready
-sleep 0.3
+[ -z "$first" ] || python3 -Ic "import socket; socket.create_server(('$2', 7000)).accept()"
 : >dirty
 echo 1 >value.tmp
 mv value.tmp value
@@ -33,11 +35,11 @@ const CLUSTER: &str = r#"
 GIVES_UP = "MISTAKE"
 [[nodes]]
 name = "a"
-command = "sh {here}/node.sh {dir}"
+command = "sh {here}/node.sh {dir} {address}"
 ready = { log = "ready" }
 stop = "SIGKILL"
 [client]
-command = "sleep 0.6"
+command = "bash -c 'until : >/dev/tcp/{address:a}/7000; do sleep 0.02; done; sleep 0.6'"
 [check]
 command = "echo ok"
 "#;

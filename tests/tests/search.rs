@@ -3,14 +3,16 @@
 use end_to_end::{Folder, printed, said};
 
 /// A node that installs a snapshot after other work: first the manifest that names it, which is wrong,
-/// and then its name.
+/// and then its name. It waits for the client the first time, so that all of it is in the run.
 const NODE: &str = r#"
 cd "$1"
+[ -e begun ] || first=yes
+: >begun
 if [ -e manifest ] && [ ! -e "$(cat manifest)" ]; then
     echo "cannot start: snapshot $(cat manifest) not found"
 fi
 echo ready
-sleep 0.3
+[ -z "$first" ] || python3 -Ic "import socket; socket.create_server(('$2', 7000)).accept()"
 for name in users orders prices stock; do
     echo 1 >$name.new
     mv $name.new $name
@@ -25,11 +27,13 @@ exec sleep 600
 /// A node whose log has no word in common with what it does.
 const STEPS: &str = r#"
 cd "$1"
+[ -e begun ] || first=yes
+: >begun
 if [ -e kilo ] && [ ! -e lima ]; then
     echo "something is wrong with me"
 fi
 echo ready
-sleep 0.3
+[ -z "$first" ] || python3 -Ic "import socket; socket.create_server(('$2', 7000)).accept()"
 for name in alfa bravo charlie delta echo foxtrot golf hotel india juliett kilo lima; do
     if [ ! -e $name ]; then
         mkdir $name
@@ -43,11 +47,11 @@ exec sleep 600
 const CLUSTER: &str = r#"
 [[nodes]]
 name = "a"
-command = "sh {here}/node.sh {dir}"
+command = "sh {here}/node.sh {dir} {address}"
 ready = { log = "ready" }
 stop = "SIGKILL"
 [client]
-command = "sleep 2"
+command = "bash -c 'until : >/dev/tcp/{address:a}/7000; do sleep 0.02; done; sleep 2'"
 "#;
 
 fn laid(node: &str) -> Folder {

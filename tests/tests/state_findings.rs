@@ -446,9 +446,9 @@ fn states_that_nobody_could_judge_are_made_again() {
 }
 
 /// Saves whole files that are not synced. What it says of a file that is gone depends on how many
-/// are. It takes its time where there is a file `slow`.
+/// are. It takes its time where there is a file `slow`, and adds a line to it.
 const FILES: &str = "for i in 1 2 3 4 5 6; do echo $i > {dir}/file$i && echo $i; done";
-const COUNTS: &str = "test ! -e slow || sleep 1; gone=0; for number in $(cat {acks}); do test -s {dir}/file$number || gone=$((gone+1)); done; \
+const COUNTS: &str = "test ! -e slow || { echo >>slow; sleep 1; }; gone=0; for number in $(cat {acks}); do test -s {dir}/file$number || gone=$((gone+1)); done; \
     case $gone in 0) echo ok;; 1) echo broken one file is gone;; *) echo broken several files are gone;; esac";
 
 /// Draws states until the check says this of a finding of them that lost so much; its number.
@@ -655,7 +655,12 @@ fn an_interrupted_minimization_tells_what_it_has_and_leaves_nothing() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = child.spawn().expect("it runs");
     // The finding itself is checked twice.
-    std::thread::sleep(Duration::from_secs(4));
+    let checks = || fs::read(place.path("slow")).expect("read").len();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while checks() < 4 {
+        assert!(Instant::now() < deadline, "{} checks", checks());
+        std::thread::sleep(Duration::from_millis(10));
+    }
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).expect("sent");
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));

@@ -202,6 +202,33 @@ until = {{ after_s = {lasts:?} }}\n"
     assert_eq!((hits(2), hits(3)), (Some(1), Some(1)), "{result}");
 }
 
+/// What the program has in its memory is as ever: it writes the same object again and again.
+#[test]
+fn bytes_are_corrupted_on_the_way_and_nobody_says_so() {
+    let laid = Laid::new(WRITES, &client(2.5));
+    let fault = |call: &str, how: &str, at: f64| {
+        format!(
+            "[[faults]]\nat = {{ time_s = {at:?} }}\nfault = \"call\"\non = \"a\"\ncall = \"{call}\"
+corrupt = \"{how}\"\nonce = true\nuntil = {{ after_s = 0.7 }}\n"
+        )
+    };
+    let plan = [fault("read", "bit", 0.1), fault("write", "zeros", 1.0)];
+    let (result, said) = laid.run_as_planned(&plan.concat(), |_| true);
+    let hits = |fault: usize| result["faults"][fault]["calls"].as_u64();
+    assert_eq!((hits(0), hits(1)), (Some(1), Some(1)), "{result}");
+    assert_eq!(count(&said, "read: b'hemlo'"), 1, "{said}");
+    assert_eq!(count(&said, r"read: b'\x00\x00\x00\x00\x00'"), 1, "{said}");
+    let (reads, right) = (said.matches("read: "), said.matches("read: b'hello'"));
+    assert_eq!(reads.count(), right.count() + 2, "{said}");
+    assert_eq!(said.matches("write: ").count(), count(&said, "write: 5"));
+    // A sector is written as a whole, or not.
+    let (status, runs) = laid.runs(&fault("write", "torn", 0.1), 1);
+    let why = runs[0].0["why"].as_str().expect("words");
+    let expected = "fault 1 hit nothing: there was no such call with bytes that it changes: the next \
+                    write is corrupted: bytes are zero from the middle on";
+    assert_eq!((status, why), (3, expected));
+}
+
 /// The thread that is held is the one that writes; the other one goes on.
 #[test]
 fn a_held_call_stops_one_thread_and_a_power_loss_or_pause_of_its_node_ends_well() {
@@ -319,6 +346,10 @@ fn what_cannot_be_said_of_calls_is_refused_with_line_and_column() {
     fault(unknown, "6:9", "there is no error `EWHAT`: there are EIO, ");
     let short = "fault = \"call\"\ncall = \"fsync\"\nshort = 3";
     fault(short, "6:9", "`short` is only for write and read");
+    let corrupt = "fault = \"call\"\ncall = \"fsync\"\ncorrupt = \"bit\"";
+    fault(corrupt, "6:11", "`corrupt` is only for write and read");
+    let how = "fault = \"call\"\ncall = \"read\"\ncorrupt = \"all\"";
+    fault(how, "6:11", "unknown variant `all`");
     fault(
         "fault = \"kill\"\nhold = true",
         "5:8",

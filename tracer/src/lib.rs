@@ -26,7 +26,7 @@ pub use error::{Error, Result};
 pub use observer::{After, Both, Change, Decision, Kept, Observer, Origin, StackTable};
 pub use stacks::Frame;
 pub use start::{Options, Table, Traced, proc, start};
-pub use system::{Entry, read_memory};
+pub use system::{Entry, read_memory, write_memory};
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 pub fn now_ns() -> u64 {

@@ -1,6 +1,8 @@
 //! The calls that look at and steer traced threads: ptrace(2), wait, seccomp(2).
 
+use std::fs::File;
 use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
 
 use libc::{c_int, c_void, pid_t};
 use nix::sys::ptrace::{self, Options};
@@ -388,6 +390,18 @@ pub fn read_memory(thread: pid_t, address: u64, into: &mut [u8]) -> io::Result<(
         }
     }
     Ok(())
+}
+
+/// Writes memory of a traced thread, also where the program itself may not write. Other threads of the
+/// program see it at once.
+///
+/// # Errors
+/// If a part of it is not there, or the thread is not.
+pub fn write_memory(thread: pid_t, address: u64, bytes: &[u8]) -> io::Result<()> {
+    let memory = File::options()
+        .write(true)
+        .open(format!("/proc/{thread}/mem"))?;
+    memory.write_all_at(bytes, address)
 }
 
 /// Whether the kernel's filters can ask a tracer.

@@ -13,7 +13,9 @@ use toml::Spanned;
 use super::disk_errors::{Kinds, disk_errors};
 use super::jump::jump_ns;
 use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
-use super::plan::{Awaited, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What};
+use super::plan::{
+    Awaited, Corruption, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What,
+};
 use super::worse::{Worse, worse};
 use crate::disks::Keeps;
 
@@ -61,6 +63,7 @@ pub(super) struct RawFault {
     pub(super) short: Option<Spanned<u64>>,
     pub(super) slow_s: Option<Spanned<f64>>,
     pub(super) hold: Option<Spanned<bool>>,
+    pub(super) corrupt: Option<Spanned<Corruption>>,
     pub(super) lost: Option<Spanned<f64>>,
     pub(super) doubled: Option<Spanned<f64>>,
     pub(super) late: Option<Spanned<f64>>,

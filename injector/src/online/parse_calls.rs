@@ -10,8 +10,8 @@ use super::parse::{Checked, Name, RawFault, Wrong, duration};
 use super::plan::{CallFault, CallOf, Comes};
 
 /// What may become of a call: one of these.
-const ONE_OF: &str = "say what comes of the call: fails, short, slow_s or hold (hold and fails: it \
-                      fails when the fault ends)";
+const ONE_OF: &str = "say what comes of the call: fails, short, slow_s, corrupt or hold (hold and \
+                      fails: it fails when the fault ends)";
 
 /// Which calls are meant.
 pub(super) fn call_of(
@@ -62,6 +62,7 @@ fn keys(raw: &RawFault) -> impl Iterator<Item = (Range<usize>, &'static str)> {
         (place(raw.short.as_ref()), "short"),
         (place(raw.slow_s.as_ref()), "slow_s"),
         (place(raw.hold.as_ref()), "hold"),
+        (place(raw.corrupt.as_ref()), "corrupt"),
     ];
     all.into_iter()
         .filter_map(|(place, key)| Some((place?, key)))
@@ -90,20 +91,29 @@ pub(super) fn call_fault(raw: &RawFault) -> Checked<CallFault> {
         raw.nth.as_ref(),
     )?;
     let comes = comes(raw)?;
-    if let (Some(short), Comes::Short(bytes)) = (&raw.short, &comes) {
-        let wrong = |what: String| Err(Wrong(short.span(), what));
-        if !PARTIAL.contains(&of.call.as_str()) {
-            return wrong(format!("`short` is only for {}", PARTIAL.join(" and ")));
-        }
-        if *bytes == 0 {
-            return wrong("a call that does nothing is no short one: say fails".into());
-        }
+    refuse_without_bytes(raw, &of)?;
+    if let (Some(short), Comes::Short(0)) = (&raw.short, &comes) {
+        let what = "a call that does nothing is no short one: say fails";
+        return Err(Wrong(short.span(), what.into()));
     }
     Ok(CallFault {
         of,
         once: raw.once.as_ref().is_some_and(|once| *once.get_ref()),
         comes,
     })
+}
+
+/// Refuses what is about bytes, of a call that has none.
+fn refuse_without_bytes(raw: &RawFault, of: &CallOf) -> Checked<()> {
+    let short = raw.short.as_ref().map(|given| (given.span(), "short"));
+    let corrupt = raw.corrupt.as_ref().map(|given| (given.span(), "corrupt"));
+    match short.or(corrupt) {
+        Some((place, key)) if !PARTIAL.contains(&of.call.as_str()) => {
+            let what = format!("`{key}` is only for {}", PARTIAL.join(" and "));
+            Err(Wrong(place, what))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn comes(raw: &RawFault) -> Checked<Comes> {
@@ -118,11 +128,15 @@ fn comes(raw: &RawFault) -> Checked<Comes> {
         Errno::named(name.get_ref()).ok_or_else(|| Wrong(name.span(), what()))
     });
     let hold = raw.hold.as_ref().is_some_and(|hold| *hold.get_ref());
-    Ok(match (fails.transpose()?, &raw.short, &raw.slow_s) {
-        (error, None, None) if hold => Comes::Held(error),
-        (Some(error), None, None) => Comes::Fails(error),
-        (None, Some(short), None) if !hold => Comes::Short(*short.get_ref()),
-        (None, None, Some(slow)) if !hold => Comes::Slow(duration(slow.span(), *slow.get_ref())?),
+    let fails = fails.transpose()?;
+    Ok(match (fails, &raw.short, &raw.slow_s, &raw.corrupt) {
+        (error, None, None, None) if hold => Comes::Held(error),
+        (Some(error), None, None, None) => Comes::Fails(error),
+        (None, Some(short), None, None) if !hold => Comes::Short(*short.get_ref()),
+        (None, None, Some(slow), None) if !hold => {
+            Comes::Slow(duration(slow.span(), *slow.get_ref())?)
+        }
+        (None, None, None, Some(what)) if !hold => Comes::Corrupt(*what.get_ref()),
         _ => return Err(Wrong(raw.fault.span(), ONE_OF.into())),
     })
 }

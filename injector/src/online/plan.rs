@@ -121,6 +121,50 @@ pub enum Comes {
     Slow(Duration),
     /// It waits until the fault ends, and is made then, or fails.
     Held(Option<Errno>),
+    /// What it reads or writes is not what it should be, and nobody says so.
+    Corrupt(Corruption),
+}
+
+impl Comes {
+    /// What a call has to have to be hit, in words.
+    pub(super) fn needs_of_calls(&self) -> &'static str {
+        match self {
+            Self::Corrupt(_) => " with bytes that it changes",
+            _ => "",
+        }
+    }
+}
+
+/// What becomes of the bytes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Corruption {
+    /// The lowest bit of the byte in the middle is flipped.
+    Bit,
+    /// All are zero.
+    Zeros,
+    /// They are zero from the middle on, in whole sectors of 512 bytes.
+    Torn,
+}
+
+impl Corruption {
+    /// As a plan calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Bit => "bit",
+            Self::Zeros => "zeros",
+            Self::Torn => "torn",
+        }
+    }
+
+    /// In words.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Bit => "a bit is flipped",
+            Self::Zeros => "all bytes are zero",
+            Self::Torn => "bytes are zero from the middle on",
+        }
+    }
 }
 
 /// When, at a call.

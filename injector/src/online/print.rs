@@ -152,6 +152,7 @@ impl Display for CallFault {
             Comes::Fails(error) => writeln!(f, "fails = {}", quoted(error.name())),
             Comes::Short(bytes) => writeln!(f, "short = {bytes}"),
             Comes::Slow(time) => writeln!(f, "slow_s = {}", seconds(*time)),
+            Comes::Corrupt(what) => writeln!(f, "corrupt = {}", quoted(what.name())),
             Comes::Held(error) => {
                 writeln!(f, "hold = true")?;
                 let mut errors = error.iter();

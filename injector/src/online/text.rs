@@ -186,6 +186,7 @@ impl CallFault {
             Comes::Fails(error) => format!("fails with {}", error.name()),
             Comes::Short(bytes) => format!("does at most {}", counted(*bytes, "byte")),
             Comes::Slow(time) => format!("takes {} s more", time.as_secs_f64()),
+            Comes::Corrupt(what) => format!("is corrupted: {}", what.words()),
             Comes::Held(None) => "is held".into(),
             Comes::Held(Some(error)) => format!("is held, then fails with {}", error.name()),
         };

@@ -12,7 +12,8 @@ use cluster::NodeConfig;
 use libc::pid_t;
 use tracer::{After, Change, Decision, Entry, Observer, Origin, StackTable};
 
-use super::kinds::{LENGTH, has_length, is_one, kind, paths};
+use super::corrupt::{Buffer, Spoilt};
+use super::kinds::{ADDRESS, LENGTH, READ, has_length, is_one, kind, paths};
 use super::pattern::matches;
 use super::tally::{Made as Counted, Tally, Times};
 use crate::online::plan::{CallFault, CallOf, Comes, Moment};
@@ -114,6 +115,15 @@ impl<'a> Made<'a> {
             file: mask(&file.to_string_lossy()),
             site: self.origin.stack,
             role: role.cloned(),
+        })
+    }
+
+    /// So many bytes of its buffer, if it has one.
+    fn buffer(&self, len: usize) -> Option<Buffer> {
+        has_length(&self.origin.row).then(|| Buffer {
+            thread: self.origin.thread,
+            address: self.entry.arguments[ADDRESS],
+            len,
         })
     }
 
@@ -286,12 +296,16 @@ pub(super) struct Kept {
     watch: Option<u64>,
     /// What it was counted as.
     counted: Option<Counted>,
+    /// The fault that corrupts what it reads.
+    spoils: Option<usize>,
+    /// What it writes, which a fault has corrupted.
+    spoilt: Option<Spoilt>,
 }
 
 impl Kept {
     /// Whether nobody wants to see it return.
     fn is_nothing(&self) -> bool {
-        self.watch.is_none() && self.counted.is_none()
+        self.watch.is_none() && self.counted.is_none() && self.spoils.is_none()
     }
 }
 
@@ -357,8 +371,28 @@ impl State {
         if is_held {
             return Decision::Hold;
         }
-        let watch = after;
-        self.ruled(call, Kept { watch, counted })
+        let kept = Kept {
+            watch: after,
+            counted,
+            ..Kept::default()
+        };
+        self.ruled(call, kept)
+    }
+
+    /// A call has been made. What a program wrote is what it had, whatever was written.
+    fn has_returned<'a>(&mut self, call: impl Fn() -> Made<'a>, kept: &Kept, result: i64) {
+        if let Some(spoilt) = &kept.spoilt {
+            spoilt.restore();
+        }
+        if let (true, Some(counted)) = (result < 0, &kept.counted) {
+            self.tally.failed(counted);
+        }
+        let of_fault = kept
+            .spoils
+            .and_then(|id| Some((id, self.rules.get_mut(&id)?)));
+        if let (Some((id, rule)), Ok(bytes)) = (of_fault, usize::try_from(result)) {
+            self.news.extend(rule.spoil(id, &call(), bytes));
+        }
     }
 
     /// Whether a fault that is in place still holds a thread that it has held since then.
@@ -390,18 +424,18 @@ impl State {
         let is_hit = |(_, rule): &(&usize, &mut Rule)| call.is(&rule.fault.of);
         for (id, rule) in self.rules.iter_mut().filter(is_hit) {
             rule.seen += 1;
-            let is_its_turn = rule.seen >= rule.fault.of.nth && !(rule.fault.once && rule.hits > 0);
-            if !is_its_turn {
+            if rule.seen < rule.fault.of.nth || rule.is_over() {
                 continue;
+            }
+            if rule.fault.corrupts_reads() {
+                // There is nothing yet to corrupt.
+                kept.spoils = Some(*id);
+                break;
             }
             let Some((decision, words)) = rule.fault.decide(call, &mut kept) else {
                 continue;
             };
-            rule.hits += 1;
-            if rule.hits == 1 {
-                self.news
-                    .push(format!("{}: {words} (fault {})", call.words(), id + 1));
-            }
+            self.news.extend(rule.has_hit(*id, call, &words));
             if matches!(decision, Decision::Hold) {
                 let held = Held::Rule(*id, Instant::now(), rule.fault.error_in_the_end());
                 self.held.insert(call.origin.thread, held);
@@ -415,7 +449,38 @@ impl State {
     }
 }
 
+impl Rule {
+    /// Whether it hits nothing any more.
+    fn is_over(&self) -> bool {
+        self.fault.once && self.hits > 0
+    }
+
+    /// Counts a call that it has hit. The first one is told.
+    fn has_hit(&mut self, id: usize, call: &Made, words: &str) -> Option<String> {
+        self.hits += 1;
+        let tell = || format!("{}: {words} (fault {})", call.words(), id + 1);
+        (self.hits == 1).then(tell)
+    }
+
+    /// Corrupts what a call has read, so many bytes.
+    fn spoil(&mut self, id: usize, call: &Made, bytes: usize) -> Option<String> {
+        let Comes::Corrupt(what) = self.fault.comes else {
+            return None;
+        };
+        if self.is_over() {
+            return None;
+        }
+        what.spoil(call.buffer(bytes)?)?;
+        self.has_hit(id, call, what.words())
+    }
+}
+
 impl CallFault {
+    /// Whether it corrupts what is read.
+    fn corrupts_reads(&self) -> bool {
+        matches!(self.comes, Comes::Corrupt(_)) && self.of.call == READ
+    }
+
     /// What a call comes to that it hits, and that in words. None if there is nothing to hit.
     fn decide(&self, call: &Made, kept: &mut Kept) -> Option<(Decision<Kept>, String)> {
         Some(match &self.comes {
@@ -438,6 +503,15 @@ impl CallFault {
                 format!("takes {} s more", time.as_secs_f64()),
             ),
             Comes::Held(_) => (Decision::Hold, "is held".into()),
+            Comes::Corrupt(what) => {
+                let asked = usize::try_from(call.bytes()?).ok()?;
+                let spoilt = what.spoil(call.buffer(asked)?)?;
+                let kept = Kept {
+                    spoilt: Some(spoilt),
+                    ..std::mem::take(kept)
+                };
+                (Decision::ToExit(kept), what.words().into())
+            }
         })
     }
 
@@ -484,11 +558,8 @@ impl Observer for Clerk {
 
     fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Kept, result: i64) -> After {
         let mut state = self.0.state();
-        if result < 0
-            && let Some(counted) = &kept.counted
-        {
-            state.tally.failed(counted);
-        }
+        let call = || Made::new(origin, entry, self.0.data.as_deref());
+        state.has_returned(&call, &kept, result);
         let watch = kept.watch;
         let Some((id, watch)) = watch.and_then(|id| Some((id, state.watches.get_mut(&id)?))) else {
             return After::GoOn;
@@ -497,8 +568,7 @@ impl Observer for Clerk {
         if result < 0 || !watch.counts() {
             return After::GoOn;
         }
-        let call = Made::new(origin, entry, self.0.data.as_deref());
-        watch.fired = Some(format!("has made {}", call.words()));
+        watch.fired = Some(format!("has made {}", call().words()));
         if !watch.holds {
             return After::GoOn;
         }
@@ -520,6 +590,12 @@ impl Observer for Clerk {
     }
 
     fn abandoned(&mut self, _: &Origin, _: &Entry, _: Kept) {}
+
+    fn withdrawn(&mut self, _: &Origin, kept: Option<Kept>) {
+        if let Some(spoilt) = kept.and_then(|kept| kept.spoilt) {
+            spoilt.restore();
+        }
+    }
 
     fn gave_up(&mut self, thread: pid_t) {
         self.0.state().held.remove(&thread);

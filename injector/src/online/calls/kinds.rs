@@ -27,13 +27,16 @@ const KINDS: [(&str, &[&str]); 12] = [
 /// Both calls that sync a file.
 const SYNC: &str = "sync";
 const WRITE: &str = "write";
-const READ: &str = "read";
+pub(super) const READ: &str = "read";
 
 /// Those of which a part can be made.
 pub(in crate::online) const PARTIAL: [&str; 2] = [WRITE, READ];
 
 /// Which argument says how many bytes, of the calls that have them in one buffer.
 pub(super) const LENGTH: usize = 2;
+
+/// Which argument is their address.
+pub(super) const ADDRESS: usize = 1;
 
 /// Calls that no recorder needs to see.
 const OTHERS: [Row; 2] = [other("pread64", 17, 67), other("preadv", 295, 69)];

@@ -1,6 +1,7 @@
 //! Triggers and faults at system calls: the nodes that a plan names so are traced
 //! ([`tracer`]), at the calls that it names. All others run as ever.
 
+mod corrupt;
 mod desk;
 mod kinds;
 mod pattern;

@@ -94,7 +94,11 @@ impl Runner<'_> {
         let (hits, missed) = match &self.plan.faults[fault].what {
             What::Call(call) => {
                 let hits = self.calls.hits(fault);
-                let missed = format!("hit nothing: there was no such call: {}", call.words());
+                let such = call.comes.needs_of_calls();
+                let missed = format!(
+                    "hit nothing: there was no such call{such}: {}",
+                    call.words()
+                );
                 (hits, Some(missed).filter(|_| hits == 0))
             }
             What::Disk(errors) => missed_disks(&self.named_failed(fault), errors),

@@ -1,5 +1,7 @@
 //! What a disk does with what it is asked for.
 
+use std::time::Duration;
+
 use pace_rules::disk::Disk as Keeping;
 
 use crate::Completion;
@@ -40,6 +42,8 @@ pub enum Answer {
     /// It does it at once, and says so after so many more requests, or when none has come for a
     /// few milliseconds. Of what is not a write it says so at once.
     After(u8),
+    /// It does it, and says so, after this time, in which it does nothing else.
+    Slow(Duration),
     /// It does not do it, and says so: an I/O error (EIO).
     Fail,
 }
@@ -115,45 +119,48 @@ impl Behaviour for Box<dyn Behaviour> {
     }
 }
 
-/// Whether a request fails.
-type Predicate = Box<dyn FnMut(DiskRequest) -> bool + Send>;
+/// Says of each request whether it is one of some.
+pub type Predicate = Box<dyn FnMut(DiskRequest) -> bool + Send>;
 
-/// A disk that fails some requests, and does what another one does with all others.
-pub struct Failing {
+/// A disk that answers some requests in one way, and does what another one does with all others.
+pub struct Faulty {
     otherwise: Box<dyn Behaviour>,
-    fails: Predicate,
-    /// How many more fail.
+    answer: Answer,
+    hits: Predicate,
+    /// How many more are answered so.
     left: u64,
 }
 
-impl Failing {
-    /// One that fails every request of which `fails` is true.
-    pub fn always(
+impl Faulty {
+    /// One that fails every request of which `hits` is true.
+    pub fn failing(
         otherwise: impl Behaviour + 'static,
-        fails: impl FnMut(DiskRequest) -> bool + Send + 'static,
+        hits: impl FnMut(DiskRequest) -> bool + Send + 'static,
     ) -> Self {
-        Self::times(u64::MAX, otherwise, fails)
+        Self::new(Answer::Fail, u64::MAX, otherwise, Box::new(hits))
     }
 
-    /// One that fails only the first `times` of them.
-    pub fn times(
+    /// One that answers so only the first `times` of those of which `hits` is true.
+    pub fn new(
+        answer: Answer,
         times: u64,
         otherwise: impl Behaviour + 'static,
-        fails: impl FnMut(DiskRequest) -> bool + Send + 'static,
+        hits: Predicate,
     ) -> Self {
         Self {
             otherwise: Box::new(otherwise),
-            fails: Box::new(fails),
+            answer,
+            hits,
             left: times,
         }
     }
 }
 
-impl Behaviour for Failing {
+impl Behaviour for Faulty {
     fn answer(&mut self, request: DiskRequest, place: usize) -> Answer {
-        if self.left > 0 && (self.fails)(request) {
+        if self.left > 0 && (self.hits)(request) {
             self.left -= 1;
-            return Answer::Fail;
+            return self.answer;
         }
         self.otherwise.answer(request, place)
     }
@@ -179,15 +186,19 @@ mod tests {
     #[test]
     fn a_disk_fails_what_it_is_to_fail_as_often_as_it_is_to() {
         let is_flush = |request| request == DiskRequest::Flush;
-        let mut once = Failing::times(1, Keeping::DropFlush, is_flush);
+        let mut once = Faulty::new(Answer::Fail, 1, Keeping::DropFlush, Box::new(is_flush));
         let requests = [WRITE, DiskRequest::Flush, DiskRequest::Flush, WRITE];
         let answers = requests.map(|request| once.answer(request, 0));
         let done = Answer::AtOnce;
         assert_eq!(answers, [done, Answer::Fail, done, done]);
         assert_eq!(once.keeps(), Keeping::DropFlush);
-        let mut always = Failing::always(Keeping::Honest, is_flush);
+        let mut always = Faulty::failing(Keeping::Honest, is_flush);
         let answers = requests.map(|request| always.answer(request, 0));
         assert_eq!(answers, [done, Answer::Fail, Answer::Fail, done]);
+        let late = Answer::Slow(Duration::from_secs(1));
+        let mut slow = Faulty::new(late, 1, Keeping::Honest, Box::new(is_flush));
+        let answers = requests.map(|request| slow.answer(request, 0));
+        assert_eq!(answers, [done, late, done, done]);
     }
 
     #[test]
@@ -200,7 +211,7 @@ mod tests {
             assert_eq!(lazy.answer(DiskRequest::Flush, place), Answer::AtOnce);
             assert_eq!(at_once.answer(WRITE, place), Answer::AtOnce);
         }
-        assert!(lazy.is_late() && Failing::always(lazy, |_| false).is_late());
+        assert!(lazy.is_late() && Faulty::failing(lazy, |_| false).is_late());
         assert!(!at_once.is_late() && !Keeping::DropFlush.is_late());
     }
 }

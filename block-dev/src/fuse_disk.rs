@@ -3,7 +3,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -45,6 +45,8 @@ pub struct FuseDisk {
     mount_point: PathBuf,
     server: Option<JoinHandle<()>>,
     shared: Arc<Mutex<Disk>>,
+    /// It behaves in another way now.
+    changed: Arc<Condvar>,
     /// Whether it can answer late.
     is_late: bool,
 }
@@ -54,6 +56,8 @@ pub(crate) struct Disk {
     image: Image,
     pub(crate) log: BlockLog,
     behaviour: Box<dyn Behaviour>,
+    /// How many behaviours it has had before that.
+    behaviours: u64,
     recording: bool,
     /// How many recordings were started or stopped: what was held in one is not noted in another.
     pub(crate) recordings: u64,
@@ -89,13 +93,16 @@ impl FuseDisk {
             image,
             log: BlockLog::default(),
             behaviour: Box::new(behaviour),
+            behaviours: 0,
             recording: false,
             recordings: 0,
         };
         let shared = Arc::new(Mutex::new(disk));
+        let changed = Arc::<Condvar>::default();
         let late = is_late.then(|| Arc::new(LateAnswers::new(Arc::clone(&shared))));
         let server = Server {
             disk: Arc::clone(&shared),
+            changed: Arc::clone(&changed),
             size_bytes: base.size_bytes(),
             late,
         };
@@ -105,6 +112,7 @@ impl FuseDisk {
             mount_point,
             server: Some(server),
             shared,
+            changed,
             is_late,
         };
         let backing = open_backing(&this.mount_point)?;
@@ -157,7 +165,7 @@ impl FuseDisk {
         Ok(())
     }
 
-    /// Has the disk behave in another way from the next request on.
+    /// Has the disk behave in another way from the next request on, and for one that is slow.
     ///
     /// # Errors
     /// If that answers late, and the disk was not made for it.
@@ -166,7 +174,11 @@ impl FuseDisk {
             let cannot = io::Error::from(io::ErrorKind::Unsupported);
             return Err(cannot).doing(|| "have a disk answer late that was made to answer at once");
         }
-        self.lock().behaviour = Box::new(behaviour);
+        let mut disk = self.lock();
+        disk.behaviour = Box::new(behaviour);
+        disk.behaviours += 1;
+        drop(disk);
+        self.changed.notify_all();
         Ok(())
     }
 
@@ -352,18 +364,41 @@ fn mount_fuse(mount_point: &Path) -> Result<OwnedFd> {
     Ok(fuse.into())
 }
 
+const NO_PANIC: &str = "no holder panics";
+
 /// Serves one regular file, which is the root of the file system.
 struct Server {
     disk: Arc<Mutex<Disk>>,
+    changed: Arc<Condvar>,
     size_bytes: u64,
     /// None on a disk that answers at once.
     late: Option<Arc<LateAnswers>>,
 }
 
 impl Server {
+    /// What becomes of a request. One that takes its time has taken it then; if the disk behaves in
+    /// another way before, that is what counts. This thread does nothing else, so others wait.
+    fn answer(&self, request: DiskRequest) -> Answer {
+        let mut disk = self.disk.lock().expect(NO_PANIC);
+        loop {
+            let answer = disk.answer(request);
+            let Answer::Slow(time) = answer else {
+                return answer;
+            };
+            let behaviours = disk.behaviours;
+            let is_slow = |disk: &mut Disk| disk.behaviours == behaviours;
+            let waited = self.changed.wait_timeout_while(disk, time, is_slow);
+            let waited = waited.expect(NO_PANIC);
+            if waited.1.timed_out() {
+                return answer;
+            }
+            disk = waited.0;
+        }
+    }
+
     /// Carries a request out by the clock of the log, and answers the writes that waited for it.
     fn carry_out<T>(&self, change: impl FnOnce(&mut Disk, u64) -> T) -> T {
-        let mut disk = self.disk.lock().expect("no holder panics");
+        let mut disk = self.disk.lock().expect(NO_PANIC);
         let time_ns = if disk.recording { now_ns() } else { 0 };
         let result = change(&mut disk, time_ns);
         drop(disk);
@@ -435,13 +470,11 @@ impl Filesystem for Server {
             offset,
             length: length as u64,
         };
-        let answer = self.carry_out(|disk, _| {
-            disk.image.read(offset, &mut data);
-            disk.answer(request)
-        });
+        let answer = self.answer(request);
+        self.carry_out(|disk, _| disk.image.read(offset, &mut data));
         match answer {
             Answer::Fail => reply.error(Errno::EIO),
-            Answer::AtOnce | Answer::After(_) => reply.data(&data),
+            Answer::AtOnce | Answer::After(_) | Answer::Slow(_) => reply.data(&data),
         }
     }
 
@@ -465,8 +498,8 @@ impl Filesystem for Server {
             offset,
             length: length.into(),
         };
+        let answer = self.answer(request);
         let wait = self.carry_out(|disk, time_ns| {
-            let answer = disk.answer(request);
             if answer == Answer::Fail {
                 return Err(Errno::EIO);
             }
@@ -500,12 +533,11 @@ impl Filesystem for Server {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        let answer = self.carry_out(|disk, time_ns| {
-            let answer = disk.answer(DiskRequest::Flush);
+        let answer = self.answer(DiskRequest::Flush);
+        self.carry_out(|disk, time_ns| {
             if disk.recording && answer != Answer::Fail {
                 disk.log.push(Kind::Flush, time_ns);
             }
-            answer
         });
         done(answer, reply);
     }
@@ -522,15 +554,14 @@ impl Filesystem for Server {
     ) {
         // The loop driver asks for holes (discard) and zeros (write zeroes), nothing else.
         let length = length.min(self.size_bytes.saturating_sub(offset));
-        let answer = self.carry_out(|disk, time_ns| {
-            let answer = disk.answer(DiskRequest::Discard { offset, length });
+        let answer = self.answer(DiskRequest::Discard { offset, length });
+        self.carry_out(|disk, time_ns| {
             if answer != Answer::Fail {
                 disk.image.discard(offset, length);
             }
             if disk.recording && answer != Answer::Fail {
                 disk.log.push(Kind::Discard { offset, length }, time_ns);
             }
-            answer
         });
         done(answer, reply);
     }
@@ -539,7 +570,7 @@ impl Filesystem for Server {
 fn done(answer: Answer, reply: ReplyEmpty) {
     match answer {
         Answer::Fail => reply.error(Errno::EIO),
-        Answer::AtOnce | Answer::After(_) => reply.ok(),
+        Answer::AtOnce | Answer::After(_) | Answer::Slow(_) => reply.ok(),
     }
 }
 

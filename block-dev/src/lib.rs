@@ -5,7 +5,7 @@
 //!   and marks.
 //! - [`Behaviour`]: what a disk does with each request, and how it keeps its word: an honest or
 //!   lying one (`pace_rules::disk::Disk`), a lazy one ([`Completion`]), one that fails
-//!   ([`Failing`]).
+//!   ([`Faulty`]).
 //! - [`RequestTrace`]: tells the flush that stands for FUA from one of its own.
 //! - [`LogWrites`]: what the kernel's own target log-writes logged.
 //! - [`FrontEnd`]: a disk that the kernel can mount: [`FuseDisk`] (FUSE + loop) records what
@@ -29,7 +29,7 @@ mod memfd_disk;
 mod page_writer;
 
 pub use base::Base;
-pub use behaviour::{Answer, Behaviour, DiskRequest, Failing};
+pub use behaviour::{Answer, Behaviour, DiskRequest, Faulty, Predicate};
 pub use completion::Completion;
 pub use error::{Error, Result};
 pub use front_end::FrontEnd;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block_dev::{
-    Base, Behaviour, BlockLog, Completion, DiskRequest, Failing, FrontEnd, FuseDisk, Image,
+    Answer, Base, Behaviour, BlockLog, Completion, Faulty, FrontEnd, FuseDisk, Image, Predicate,
     RequestTrace, annotate, is_unmounted,
 };
 use crash_images::{rebuild, requests};
@@ -39,8 +39,8 @@ pub struct Disk {
     file_system: String,
     start_ns: u64,
     durable: usize,
-    /// Whether it fails requests ([`Self::fail_requests`]).
-    fails: bool,
+    /// How it answers some requests ([`Self::answer_some`]).
+    fault: Option<Answer>,
     directory: PathBuf,
 }
 
@@ -112,7 +112,7 @@ impl Disk {
             file_system: file_system.to_owned(),
             start_ns: 0,
             durable: 0,
-            fails: false,
+            fault: None,
             directory: directory.to_owned(),
         };
         let mount_point = this.mount_point();
@@ -167,30 +167,38 @@ impl Disk {
         Ok(self.front_end.set_behaviour(behaviour)?)
     }
 
-    /// Has it fail the first `times` requests of which `fails` is true, until they are spared or the
-    /// power fails. Other requests are completed at once.
+    /// Has it answer so the first `times` requests of which `hits` is true, until they are spared or
+    /// the power fails. Other requests are completed at once.
     ///
     /// # Errors
     /// If the disk cannot be told.
-    pub fn fail_requests(
-        &mut self,
-        times: u64,
-        fails: impl FnMut(DiskRequest) -> bool + Send + 'static,
-    ) -> Result<()> {
-        self.set_behaviour(Failing::times(times, Completion::AtOnce, fails))?;
-        self.fails = true;
+    pub fn answer_some(&mut self, answer: Answer, times: u64, hits: Predicate) -> Result<()> {
+        self.set_behaviour(Faulty::new(answer, times, Completion::AtOnce, hits))?;
+        self.fault = Some(answer);
         Ok(())
     }
 
-    /// Has it fail none of them any more.
+    /// Has it complete all of them at once again, and the one that is under way.
     ///
     /// # Errors
     /// If the disk cannot be told.
     pub fn spare_requests(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.fails) {
+        if self.fault.take().is_some() {
             self.set_behaviour(Completion::AtOnce)?;
         }
         Ok(())
+    }
+
+    /// Has it fail all that it is asked for from now on, if it is slow: processes that were killed and
+    /// wait for it do not end before it has answered, and nothing is done that nobody waits for.
+    ///
+    /// # Errors
+    /// If the disk cannot be told.
+    pub fn give_up_if_slow(&mut self) -> Result<()> {
+        match self.fault {
+            Some(Answer::Slow(_)) => self.answer_some(Answer::Fail, u64::MAX, Box::new(|_| true)),
+            _ => Ok(()),
+        }
     }
 
     /// Makes everything durable that is in the directory: what the node begins with.

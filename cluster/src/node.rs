@@ -504,9 +504,12 @@ impl Node {
         } else {
             Ok(())
         };
-        self.kill();
+        self.begin_kill();
+        // Only now: nobody is told what came of what waited for it.
+        let told = self.disk.as_mut().map_or(Ok(()), Disk::give_up_if_slow);
+        self.running = None;
         tracing::info!(node = self.config().name, "switched a node off");
-        unplugged
+        unplugged.and(told)
     }
 
     /// Stops all of its processes where they are. None of them runs any more when this returns; its

@@ -229,6 +229,33 @@ corrupt = \"{how}\"\nonce = true\nuntil = {{ after_s = 0.7 }}\n"
     assert_eq!((status, why), (3, expected));
 }
 
+/// The program goes on with the machine it has: nothing boots.
+#[test]
+fn a_slow_disk_takes_its_time_as_long_as_the_fault_lasts() {
+    let laid = Laid::new(WRITES, &format!("disk = \"ext4\"\n{}", client(4.0)));
+    let plan =
+        "[[faults]]\nat = { time_s = 0.2 }\nfault = \"disk\"\non = \"a\"\nrequests = \"flushes\"
+slow_s = 1.2\nuntil = { after_s = 2.0 }\n";
+    let (result, said) = laid.run_as_planned(plan, |said| {
+        let last = said.rsplit("fsync: ").next();
+        said.contains("fsync: None, slowly") && last.is_some_and(|last| !last.contains("slowly"))
+    });
+    assert!(result["faults"][0]["calls"].as_u64() >= Some(1), "{result}");
+    assert_eq!(count(&said, "ready"), 1, "{said}");
+    // The power fails while a flush is under way: what waits for it is dead before it succeeds.
+    let loss = "[[faults]]\nat = { after_s = 0.5 }\nfault = \"power-loss\"\non = \"a\"
+until = { after_s = 0.2 }\n";
+    let plan = plan
+        .replace("slow_s = 1.2", "slow_s = 60")
+        .replace("2.0 }", "3.0 }");
+    let (status, runs) = laid.runs(&format!("{plan}{loss}"), 1);
+    let (result, said) = &runs[0];
+    assert_eq!(status, 0, "{result}");
+    assert_eq!(count(said, "ready"), 2, "{said}");
+    // Nobody waited for it.
+    assert!(result["seconds"].as_f64() < Some(60.0), "{result}");
+}
+
 /// The thread that is held is the one that writes; the other one goes on.
 #[test]
 fn a_held_call_stops_one_thread_and_a_power_loss_or_pause_of_its_node_ends_well() {

@@ -57,6 +57,17 @@ at = { after_s = 1.5 }
 fault = "heal"
 "#;
 
+/// The disk of the leader takes its time.
+const SLOW: &str = r#"
+[[faults]]
+at = { acknowledged = 20 }
+fault = "disk"
+on = "leader"
+requests = "flushes"
+slow_s = 0.5
+until = { after_s = 3.0 }
+"#;
+
 /// Every fault of a node, one after the other.
 const NODES: &str = r#"
 [[faults]]
@@ -269,6 +280,23 @@ fn an_error_of_a_disk_that_is_ignored_is_found_and_one_that_is_heeded_is_not() {
     assert!(text.contains("fault 2 has ended\n"), "{text}");
 }
 
+/// A leader whose disk is slow is deposed, and nobody boots.
+#[test]
+fn a_slow_disk_is_no_error() {
+    let laid = Laid::new("", SLOW);
+    let output = laid.inject(&[]);
+    assert_status(&output, 0);
+    let text = printed(&output);
+    for words in [
+        "fault 1: disk of a takes 0.5 s more for flushes\n",
+        " is leader (2)\n",
+        "fault 1 has ended\n",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains(" is ready\n"), "{text}");
+}
+
 #[test]
 fn faults_of_disks_end_with_the_power_and_what_hits_nothing_is_no_pass() {
     let laid = Laid::new("", DISKS);
@@ -289,7 +317,7 @@ fn faults_of_disks_end_with_the_power_and_what_hits_nothing_is_no_pass() {
     assert!(hits[1].is_null() && hits[6].is_null(), "{hits:?}");
     for why in [
         "fault 4 hit nothing on b: there was no such request: reads",
-        "fault 6 could not be put in place: the disk of c fails requests already, by another fault",
+        "fault 6 could not be put in place: the disk of c has another fault already",
     ] {
         assert!(
             result["why"].as_str().expect("words").contains(why),

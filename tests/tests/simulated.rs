@@ -561,6 +561,7 @@ fn what_machines_cost_is_measured() {
         ("machine_s", 0.01, 60.0),
         ("machine_cpu_s", 0.01, 60.0),
         ("idle_mib", 1.0, 80.0),
+        ("idle_of_five_mib", 1.0, 80.0),
         ("messages_per_s", 100.0, 1e7),
         ("floor_messages_per_s", 100.0, 1e8),
         ("messages_ratio", 0.001, 10.0),

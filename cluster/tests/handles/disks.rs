@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use block_dev::{Answer, Behaviour, Completion, DiskRequest, Failing};
+use block_dev::{Answer, Behaviour, Completion, DiskRequest, Faulty};
 use cluster::{Disk, Error, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
 use pace_rules::disk::{Disk as Keeping, Log, Relaxation};
@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_lazy_disk_keeps_what_was_synced", lazy),
     ("failed_requests_are_errors_of_the_store", failing),
     ("power_failures_lose_what_is_selected_and_no_more", selected),
+    ("a_slow_disk_delays_no_power_failure_and_no_end", slow),
     ("a_pause_waits_for_who_waits_for_the_disk", pause),
     (
         "one_nodes_power_failure_leaves_the_others_as_they_are",
@@ -171,7 +172,7 @@ fn failing() {
     // One flush: the file system takes no more, as its journal is not known any more to be there.
     let mut place = Place::new("sync", || Keeping::Honest);
     assert_eq!(place.ask(0, "put one"), "ok");
-    let once = Failing::times(1, Keeping::Honest, is_flush);
+    let once = Faulty::new(Answer::Fail, 1, Keeping::Honest, Box::new(is_flush));
     place.disk(0).set_behaviour(once).expect("changed");
     assert_eq!(place.ask(0, "put two"), EIO, "the flush");
     assert_eq!(place.ask(1, "put one"), "ok", "the other disk is another");
@@ -180,7 +181,7 @@ fn failing() {
     // It was for once.
     assert_eq!(place.ask(0, "put three"), "ok");
 
-    let failing = Failing::always(Keeping::Honest, is_write);
+    let failing = Faulty::failing(Keeping::Honest, is_write);
     place.disk(1).set_behaviour(failing).expect("changed");
     for _ in 0..2 {
         assert_ne!(place.ask(1, "put two"), "ok", "each write");
@@ -190,7 +191,7 @@ fn failing() {
         .set_behaviour(Keeping::Honest)
         .expect("changed");
     assert_eq!(place.after_power_cut(1, |_| Relaxation::Prefix), "one");
-    let failing = Failing::always(Keeping::Honest, is_read);
+    let failing = Faulty::failing(Keeping::Honest, is_read);
     place.disk(1).set_behaviour(failing).expect("changed");
     assert_eq!(
         place.ask(1, "all"),
@@ -199,27 +200,37 @@ fn failing() {
     );
 }
 
-/// A disk that takes its time for a flush.
-struct Slow;
-
-impl Behaviour for Slow {
-    fn answer(&mut self, request: DiskRequest, _: usize) -> Answer {
-        if request == DiskRequest::Flush {
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        Answer::AtOnce
-    }
-}
-
-fn pause() {
+/// A store with a disk that takes so long for a flush, and somebody who waits for one.
+fn waiting(time: Duration) -> (Place, Ends) {
     let mut place = Place::new("sync", || Keeping::Honest);
-    place.disk(0).set_behaviour(Slow).expect("changed");
+    let is_flush = |request| request == DiskRequest::Flush;
+    let slow = place
+        .disk(0)
+        .answer_some(Answer::Slow(time), u64::MAX, Box::new(is_flush));
+    slow.expect("changed");
     let mut asked = place.question(0, "put one");
-    let mut asked = Ends(asked.stdout(Stdio::null()).spawn().expect("asked"));
+    let asked = Ends(asked.stdout(Stdio::null()).spawn().expect("asked"));
     let deadline = Instant::now() + PATIENCE;
     while place.lab.states(0) != "D" {
         assert!(Instant::now() < deadline, "it waits for its fsync");
     }
+    (place, asked)
+}
+
+fn slow() {
+    let time = Duration::from_secs(600);
+    let begun = Instant::now();
+    let (mut place, _asked) = waiting(time);
+    assert_eq!(place.after_power_cut(0, |_| Relaxation::Flushed), "");
+    assert!(begun.elapsed() < time, "it waited for its disk");
+    assert_eq!(place.ask(0, "put two"), "ok", "it is slow no more");
+    let (place, _asked) = waiting(time);
+    drop(place);
+    assert!(begun.elapsed() < time, "the end waited for the disk");
+}
+
+fn pause() {
+    let (mut place, mut asked) = waiting(Duration::from_millis(500));
     place.lab.cluster.node(0).pause().expect("paused");
     assert_eq!(place.lab.states(0), "T");
     place.lab.cluster.node(0).resume().expect("it goes on");

@@ -49,13 +49,14 @@ const MS_PER_S: f64 = 1e3;
 const KIB_PER_MIB: f64 = 1024.0;
 
 /// What is measured: its name in JSON and for people.
-const FIGURES: [(&str, &str); 10] = [
+const FIGURES: [(&str, &str); 11] = [
     (
         "machine_s",
         "a machine, start to power-off, 10 min asleep: s",
     ),
     ("machine_cpu_s", "the same: s of processor time"),
     ("idle_mib", "an idle machine: MiB"),
+    ("idle_of_five_mib", "the same, one of five: MiB"),
     ("messages_per_s", "messages to the calendar/s"),
     (
         "floor_messages_per_s",
@@ -114,7 +115,8 @@ impl Bench<'_> {
     /// Measures everything once.
     fn round(&self) -> anyhow::Result<Round> {
         let (machine_s, cpu_s) = on_thread(|| self.one())?;
-        let idle_mib = on_thread(|| self.idle_mib())?;
+        let idle_mib = on_thread(|| self.idle_mib(1))?;
+        let idle_of_five_mib = on_thread(|| self.idle_mib(TOGETHER))?;
         let messages = on_thread(|| self.messages())?;
         let (frame_s, one_s) = on_thread(|| self.frames())?;
         let five_s = on_thread(|| self.five())?;
@@ -127,6 +129,7 @@ impl Bench<'_> {
             Some(machine_s),
             Some(cpu_s),
             idle_mib,
+            idle_of_five_mib,
             Some(messages),
             Some(floor),
             Some(messages / floor),
@@ -153,9 +156,9 @@ impl Bench<'_> {
         Ok((wall_s, processor_s()? - begun_cpu_s))
     }
 
-    /// Memory of an idle machine's processes, each page they share counted once.
-    fn idle_mib(&self) -> anyhow::Result<Option<f64>> {
-        let mut machines = self.boot(1)?;
+    /// Memory of the processes of one of so many idle machines. Pages that they share are counted once.
+    fn idle_mib(&self, count: u8) -> anyhow::Result<Option<f64>> {
+        let mut machines = self.boot(count)?;
         machines.idle(MINUTE_NS)?;
         let own = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
         // Others remove directories after us.
@@ -167,7 +170,7 @@ impl Bench<'_> {
         let kib = kernels.map(share_kib).sum::<Option<u64>>();
         Ok(kib
             .filter(|kib| *kib > 0)
-            .map(|kib| kib as f64 / KIB_PER_MIB))
+            .map(|kib| kib as f64 / KIB_PER_MIB / f64::from(count)))
     }
 
     /// Messages a second while two machines do nothing but wake up.

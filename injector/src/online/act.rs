@@ -28,6 +28,8 @@ pub(super) enum Undo {
     Clocks(Vec<usize>, i64),
     /// Their disks fail no requests any more, and they boot again.
     Disks(Vec<usize>),
+    /// Their disks are slow no more.
+    SlowDisks(Vec<usize>),
     /// These links are as ever.
     Links(Vec<(Member, Member)>, Worse),
     /// Nothing is left to be done.
@@ -99,7 +101,7 @@ impl Runner<'_> {
             What::Resume => self.resume(on),
             What::Heal => Ok(self.heal_everything()),
             What::Clock(by_ns) => self.move_clocks(on, *by_ns),
-            What::Disk(errors) => self.fail_disks(on, fault, errors),
+            What::Disk(errors) => self.hit_disks(on, fault, errors),
             What::Call(call) => Ok(self.hit_calls(on, fault, call)),
             What::Partition { from, flow } => {
                 let from = self.others(from, &on)?;
@@ -272,6 +274,10 @@ impl Runner<'_> {
             Undo::Clocks(nodes, by_ns) => said(self.ground.move_clocks_back(nodes, *by_ns)),
             Undo::Start(nodes) => nodes.iter().try_for_each(|node| self.start(*node)),
             Undo::Disks(nodes) => self.boot_again(nodes),
+            Undo::SlowDisks(nodes) => {
+                let mut nodes = nodes.iter();
+                nodes.try_for_each(|node| said(self.ground.spare_requests(*node)))
+            }
             Undo::Calls(fault) => self.calls.spare(*fault).map_err(|node| {
                 let name = self.names(&[node]);
                 format!("{name} has a call that is still held")

@@ -6,40 +6,38 @@ use std::sync::atomic::Ordering;
 use pace_rules::disk::{Log, Relaxation};
 
 use super::act::{Hit, Said, Undo, said};
-use super::disk_errors::DiskErrors;
+use super::disk_fault::DiskFault;
 use super::ground::Loses;
+use super::plan::What;
 use super::run::Runner;
 
 impl Runner<'_> {
-    pub(super) fn fail_disks(
-        &mut self,
-        on: Vec<usize>,
-        fault: usize,
-        errors: &DiskErrors,
-    ) -> Said<Hit> {
-        if let Some(node) = on.iter().find(|node| self.disk_fails(**node)) {
+    pub(super) fn hit_disks(&mut self, on: Vec<usize>, fault: usize, how: &DiskFault) -> Said<Hit> {
+        if let Some(node) = on.iter().find(|node| self.disk_is_hit(**node)) {
             let name = self.names(&[*node]);
-            return Err(format!(
-                "the disk of {name} fails requests already, by another fault"
-            ));
+            return Err(format!("the disk of {name} has another fault already"));
         }
         for (place, node) in on.iter().enumerate() {
-            let count = Arc::clone(self.failed.entry((fault, *node)).or_default());
-            let fails = Box::new(errors.counting(&count));
-            if let Err(why) = said(self.ground.fail_requests(*node, errors.times(), fails)) {
+            let count = Arc::clone(self.requests.entry((fault, *node)).or_default());
+            let hits = how.counting(&count);
+            if let Err(why) = said(self.ground.answer_some(*node, how.how(), hits)) {
                 // That is the error to tell.
                 let mut others = on[..place].iter();
                 let _ = others.try_for_each(|other| self.ground.spare_requests(*other));
                 return Err(why);
             }
         }
-        let words = format!("disk of {} fails {}", self.names(&on), errors.words());
-        Ok(Hit::of(on.clone(), words, Undo::Disks(on)))
+        let words = format!("disk of {} {}", self.names(&on), how.words());
+        let undo = match how.slow {
+            None => Undo::Disks(on.clone()),
+            Some(_) => Undo::SlowDisks(on.clone()),
+        };
+        Ok(Hit::of(on, words, undo))
     }
 
-    /// How many requests a fault has made fail, on each of its nodes.
-    pub(super) fn failed_by(&self, fault: usize) -> Vec<(usize, u64)> {
-        let of_fault = self.failed.range((fault, 0)..(fault + 1, 0));
+    /// How many requests a fault has hit, on each of its nodes.
+    pub(super) fn requests_hit(&self, fault: usize) -> Vec<(usize, u64)> {
+        let of_fault = self.requests.range((fault, 0)..(fault + 1, 0));
         of_fault
             .map(|((_, node), count)| (*node, count.load(Ordering::Relaxed)))
             .collect()
@@ -47,14 +45,23 @@ impl Runner<'_> {
 
     /// Whether requests to the disk of a node have failed.
     pub(super) fn disk_has_failed(&self, node: usize) -> bool {
-        let mut all = self.failed.iter();
-        all.any(|((_, of), count)| *of == node && count.load(Ordering::Relaxed) > 0)
+        let fails = |fault: usize| match &self.plan.faults[fault].what {
+            What::Disk(how) => how.slow.is_none(),
+            _ => false,
+        };
+        let mut all = self.requests.iter();
+        all.any(|((fault, of), count)| {
+            *of == node && fails(*fault) && count.load(Ordering::Relaxed) > 0
+        })
     }
 
-    /// Whether a fault that is in place has its requests fail.
-    fn disk_fails(&self, node: usize) -> bool {
+    /// Whether a fault that is in place has its requests fail, or be slow.
+    fn disk_is_hit(&self, node: usize) -> bool {
         let mut active = self.active.iter();
-        active.any(|active| matches!(&active.undo, Undo::Disks(nodes) if nodes.contains(&node)))
+        active.any(|active| match &active.undo {
+            Undo::Disks(nodes) | Undo::SlowDisks(nodes) => nodes.contains(&node),
+            _ => false,
+        })
     }
 
     /// The power of nodes fails, and with it the faults of their disks end; if the power cannot fail, the
@@ -62,8 +69,8 @@ impl Runner<'_> {
     pub(super) fn lose_power(&mut self, nodes: &[usize], loses: &mut Loses) -> Said<Vec<usize>> {
         let lost = said(self.ground.power_loss(nodes, loses))?;
         for active in &mut self.active {
-            if let Undo::Disks(failing) = &mut active.undo {
-                failing.retain(|node| !nodes.contains(node));
+            if let Undo::Disks(hit) | Undo::SlowDisks(hit) = &mut active.undo {
+                hit.retain(|node| !nodes.contains(node));
             }
         }
         Ok(lost)

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::worse::Worse;
-use block_dev::DiskRequest;
+use block_dev::{Answer, Predicate};
 use cluster::{ClusterFile, Ending, Error, Member, Result, Verdict};
 use pace_rules::disk::{Log, Relaxation};
 
@@ -16,9 +16,6 @@ pub type ProgramId = usize;
 
 /// Says what a disk with this log loses; the node comes first.
 pub type Loses<'a> = dyn FnMut(usize, &Log) -> Relaxation + 'a;
-
-/// Says of each request of a disk whether it fails.
-pub type Fails = Box<dyn FnMut(DiskRequest) -> bool + Send>;
 
 /// A cluster, as far as a run of a plan needs it: its nodes, its links, and places for its clients.
 /// A plan, its triggers and its check do not know which ground it is.
@@ -128,13 +125,13 @@ pub trait Ground {
     /// If the clock of one is not where it was.
     fn move_clocks_back(&mut self, nodes: &[usize], by_ns: i64) -> Result<()>;
 
-    /// Has the disk of a node fail the first `times` requests of which `fails` is true.
+    /// Has the disk of a node answer so the first so many requests of which `hits` is true.
     ///
     /// # Errors
     /// If it has none.
-    fn fail_requests(&mut self, node: usize, times: u64, fails: Fails) -> Result<()>;
+    fn answer_some(&mut self, node: usize, how: (Answer, u64), hits: Predicate) -> Result<()>;
 
-    /// Has it fail none of them any more.
+    /// Has it answer all of them as ever again.
     ///
     /// # Errors
     /// If it has none.

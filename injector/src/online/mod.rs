@@ -9,7 +9,7 @@ mod calls;
 mod campaign;
 mod clients;
 mod directory;
-mod disk_errors;
+mod disk_fault;
 mod errno;
 mod facts;
 mod ground;
@@ -46,7 +46,7 @@ pub use directory::{
     InjectDirectory, InjectManifest, InjectResult, OnMachines, RUNS, manifest, merge, results,
     summary,
 };
-pub use disk_errors::{DiskErrors, Requested};
+pub use disk_fault::{DiskFault, Requested};
 pub use errno::Errno;
 pub use facts::{
     ACKNOWLEDGEMENTS, FACTS_FILE, LOG_TIMES, LOGS, LogTime, RunFacts, RunFiles, examine,

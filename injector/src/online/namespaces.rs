@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use block_dev::{Answer, Predicate};
 use cluster::{
     Background, Cluster, ClusterFile, Disk, Ending, Error, Member, NodeEnd, Result, Settings,
     Verdict,
@@ -12,7 +13,7 @@ use cluster::{
 use simulation::Link;
 
 use super::calls::Calls;
-use super::ground::{Fails, Ground, Loses, ProgramId};
+use super::ground::{Ground, Loses, ProgramId};
 use super::worse::Worse;
 
 /// How often it is looked what has happened.
@@ -199,8 +200,13 @@ impl Ground for Namespaces<'_> {
         Ok(())
     }
 
-    fn fail_requests(&mut self, node: usize, times: u64, fails: Fails) -> Result<()> {
-        self.disk(node)?.fail_requests(times, fails)
+    fn answer_some(
+        &mut self,
+        node: usize,
+        (answer, times): (Answer, u64),
+        hits: Predicate,
+    ) -> Result<()> {
+        self.disk(node)?.answer_some(answer, times, hits)
     }
 
     fn spare_requests(&mut self, node: usize) -> Result<()> {

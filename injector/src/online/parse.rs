@@ -10,7 +10,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use super::disk_errors::{Kinds, disk_errors};
+use super::disk_fault::{Kinds, disk_fault};
 use super::jump::jump_ns;
 use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
 use super::plan::{
@@ -289,7 +289,7 @@ fn settle_fault(
     refuse_other_keys(&raw)?;
     let worse = worse(&raw)?;
     let jump_ns = jump_ns(&raw)?;
-    let errors = disk_errors(&raw)?;
+    let errors = disk_fault(&raw)?;
     if errors.is_some() {
         let instead = "; `call` with fails = \"EIO\" needs none";
         refuse_without_disks(&raw, file, ("disk", instead))?;
@@ -729,10 +729,10 @@ fault = \"heal\"
         let plan = parsed(text).expect("a plan");
         assert_eq!(plan.faults.len(), 12);
         assert!(plan.needs_roles() && plan.needs_calls());
-        let What::Disk(errors) = &plan.faults[5].what else {
+        let What::Disk(how) = &plan.faults[5].what else {
             panic!("{plan}");
         };
-        assert_eq!(errors.words(), "reads, writes, flushes");
+        assert_eq!(how.words(), "fails reads, writes, flushes");
         let again = parsed(&plan.to_string()).expect("a plan");
         assert_eq!(again, plan, "{plan}");
     }

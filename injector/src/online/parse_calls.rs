@@ -47,6 +47,9 @@ fn site_of(text: &Spanned<String>) -> Checked<u64> {
     })
 }
 
+/// The key that faults of disks have, too.
+const SLOW: &str = "slow_s";
+
 /// The keys that only faults of calls have, as far as they are given.
 fn keys(raw: &RawFault) -> impl Iterator<Item = (Range<usize>, &'static str)> {
     fn place<T>(of: Option<&Spanned<T>>) -> Option<Range<usize>> {
@@ -60,7 +63,7 @@ fn keys(raw: &RawFault) -> impl Iterator<Item = (Range<usize>, &'static str)> {
         (place(raw.once.as_ref()), "once"),
         (place(raw.fails.as_ref()), "fails"),
         (place(raw.short.as_ref()), "short"),
-        (place(raw.slow_s.as_ref()), "slow_s"),
+        (place(raw.slow_s.as_ref()), SLOW),
         (place(raw.hold.as_ref()), "hold"),
         (place(raw.corrupt.as_ref()), "corrupt"),
     ];
@@ -70,9 +73,13 @@ fn keys(raw: &RawFault) -> impl Iterator<Item = (Range<usize>, &'static str)> {
 
 /// Fails if another fault has them.
 pub(super) fn refuse_keys_of_calls(raw: &RawFault) -> Checked<()> {
-    match keys(raw).next() {
-        Some((place, key)) if *raw.fault.get_ref() != Name::Call => {
-            let what = format!("`{key}` is only for fault = \"call\"");
+    let kind = *raw.fault.get_ref();
+    let is_of_disks = |key: &str| kind == Name::Disk && key == SLOW;
+    let mut others = keys(raw).filter(|(_, key)| !is_of_disks(key));
+    match others.next() {
+        Some((place, key)) if kind != Name::Call => {
+            let or = if key == SLOW { " or \"disk\"" } else { "" };
+            let what = format!("`{key}` is only for fault = \"call\"{or}");
             Err(Wrong(place, what))
         }
         _ => Ok(()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::ClusterFile;
 use serde::Deserialize;
 
-use super::disk_errors::DiskErrors;
+use super::disk_fault::DiskFault;
 use super::errno::Errno;
 use super::parse::{self, PlanError};
 use super::worse::Worse;
@@ -79,7 +79,7 @@ pub enum What {
     Clock(i64),
     /// Their disks fail some requests. Its end has them answer as ever, and the nodes boot again: a file
     /// system that has seen an error may refuse to write until it is mounted again.
-    Disk(DiskErrors),
+    Disk(DiskFault),
     /// Some of their system calls come to something else. Its end leaves calls alone.
     Call(CallFault),
     /// All faults that are in place end.

@@ -191,6 +191,6 @@ fn quoted(text: &str) -> String {
 }
 
 /// A number of seconds with its point, which tells it from a whole number.
-fn seconds(time: Duration) -> String {
+pub(super) fn seconds(time: Duration) -> String {
     format!("{:?}", time.as_secs_f64())
 }

@@ -61,8 +61,8 @@ pub(super) struct Runner<'a> {
     pub(super) plan: &'a FaultPlan,
     pub(super) clients: Clients,
     pub(super) calls: Rc<Calls>,
-    /// How many requests each fault has made fail on the disk of each node.
-    pub(super) failed: BTreeMap<(usize, usize), Arc<AtomicU64>>,
+    /// How many requests each fault has hit on the disk of each node.
+    pub(super) requests: BTreeMap<(usize, usize), Arc<AtomicU64>>,
     /// Nodes whose disks have failed requests, and cannot be used after that.
     unusable: Option<ClusterError>,
     pub(super) roles: Option<Roles>,

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use block_dev::{Answer, Predicate};
 use cluster::{
     ClusterFile, Ending, Error, Member, Result, SimulatedCluster, SimulatedProgram, Verdict,
 };
 
-use super::ground::{Fails, Ground, Loses, ProgramId};
+use super::ground::{Ground, Loses, ProgramId};
 use super::worse::Worse;
 
 /// How much time passes at most before it is looked again.
@@ -159,8 +160,8 @@ impl Ground for Simulated<'_> {
         nodes.try_for_each(|node| self.cluster.move_clock_back(*node, by_ns, self.cancelled))
     }
 
-    fn fail_requests(&mut self, node: usize, times: u64, fails: Fails) -> Result<()> {
-        self.cluster.fail_requests(node, times, fails)
+    fn answer_some(&mut self, node: usize, how: (Answer, u64), hits: Predicate) -> Result<()> {
+        self.cluster.answer_some(node, how, hits)
     }
 
     fn spare_requests(&mut self, node: usize) -> Result<()> {

@@ -191,6 +191,15 @@ struct Done {
     places: Vec<usize>,
 }
 
+/// For what an answer waits.
+#[derive(Default)]
+struct Wait {
+    /// As long as so many more requests take.
+    requests: u8,
+    /// So long, in nanoseconds.
+    time_ns: u64,
+}
+
 impl Done {
     fn status(status: u32) -> Self {
         Self {
@@ -308,9 +317,9 @@ impl Disk {
         let request = Request::new(bytes)?;
         // The last byte that the driver reads is the status.
         let wanted = buffers.writable_bytes().saturating_sub(1);
-        let (done, later) = self.carry_out(&request, wanted, now_ns);
+        let (done, wait) = self.carry_out(&request, wanted, now_ns);
         let is_flush = request.kind == VIRTIO_BLK_T_FLUSH;
-        let time_ns = self.time_ns(request.kind) * (1 + u64::from(later));
+        let time_ns = self.time_ns(request.kind) * (1 + u64::from(wait.requests)) + wait.time_ns;
         self.busy_until_ns = self.busy_until_ns.max(now_ns) + time_ns;
         let head = buffers.head;
         let in_flight = InFlight {
@@ -322,30 +331,30 @@ impl Disk {
         Ok(self.busy_until_ns)
     }
 
-    /// Does what is asked for. Returns what came of it, and for how many requests more the answer
-    /// waits.
-    fn carry_out(&mut self, request: &Request, wanted: usize, now_ns: u64) -> (Done, u8) {
+    /// Does what is asked for. Returns what came of it, and for what the answer waits.
+    fn carry_out(&mut self, request: &Request, wanted: usize, now_ns: u64) -> (Done, Wait) {
         if request.kind == VIRTIO_BLK_T_GET_ID {
             let done = Done {
                 answer: ID.to_vec(),
                 ..Done::default()
             };
-            return (done, 0);
+            return (done, Wait::default());
         }
         let Some(parts) = request.parts(wanted) else {
-            return (Done::status(VIRTIO_BLK_S_UNSUPP), 0);
+            return (Done::status(VIRTIO_BLK_S_UNSUPP), Wait::default());
         };
-        let (mut done, mut later) = (Done::status(VIRTIO_BLK_S_OK), 0);
+        let (mut done, mut wait) = (Done::status(VIRTIO_BLK_S_OK), Wait::default());
         for asked in parts {
             match self.behaviour.answer(asked, self.log.len()) {
-                Answer::Fail => return (Done::status(VIRTIO_BLK_S_IOERR), later),
-                _ if !self.has(asked) => return (Done::status(VIRTIO_BLK_S_IOERR), later),
+                Answer::Fail => return (Done::status(VIRTIO_BLK_S_IOERR), wait),
+                _ if !self.has(asked) => return (Done::status(VIRTIO_BLK_S_IOERR), wait),
                 Answer::AtOnce => {}
-                Answer::After(requests) => later = later.max(requests),
+                Answer::After(requests) => wait.requests = wait.requests.max(requests),
+                Answer::Slow(time) => wait.time_ns += time.as_nanos() as u64,
             }
             self.carry_out_one(asked, request.data, now_ns, &mut done);
         }
-        (done, later)
+        (done, wait)
     }
 
     /// Whether what is asked for is within the disk.
@@ -451,7 +460,9 @@ impl Disk {
 
 #[cfg(test)]
 mod tests {
-    use block_dev::Failing;
+    use std::time::Duration;
+
+    use block_dev::Faulty;
     use pace_rules::disk::Disk as Keeping;
 
     use super::*;
@@ -554,7 +565,7 @@ mod tests {
     #[test]
     fn what_fails_or_lies_beyond_the_end_is_an_error_and_not_in_the_log() {
         let fails = |request| matches!(request, DiskRequest::Write { offset: 0, .. });
-        let mut disk = disk(Failing::always(Keeping::Honest, fails));
+        let mut disk = disk(Faulty::failing(Keeping::Honest, fails));
         assert_eq!(do_it(&mut disk, WRITE, 0, &page(1)), VIRTIO_BLK_S_IOERR);
         assert_eq!(
             do_it(&mut disk, WRITE, 1 << 11, &page(1)),
@@ -570,6 +581,19 @@ mod tests {
         assert_eq!(disk.log().len(), 1);
         let buffers = Buffers::default();
         assert!(disk.begin(buffers, &[0; 3], 0).is_err(), "no request");
+    }
+
+    #[test]
+    fn a_slow_request_has_those_after_it_wait() {
+        let time = Duration::from_millis(300);
+        let is_flush = Box::new(|request| request == DiskRequest::Flush);
+        let slow = Answer::Slow(time);
+        let mut disk = disk(Faulty::new(slow, 1, Keeping::Honest, is_flush));
+        // What they take otherwise is less than a millisecond each.
+        let ms = |ns: u64| ns / 1_000_000;
+        assert_eq!(ms(ask(&mut disk, 1, FLUSH, 0, &[])), 300);
+        assert_eq!(ms(ask(&mut disk, 2, WRITE, 0, &page(1))), 300);
+        assert!(ms(ask(&mut disk, 3, FLUSH, 0, &[])) <= 301);
     }
 
     #[test]

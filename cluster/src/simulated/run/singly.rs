@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use block_dev::{DiskRequest, Failing};
+use block_dev::{Answer, Faulty, Predicate};
 use pace_rules::disk::{Log, Relaxation};
 use simulation::{Disk, PowerCut};
 
@@ -246,24 +246,24 @@ impl SimulatedCluster {
         Ok(cuts)
     }
 
-    /// Has the disk of a node fail the first `times` requests of which `fails` is true, and answer all
+    /// Has the disk of a node answer so the first `times` requests of which `hits` is true, and all
     /// others as ever.
     ///
     /// # Errors
     /// If it has none.
-    pub fn fail_requests(
+    pub fn answer_some(
         &mut self,
         node: usize,
-        times: u64,
-        fails: impl FnMut(DiskRequest) -> bool + Send + 'static,
+        (answer, times): (Answer, u64),
+        hits: Predicate,
     ) -> Result<()> {
         let usual = usual_behaviour(&self.settings);
-        let failing = Failing::times(times, usual, fails);
-        self.disk_of(node)?.set_behaviour(failing);
+        let faulty = Faulty::new(answer, times, usual, hits);
+        self.disk_of(node)?.set_behaviour(faulty);
         Ok(())
     }
 
-    /// Has it fail none of them any more.
+    /// Has it answer all of them as ever again.
     ///
     /// # Errors
     /// If it has none.

@@ -44,7 +44,7 @@ pub(super) fn begin<'a>(
         ground,
         plan,
         calls,
-        failed: BTreeMap::new(),
+        requests: BTreeMap::new(),
         unusable: None,
         roles,
         active: Vec::new(),

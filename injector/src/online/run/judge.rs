@@ -2,7 +2,7 @@
 
 use cluster::Verdict;
 
-use super::super::disk_errors::DiskErrors;
+use super::super::disk_fault::DiskFault;
 use super::super::plan::What;
 use super::super::ran::{FaultCame, Happening, State};
 use super::super::witness;
@@ -10,16 +10,16 @@ use super::{Place, Runner};
 use crate::error::Result;
 use crate::laboratory::Judged;
 
-/// How many requests a fault of disks has made fail, and what it missed: one disk that it was to hit is
+/// How many requests a fault of disks has hit, and what it missed: one disk that it was to hit is
 /// enough.
-fn missed_disks(failed: &[(String, u64)], errors: &DiskErrors) -> (u64, Option<String>) {
-    let hits = failed.iter().map(|(_, count)| count).sum();
-    let missed = failed.iter().filter(|(_, count)| *count == 0);
+fn missed_disks(hit: &[(String, u64)], how: &DiskFault) -> (u64, Option<String>) {
+    let hits = hit.iter().map(|(_, count)| count).sum();
+    let missed = hit.iter().filter(|(_, count)| *count == 0);
     let missed: Vec<_> = missed.map(|(name, _)| name.as_str()).collect();
     let words = format!(
         "hit nothing on {}: there was no such request: {}",
         missed.join(", "),
-        errors.words()
+        how.which()
     );
     (hits, Some(words).filter(|_| !missed.is_empty()))
 }
@@ -61,9 +61,9 @@ impl Runner<'_> {
         Ok(verdict)
     }
 
-    /// How many requests a fault has made fail, with the names of its nodes.
-    fn named_failed(&self, fault: usize) -> Vec<(String, u64)> {
-        let of_nodes = self.failed_by(fault).into_iter();
+    /// How many requests a fault has hit, with the names of its nodes.
+    fn named_requests(&self, fault: usize) -> Vec<(String, u64)> {
+        let of_nodes = self.requests_hit(fault).into_iter();
         of_nodes
             .map(|(node, count)| (self.name(node), count))
             .collect()
@@ -101,7 +101,7 @@ impl Runner<'_> {
                 );
                 (hits, Some(missed).filter(|_| hits == 0))
             }
-            What::Disk(errors) => missed_disks(&self.named_failed(fault), errors),
+            What::Disk(how) => missed_disks(&self.named_requests(fault), how),
             _ => return None,
         };
         self.came[fault].calls = Some(hits);

@@ -1,22 +1,26 @@
-//! What a plan says of disks that fail requests.
+//! What a plan says of disks that fail requests, or are slow.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use block_dev::DiskRequest;
+use block_dev::{Answer, DiskRequest, Predicate};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::parse::{Checked, Name, RawFault, Wrong};
+use super::parse::{Checked, Name, RawFault, Wrong, duration};
+use super::print::seconds;
 
-/// Which requests of a disk are answered with an I/O error.
+/// Which requests of a disk are answered in another way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DiskErrors {
+pub struct DiskFault {
     /// Of which kinds, in order; not none.
     pub requests: Vec<Requested>,
     /// Only the first so many of them on each disk.
     pub times: Option<u64>,
+    /// They take so much longer; without it they fail with an I/O error.
+    pub slow: Option<Duration>,
 }
 
 /// A kind of request.
@@ -62,27 +66,34 @@ impl Requested {
     }
 }
 
-impl DiskErrors {
+impl DiskFault {
     /// Says of each request whether it is one of these, and counts those that are.
-    pub(super) fn counting(
-        &self,
-        count: &Arc<AtomicU64>,
-    ) -> impl FnMut(DiskRequest) -> bool + Send + 'static {
+    pub(super) fn counting(&self, count: &Arc<AtomicU64>) -> Predicate {
         let (requests, count) = (self.requests.clone(), Arc::clone(count));
-        move |request| {
+        Box::new(move |request| {
             let is_one = requests.contains(&Requested::of(request));
             count.fetch_add(u64::from(is_one), Ordering::Relaxed);
             is_one
+        })
+    }
+
+    /// How the disk answers them, and how many at most.
+    pub(super) fn how(&self) -> (Answer, u64) {
+        let answer = self.slow.map_or(Answer::Fail, Answer::Slow);
+        (answer, self.times.unwrap_or(u64::MAX))
+    }
+
+    /// What the disk does, in words.
+    pub(super) fn words(&self) -> String {
+        let which = self.which();
+        match self.slow {
+            None => format!("fails {which}"),
+            Some(time) => format!("takes {} s more for {which}", time.as_secs_f64()),
         }
     }
 
-    /// How many requests of a disk fail at most.
-    pub(super) fn times(&self) -> u64 {
-        self.times.unwrap_or(u64::MAX)
-    }
-
-    /// In words.
-    pub(super) fn words(&self) -> String {
+    /// Which requests, in words.
+    pub(super) fn which(&self) -> String {
         let names = self.requests.iter().map(|kind| kind.name());
         let names = names.collect::<Vec<_>>().join(", ");
         match self.times {
@@ -92,7 +103,7 @@ impl DiskErrors {
     }
 }
 
-impl fmt::Display for DiskErrors {
+impl fmt::Display for DiskFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self
             .requests
@@ -100,13 +111,15 @@ impl fmt::Display for DiskErrors {
             .map(|kind| format!("{:?}", kind.name()));
         let names = names.collect::<Vec<_>>().join(", ");
         writeln!(f, "requests = [{names}]")?;
+        let mut slow = self.slow.iter();
+        slow.try_for_each(|time| writeln!(f, "slow_s = {}", seconds(*time)))?;
         let mut times = self.times.iter();
         times.try_for_each(|times| writeln!(f, "times = {times}"))
     }
 }
 
-/// Which requests are to fail, if that is the fault; fails if another one has its keys.
-pub(super) fn disk_errors(raw: &RawFault) -> Checked<Option<DiskErrors>> {
+/// Which requests are hit, and how, if that is the fault; fails if another one has its keys.
+pub(super) fn disk_fault(raw: &RawFault) -> Checked<Option<DiskFault>> {
     if *raw.fault.get_ref() != Name::Disk {
         return refuse_keys_of_disks(raw).map(|()| None);
     }
@@ -115,11 +128,17 @@ pub(super) fn disk_errors(raw: &RawFault) -> Checked<Option<DiskErrors>> {
         Some(given) => kinds(given)?,
     };
     if let Some(times) = raw.times.as_ref().filter(|times| *times.get_ref() == 0) {
-        let what = "no request would fail: leave out `times`, and all do";
+        let what = "no request would be hit: leave out `times`, and all are";
         return Err(Wrong(times.span(), what.into()));
     }
     let times = raw.times.as_ref().map(|times| *times.get_ref());
-    Ok(Some(DiskErrors { requests, times }))
+    let slow = raw.slow_s.as_ref();
+    let slow = slow.map(|time| duration(time.span(), *time.get_ref()));
+    Ok(Some(DiskFault {
+        requests,
+        times,
+        slow: slow.transpose()?,
+    }))
 }
 
 /// In order, each once.
@@ -131,7 +150,7 @@ fn kinds(given: &Spanned<Kinds>) -> Checked<Vec<Requested>> {
     kinds.sort_unstable();
     kinds.dedup();
     if kinds.is_empty() {
-        let what = "no request would fail: leave out `requests`, and all do";
+        let what = "no request would be hit: leave out `requests`, and all are";
         return Err(Wrong(given.span(), what.into()));
     }
     Ok(kinds)

@@ -123,19 +123,17 @@ fn refuse_without_bytes(raw: &RawFault, of: &CallOf) -> Checked<()> {
     }
 }
 
+fn errno(name: &Spanned<String>) -> Checked<Errno> {
+    Errno::named(name.get_ref()).ok_or_else(|| {
+        let (given, known) = (name.get_ref(), Errno::names());
+        let what = format!("there is no error `{given}`: there are {known}");
+        Wrong(name.span(), what)
+    })
+}
+
 fn comes(raw: &RawFault) -> Checked<Comes> {
-    let fails = raw.fails.as_ref().map(|name| {
-        let what = || {
-            format!(
-                "there is no error `{}`: there are {}",
-                name.get_ref(),
-                Errno::names()
-            )
-        };
-        Errno::named(name.get_ref()).ok_or_else(|| Wrong(name.span(), what()))
-    });
     let hold = raw.hold.as_ref().is_some_and(|hold| *hold.get_ref());
-    let fails = fails.transpose()?;
+    let fails = raw.fails.as_ref().map(errno).transpose()?;
     Ok(match (fails, &raw.short, &raw.slow_s, &raw.corrupt) {
         (error, None, None, None) if hold => Comes::Held(error),
         (Some(error), None, None, None) => Comes::Fails(error),

@@ -303,6 +303,14 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    fn of(watch: Option<u64>, counted: Option<Counted>) -> Self {
+        Self {
+            watch,
+            counted,
+            ..Self::default()
+        }
+    }
+
     /// Whether nobody wants to see it return.
     fn is_nothing(&self) -> bool {
         self.watch.is_none() && self.counted.is_none() && self.spoils.is_none()
@@ -371,12 +379,7 @@ impl State {
         if is_held {
             return Decision::Hold;
         }
-        let kept = Kept {
-            watch: after,
-            counted,
-            ..Kept::default()
-        };
-        self.ruled(call, kept)
+        self.ruled(call, Kept::of(after, counted))
     }
 
     /// A call has been made. What a program wrote is what it had, whatever was written.

@@ -224,7 +224,7 @@ corrupt = \"{how}\"\nonce = true\nuntil = {{ after_s = 0.7 }}\n"
     // A sector is written as a whole, or not.
     let (status, runs) = laid.runs(&fault("write", "torn", 0.1), 1);
     let why = runs[0].0["why"].as_str().expect("words");
-    let expected = "fault 1 hit nothing: there was no such call with bytes that it changes: the next \
+    let expected = "fault 1 hit nothing on a: there was no such call with bytes that it changes: the next \
                     write is corrupted: bytes are zero from the middle on";
     assert_eq!((status, why), (3, expected));
 }
@@ -294,9 +294,21 @@ fault = \"kill\"\non = \"a\"\n";
 fails = \"EIO\"\n";
     let (status, runs) = laid.runs(plan, 1);
     let why = runs[0].0["why"].as_str().expect("words");
-    let expected = "fault 1 hit nothing: there was no such call: fsync fails with EIO";
+    let expected = "fault 1 hit nothing on a: there was no such call: fsync fails with EIO";
     assert_eq!((status, why), (3, expected));
     assert_eq!(runs[0].0["faults"][0]["calls"], 0);
+    // Each of its nodes counts.
+    let idle = "[[nodes]]\nname = \"b\"\ncommand = \"sh -c 'echo ready; exec sleep 600'\"
+ready = { log = \"ready\" }\nstop = \"SIGKILL\"\n";
+    let laid = Laid::new(RENAMES, &format!("{}{idle}", client(0.5)));
+    let plan =
+        "[[faults]]\nat = { time_s = 0 }\nfault = \"call\"\non = [\"a\", \"b\"]\ncall = \"rename\"
+slow_s = 0.001\n";
+    let (status, runs) = laid.runs(plan, 1);
+    let why = runs[0].0["why"].as_str().expect("words");
+    let expected = "fault 1 hit nothing on b: there was no such call: rename takes 0.001 s more";
+    assert_eq!((status, why), (3, expected));
+    assert!(runs[0].0["faults"][0]["calls"].as_u64() > Some(0));
 }
 
 #[test]

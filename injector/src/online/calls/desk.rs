@@ -562,7 +562,7 @@ impl Observer for Clerk {
     fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Kept, result: i64) -> After {
         let mut state = self.0.state();
         let call = || Made::new(origin, entry, self.0.data.as_deref());
-        state.has_returned(&call, &kept, result);
+        state.has_returned(call, &kept, result);
         let watch = kept.watch;
         let Some((id, watch)) = watch.and_then(|id| Some((id, state.watches.get_mut(&id)?))) else {
             return After::GoOn;

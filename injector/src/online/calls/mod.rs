@@ -34,8 +34,8 @@ pub struct Calls {
     desks: BTreeMap<usize, Arc<Desk>>,
     rows: Vec<Row>,
     next_watch: Cell<u64>,
-    /// How many calls faults have hit that have ended.
-    hits: RefCell<BTreeMap<usize, u64>>,
+    /// How many calls each fault has hit on each of its nodes, once it has ended.
+    hits: RefCell<BTreeMap<(usize, usize), u64>>,
     /// Whether calls are to be counted.
     counts: bool,
 }
@@ -132,6 +132,7 @@ impl Calls {
     /// Puts a fault in place on these nodes.
     pub(super) fn hit(&self, nodes: &[usize], id: usize, fault: &CallFault) {
         for desk in nodes.iter().filter_map(|node| self.desks.get(node)) {
+            self.hits.borrow_mut().entry((id, desk.node)).or_default();
             desk.hit(id, fault);
         }
     }
@@ -141,7 +142,9 @@ impl Calls {
         let mut still = None;
         for desk in self.desks.values() {
             let (hits, is_free) = desk.spare(id);
-            *self.hits.borrow_mut().entry(id).or_default() += hits;
+            if let Some(all) = self.hits.borrow_mut().get_mut(&(id, desk.node)) {
+                *all += hits;
+            }
             if !is_free {
                 still = Some(desk.node);
             }
@@ -149,9 +152,11 @@ impl Calls {
         still.map_or(Ok(()), Err)
     }
 
-    /// How many calls a fault that has ended has hit.
-    pub(super) fn hits(&self, id: usize) -> u64 {
-        self.hits.borrow().get(&id).copied().unwrap_or_default()
+    /// How many calls a fault that has ended has hit, on each of its nodes.
+    pub(super) fn hits(&self, id: usize) -> Vec<(usize, u64)> {
+        let all = self.hits.borrow();
+        let of_fault = all.range((id, 0)..(id + 1, 0));
+        of_fault.map(|((_, node), hits)| (*node, *hits)).collect()
     }
 
     /// A node is paused from now on, or not any more: what is held in it waits for that too.

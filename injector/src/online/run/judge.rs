@@ -2,27 +2,12 @@
 
 use cluster::Verdict;
 
-use super::super::disk_fault::DiskFault;
 use super::super::plan::What;
 use super::super::ran::{FaultCame, Happening, State};
 use super::super::witness;
 use super::{Place, Runner};
 use crate::error::Result;
 use crate::laboratory::Judged;
-
-/// How many requests a fault of disks has hit, and what it missed: one disk that it was to hit is
-/// enough.
-fn missed_disks(hit: &[(String, u64)], how: &DiskFault) -> (u64, Option<String>) {
-    let hits = hit.iter().map(|(_, count)| count).sum();
-    let missed = hit.iter().filter(|(_, count)| *count == 0);
-    let missed: Vec<_> = missed.map(|(name, _)| name.as_str()).collect();
-    let words = format!(
-        "hit nothing on {}: there was no such request: {}",
-        missed.join(", "),
-        how.which()
-    );
-    (hits, Some(words).filter(|_| !missed.is_empty()))
-}
 
 impl Runner<'_> {
     /// What is broken already, or else what the check says; with what the clients saw.
@@ -61,14 +46,6 @@ impl Runner<'_> {
         Ok(verdict)
     }
 
-    /// How many requests a fault has hit, with the names of its nodes.
-    fn named_requests(&self, fault: usize) -> Vec<(String, u64)> {
-        let of_nodes = self.requests_hit(fault).into_iter();
-        of_nodes
-            .map(|(node, count)| (self.name(node), count))
-            .collect()
-    }
-
     /// Says which faults did not do what they were to.
     pub(super) fn close(&mut self) {
         for fault in 0..self.came.len() {
@@ -89,23 +66,26 @@ impl Runner<'_> {
         }
     }
 
-    /// Counts what a fault of calls or disks has hit. What it missed, if it did.
+    /// Counts what a fault of calls or disks has hit. What it missed, if it did: one node that it was to
+    /// hit is enough.
     fn count_hits(&mut self, fault: usize) -> Option<String> {
-        let (hits, missed) = match &self.plan.faults[fault].what {
+        let (hits, none) = match &self.plan.faults[fault].what {
             What::Call(call) => {
-                let hits = self.calls.hits(fault);
-                let such = call.comes.needs_of_calls();
-                let missed = format!(
-                    "hit nothing: there was no such call{such}: {}",
-                    call.words()
-                );
-                (hits, Some(missed).filter(|_| hits == 0))
+                let (such, words) = (call.comes.needs_of_calls(), call.words());
+                let none = format!("there was no such call{such}: {words}");
+                (self.calls.hits(fault), none)
             }
-            What::Disk(how) => missed_disks(&self.named_requests(fault), how),
+            What::Disk(how) => {
+                let none = format!("there was no such request: {}", how.which());
+                (self.requests_hit(fault), none)
+            }
             _ => return None,
         };
-        self.came[fault].calls = Some(hits);
-        missed
+        self.came[fault].calls = Some(hits.iter().map(|(_, count)| count).sum());
+        let missed = hits.iter().filter(|(_, count)| *count == 0);
+        let missed: Vec<_> = missed.map(|(node, _)| *node).collect();
+        let words = || format!("hit nothing on {}: {none}", self.names(&missed));
+        (!missed.is_empty()).then(words)
     }
 
     /// What the run came to: only a run in which all happened as planned may pass.

@@ -282,7 +282,7 @@ fn in_words(history: &History, report: &Report) -> String {
                 .key
                 .as_ref()
                 .map_or_else(String::new, |key| format!("key {key}: "));
-            words += &format!("  {of}{}\n", anomaly.what);
+            words += &format!("  {of}{}\n", anomaly.in_words());
         }
         if found.len() > SHOWN_MAX {
             words += &format!(
@@ -390,15 +390,16 @@ fn as_json(history: &History, report: &Report) -> String {
 }
 
 fn anomaly_as_json(history: &History, anomaly: &Anomaly) -> serde_json::Value {
-    let calls = anomaly.operations.iter();
-    let calls = calls.map(|&place| history.operations()[place].call);
-    let events: Vec<_> = calls.map(|call| history.events()[call].index).collect();
+    let index = |&place: &usize| history.events()[history.operations()[place].call].index;
+    let events: Vec<_> = anomaly.operations.iter().map(index).collect();
+    let more: Vec<_> = anomaly.more.iter().map(index).collect();
     json!({
         "type": "anomaly",
         "kind": anomaly.kind.name(),
         "key": anomaly.key.as_ref().map(history::Value::to_json),
-        "what": anomaly.what,
+        "what": anomaly.in_words(),
         "events": events,
+        "more": more,
     })
 }
 

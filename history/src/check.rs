@@ -198,16 +198,18 @@ impl Checked<'_> {
             Err(refused) => return Err(refused),
         }
         if contract.model.is_transactional() {
-            match self
-                .transactions
-                .iter_mut()
-                .find(|(same, _)| same == contract)
-            {
-                Some((_, all)) => all.extend(places),
-                None => self.transactions.push((told.contract, places)),
-            }
+            self.put_together(told.contract, places);
         }
         Ok(())
+    }
+
+    /// Puts transactions to those of which the same was promised.
+    fn put_together(&mut self, contract: Contract, places: Vec<usize>) {
+        let mut known = self.transactions.iter_mut();
+        match known.find(|(same, _)| *same == contract) {
+            Some((_, all)) => all.extend(places),
+            None => self.transactions.push((contract, places)),
+        }
     }
 
     /// Transactions are looked at together, whichever objects they are of.
@@ -375,18 +377,14 @@ fn not_linearizable(
     let one = &history.operations()[stuck];
     let index = |event: usize| history.events()[event].index;
     let end = one.end.map_or(0, index);
-    Anomaly {
-        kind: Failure::NotLinearizable,
-        key: key.cloned(),
-        what: format!(
-            "after the longest order that is possible, of {} operations, {} of process {} (events {} to {end}) fits nowhere",
-            longest.len(),
-            one.words(),
-            one.process,
-            index(one.call)
-        ),
-        operations: vec![stuck],
-    }
+    let what = format!(
+        "after the longest order that is possible, of {} operations, {} of process {} (events {} to {end}) fits nowhere",
+        longest.len(),
+        one.words(),
+        one.process,
+        index(one.call)
+    );
+    Anomaly::new(Failure::NotLinearizable, key, what, vec![stuck])
 }
 
 /// The operations of each object.

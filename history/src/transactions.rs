@@ -9,6 +9,7 @@ mod rw_register;
 
 use std::collections::HashMap;
 
+use crate::kinds::Told;
 use crate::model::Refused;
 use crate::{Anomaly, Contract, Failure, History, Model, Operation, Outcome, Value};
 
@@ -38,6 +39,27 @@ type Writers<'a> = HashMap<(&'a Value, &'a Value), usize>;
 struct Inferred {
     anomalies: Vec<Anomaly>,
     graph: Graph,
+}
+
+/// Reads of what nobody can have left, each failure once.
+struct Wrong<'a>(Told<(Failure, &'a Value, &'a Value, Option<usize>)>);
+
+impl<'a> Wrong<'a> {
+    /// A transaction read these of an object, where they should not be.
+    fn tell(
+        &mut self,
+        one: &Transaction<'_>,
+        key: &'a Value,
+        found: impl IntoIterator<Item = (&'a Value, Anomaly)>,
+    ) {
+        for (value, anomaly) in found {
+            // What is there is there for all who read it. Who reads in the middle of a transaction may be
+            // the only one.
+            let by = (anomaly.kind == Failure::G1b).then_some(one.place);
+            let same = (anomaly.kind, key, value, by);
+            self.0.tell(same, one.place, || anomaly);
+        }
+    }
 }
 
 /// The anomalies of these transactions that their contract forbids, and what could not be looked at.
@@ -157,10 +179,5 @@ fn anomaly(kind: Failure, key: &Value, what: String, transactions: &[&Transactio
     let mut operations: Vec<_> = transactions.iter().map(|one| one.place).collect();
     operations.sort_unstable();
     operations.dedup();
-    Anomaly {
-        kind,
-        key: Some(key.clone()),
-        what,
-        operations,
-    }
+    Anomaly::new(kind, Some(key), what, operations)
 }

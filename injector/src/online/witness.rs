@@ -63,7 +63,7 @@ fn judged(report: &Report) -> Verdict {
     for (kind, ..) in Failure::ALL {
         let found = report.anomalies.iter().filter(|one| one.kind == kind);
         let found: Vec<_> = found.collect();
-        broken.extend(found.iter().take(SAID_MAX).map(|one| in_words(one)));
+        broken.extend(found.iter().take(SAID_MAX).flat_map(|one| in_words(one)));
         if found.len() > SAID_MAX {
             let more = found.len() - SAID_MAX;
             broken.push(format!("{}: and {more} more", kind.name()));
@@ -78,10 +78,16 @@ fn judged(report: &Report) -> Verdict {
     }
 }
 
-fn in_words(anomaly: &Anomaly) -> String {
+/// What was found, in a line; and how many more show it in one of its own: runs are alike if they are
+/// broken in the same words, and how many show it is chance.
+fn in_words(anomaly: &Anomaly) -> Vec<String> {
     let of = anomaly.key.as_ref();
     let of = of.map_or_else(String::new, |key| format!(" of {key}"));
-    format!("{}{of}: {}", anomaly.kind.name(), anomaly.what)
+    let lines = [Some(anomaly.what.clone()), anomaly.more_in_words()];
+    let lines = lines.into_iter().flatten();
+    lines
+        .map(|line| format!("{}{of}: {line}", anomaly.kind.name()))
+        .collect()
 }
 
 /// What several judges come to: what one of them knows to be broken is.

@@ -13,8 +13,8 @@ use campaign::{Outcome, OutputFormat};
 use clap::{Args, Subcommand, ValueEnum};
 use glob::Pattern;
 use history::{
-    Anomaly, Consistency, Contract, Failure, Format, History, Model, Object, Refused, Report, Rule,
-    Settings, Verdict,
+    Anomaly, Consistency, Contract, Failure, Format, History, Model, Object, Report, Rule, Settings,
+    Verdict,
 };
 use serde_json::json;
 
@@ -249,17 +249,7 @@ fn rule(said: &str) -> anyhow::Result<Rule> {
 }
 
 fn checked(of: &OfArgs, history: &History, settings: &Settings) -> anyhow::Result<Report> {
-    history::check(history, settings).map_err(|refused| refused_in(refused, history, &of.file))
-}
-
-/// What was refused of the history in a file.
-fn refused_in(refused: Refused, history: &History, file: &Path) -> anyhow::Error {
-    let mut refused = refused;
-    if let Refused::Operation { event, .. } | Refused::Value { event, .. } = &mut refused {
-        // People look for the index that is in the file.
-        *event = history.events()[*event].index as usize;
-    }
-    anyhow::Error::from(refused).context(format!("check {}", file.display()))
+    history::check(history, settings).with_context(|| format!("check {}", of.file.display()))
 }
 
 /// So many failures of one sort are shown to people.

@@ -181,7 +181,8 @@ impl Checked<'_> {
         self.is_one_told = true;
         let contract = &told.contract;
         contract.fits()?;
-        match self.object(key.as_ref(), &places, &told) {
+        let looked_at = self.object(key.as_ref(), &places, &told);
+        match looked_at.map_err(|refused| refused.found_in(self.history)) {
             Ok((linear, states)) => self.report.objects.push(Object {
                 key,
                 model: Some(contract.model),
@@ -216,7 +217,8 @@ impl Checked<'_> {
     fn transactions(&mut self) -> Result<(), Refused> {
         for (contract, mut places) in std::mem::take(&mut self.transactions) {
             places.sort_unstable();
-            let (anomalies, undecided) = transactions::check(self.history, &places, &contract)?;
+            let (anomalies, undecided) = transactions::check(self.history, &places, &contract)
+                .map_err(|refused| refused.found_in(self.history))?;
             self.report.anomalies.extend(anomalies);
             self.report.undecided.extend(undecided);
         }

@@ -10,7 +10,7 @@ use injector::online::{RUNS, manifest};
 
 use crate::inject::{history_of, history_path, rules_of};
 
-use super::{Form, TIME_LIMIT, put, refused_in, written};
+use super::{Form, TIME_LIMIT, put, written};
 
 /// Which run, and in which form.
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ pub(super) fn export(arguments: &ExportArgs) -> anyhow::Result<Outcome> {
     };
     let bytes = written(&history, arguments.export, || {
         let path = history_path(directory, number);
-        history::check(&history, &settings).map_err(|refused| refused_in(refused, &history, &path))
+        history::check(&history, &settings).with_context(|| format!("check {}", path.display()))
     })?;
     put(&bytes, arguments.out.as_deref())?;
     Ok(Outcome::Clean)

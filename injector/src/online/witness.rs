@@ -8,6 +8,8 @@ use std::time::Duration;
 use cluster::Verdict;
 use history::{Anomaly, Failure, History, Report, Rule, Settings};
 
+use super::run::HISTORY;
+
 /// How long the search for orders may take.
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(60);
 
@@ -26,13 +28,13 @@ pub(super) fn verdict(rules: &[Rule], history: &Path) -> crate::Result<Verdict> 
     let history = match history::read(BufReader::new(file)) {
         Ok(history) => history,
         Err(wrong) => {
-            let why = format!("what the clients printed is no history: {wrong}");
+            let why = format!("what the clients printed is no history: {HISTORY}: {wrong}");
             return Ok(Verdict::Inconclusive(why));
         }
     };
     Ok(
         match history::check(&history, &settings(rules, LOOKED_AT_WITHIN)) {
-            Err(refused) => Verdict::Inconclusive(format!("[[histories]]: {refused}")),
+            Err(refused) => Verdict::Inconclusive(format!("[[histories]]: {HISTORY}: {refused}")),
             Ok(report) => judged(&report),
         },
     )

@@ -39,7 +39,7 @@ pub(crate) enum HistoryCommand {
     ///
     /// Reads JSON lines or Jepsen's EDN (docs/histories.md), and looks for failures that have a
     /// name, and for an order. Exit status: 0 nothing was found, 1 something was, 2 the file could
-    /// not be read, 3 it could not be decided in time.
+    /// not be read, 3 it could not be decided in time, or nothing was answered that can be wrong.
     Check(CheckArgs),
     /// Write a history in another form
     Convert(ConvertArgs),
@@ -301,7 +301,7 @@ fn summary(history: &History, report: &Report) -> String {
         operations.filter(|one| one.outcome == outcome).count()
     };
     format!(
-        "{} operations ({} ok, {} failed, {} unknown) on {} {}: {}: {}\n",
+        "{} operations ({} ok, {} failed, {} unknown) on {} {}: {}{}: {}\n",
         history.operations().len(),
         count(history::Outcome::Ok),
         count(history::Outcome::Fail),
@@ -313,8 +313,18 @@ fn summary(history: &History, report: &Report) -> String {
             "objects"
         },
         models(report).join(", "),
+        unjudged(report),
         verdict(report),
     )
+}
+
+/// How many of the objects nothing can be told of, where it is not all of them: that is said already.
+fn unjudged(report: &Report) -> String {
+    let known = report.objects.iter().filter(|one| one.model.is_some());
+    match known.filter(|one| !one.is_judged).count() {
+        count if count == 0 || count == report.objects.len() => String::new(),
+        count => format!("; {count} without an answer that can be wrong"),
+    }
 }
 
 /// So many keys of objects are named whose model was guessed.
@@ -399,6 +409,7 @@ fn object_as_json(object: &Object) -> serde_json::Value {
         "key": object.key.as_ref().map(history::Value::to_json),
         "model": object.model.map(|model| model.row().name),
         "guessed": object.is_guessed,
+        "judged": object.is_judged,
         "operations": object.operations.len(),
     })
 }

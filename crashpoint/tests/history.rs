@@ -80,8 +80,11 @@ fn a_history_is_clean_or_has_anomalies() {
 #[test]
 fn what_was_guessed_is_said_with_the_keys() {
     let line = |key: u32| {
-        let process = format!(r#""process":{key},"f":"write","key":"k{key}","value":1"#);
-        format!("{{\"type\":\"invoke\",{process}}}\n{{\"type\":\"ok\",{process}}}\n")
+        let both = |f| {
+            let process = format!(r#""process":{key},"f":"{f}","key":"k{key}","value":1"#);
+            format!("{{\"type\":\"invoke\",{process}}}\n{{\"type\":\"ok\",{process}}}\n")
+        };
+        both("write") + &both("read")
     };
     let lines: String = (0..7).map(line).collect();
     let lines = lines + r#"{"type":"invoke","process":9,"f":"acquire","key":1}"# + "\n";
@@ -91,8 +94,64 @@ fn what_was_guessed_is_said_with_the_keys() {
         .code(0)
         .stdout(contains(
             "on 8 objects: 1 lock by its operations (1), 6 map by their operations \
-             (k1, k2, k3, k4, and 2 more), 1 register: clean",
+             (k1, k2, k3, k4, and 2 more), 1 register; 1 without an answer that can be wrong: clean",
         ));
+}
+
+#[test]
+fn what_was_not_looked_at_is_not_clean() {
+    let line =
+        |kind: &str, f: &str| format!("{{\"type\":\"{kind}\",\"process\":0,\"f\":\"{f}\"}}\n");
+    let answered = |kind, f| line("invoke", f) + &line(kind, f);
+    let nemesis = "{\"type\":\"info\",\"process\":\"nemesis\",\"f\":\"kill\"}\n".to_owned();
+    for (arguments, text, why) in [
+        (
+            &["check", "-"][..],
+            nemesis.clone(),
+            "there are no operations",
+        ),
+        (
+            &["check", "-", "--model", "map"],
+            nemesis,
+            "there are no operations",
+        ),
+        (
+            &["check", "-"],
+            answered("ok", "write").repeat(2),
+            "none of 2 operations was answered with anything that can be wrong",
+        ),
+        (
+            &["check", "-"],
+            answered("ok", "write") + &answered("info", "read"),
+            "none of 2 operations was answered with anything that can be wrong",
+        ),
+        (
+            &["check", "-", "--model", "lock"],
+            line("invoke", "acquire"),
+            "the only operation was not answered with anything that can be wrong",
+        ),
+        (
+            &["check", "-", "--model", "x*=map"],
+            answered("fail", "write"),
+            "the only operation was not answered with anything that can be wrong",
+        ),
+    ] {
+        crashpoint(arguments)
+            .write_stdin(text.clone())
+            .assert()
+            .code(3)
+            .stdout(contains(format!(
+                "UNDECIDED  no object could be judged: {why}"
+            )))
+            .stdout(contains(": undecided\n"));
+    }
+    let said = crashpoint(&["check", "-", "--format", "json"])
+        .write_stdin(answered("ok", "write"))
+        .assert()
+        .code(3);
+    let said = String::from_utf8_lossy(&said.get_output().stdout).into_owned();
+    assert!(said.contains(r#""judged":false"#), "{said}");
+    assert!(said.contains(r#""verdict":"undecided""#), "{said}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub(crate) mod set;
 use std::collections::HashMap;
 
 use crate::linear::{self, Limits, Linear, Sequential, Timed};
-use crate::{At, Consistency, History, Operation, Outcome, Value};
+use crate::{At, Consistency, History, Operation, Outcome, Value, transactions};
 
 /// A kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -348,6 +348,29 @@ impl Model {
             Consistency::StrictSerializable
         } else {
             Consistency::Linearizable
+        }
+    }
+
+    /// Whether some of these operations, which are all of one object, was answered with something that can
+    /// be wrong: otherwise nothing can be told of the object, whatever became of it.
+    pub(crate) fn is_told_by(self, operations: &[&Operation]) -> bool {
+        let mut answered = operations.iter().filter(|one| one.outcome == Outcome::Ok);
+        match self {
+            Self::Register | Self::Map => {
+                answered.any(|one| register::OBSERVES.contains(&one.f.as_str()))
+            }
+            Self::Lock | Self::Semaphore(_) => answered.any(|one| one.result != Value::Bool(false)),
+            Self::Counter => {
+                let may_be_marks = counter::may_be_marks(operations.iter().copied());
+                answered.any(|one| match counter::call(one) {
+                    Ok(Some(counter::Call::AddAndGet(..))) => !may_be_marks,
+                    Ok(Some(counter::Call::Read(_))) => true,
+                    _ => false,
+                })
+            }
+            Self::Queue | Self::Bag => answered.any(|one| !queue::IN.contains(&one.f.as_str())),
+            Self::Set => answered.any(|one| set::OBSERVES.contains(&one.f.as_str())),
+            Self::ListAppend | Self::RwRegister => answered.any(|one| transactions::has_read(one)),
         }
     }
 

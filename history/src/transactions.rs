@@ -136,7 +136,7 @@ fn parts(operation: &Operation, model: Model) -> Result<Vec<Part<'_>>, Refused> 
             _ => return Err(wrong()),
         };
         parts.push(match (f.as_text(), model) {
-            (Some("r" | "read"), _) => Part::Read(key, is_known.then_some(value)),
+            (Some(word), _) if READS.contains(&word) => Part::Read(key, is_known.then_some(value)),
             (Some("w" | "write"), Model::RwRegister) | (Some("append"), Model::ListAppend) => {
                 Part::Write(key, value)
             }
@@ -145,6 +145,18 @@ fn parts(operation: &Operation, model: Model) -> Result<Vec<Part<'_>>, Refused> 
     }
     Ok(parts)
 }
+
+/// Whether a transaction was answered with what it read.
+pub(crate) fn has_read(operation: &Operation) -> bool {
+    let parts = operation.result.as_list().unwrap_or_default();
+    let mut words = parts
+        .iter()
+        .filter_map(|part| part.as_list()?.first()?.as_text());
+    operation.outcome == Outcome::Ok && words.any(|word| READS.contains(&word))
+}
+
+/// What reads in a transaction are called.
+const READS: [&str; 2] = ["r", "read"];
 
 const NOTHING: &Value = &Value::Null;
 

@@ -432,6 +432,74 @@ fn how_many_more_answers_show_it_is_said() {
 }
 
 #[test]
+fn what_was_answered_with_nothing_that_can_be_wrong_is_undecided() {
+    for (model, unlooked, looked) in [
+        (
+            Model::Register,
+            "0+write:1 0= 0+delete 0= 0+append:1 0=",
+            "0+read 0=[1]",
+        ),
+        (
+            Model::Register,
+            "0+write:1 0= 1+read 1? 2+read 2! 3+read",
+            "0+read 0=1",
+        ),
+        (Model::Register, "0+write:1 0=", "0+cas:[1,2] 0="),
+        (
+            Model::Lock,
+            "0+acquire 0=false 1+acquire 1? 2+release 2!",
+            "0+acquire 0=",
+        ),
+        (Model::Semaphore(2), "0+acquire 0=false", "0+acquire 0="),
+        (Model::Counter, "0+inc 0=", "0+read 0=1"),
+        // These may be marks.
+        (Model::Counter, "0+inc 0=1", "0+inc 0=2"),
+        (Model::Queue, "0+enqueue:1 0= 1+dequeue 1?", "0+dequeue 0=1"),
+        (Model::Bag, "0+enqueue:1 0= 0+dequeue 0!", "0+dequeue 0=1"),
+        (Model::Set, "0+add:1 0= 0+remove:1 0=", "0+read 0=[]"),
+        (
+            Model::Set,
+            "0+add:1 0= 0+remove:2 0=",
+            "0+contains:1 0=true",
+        ),
+        (
+            Model::ListAppend,
+            "0+txn:[[\"append\",1,1]] 0=",
+            "0+txn:[[\"r\",1,null]] 0=[[\"r\",1,[1]]]",
+        ),
+        (
+            Model::RwRegister,
+            "0+txn:[[\"w\",1,1],[\"r\",1,null]] 0?",
+            "1+txn:[[\"r\",2,null]] 1=",
+        ),
+    ] {
+        let of = |words: &str| {
+            let settings = Settings::of_all(Contract::new(model));
+            check(&history(words), &settings).expect("it is of the model")
+        };
+        let report = of(unlooked);
+        assert_eq!(
+            report.verdict(),
+            Verdict::Undecided,
+            "{model:?}: {unlooked}"
+        );
+        assert!(report.undecided[0].starts_with("no object could be judged: "));
+        assert!(!report.objects[0].is_judged);
+        let report = of(&format!("{unlooked} {looked}"));
+        assert_eq!(
+            report.verdict(),
+            Verdict::Clean,
+            "{model:?}: {unlooked} {looked}: {report:?}"
+        );
+    }
+    // One object is enough; of the other ones it is known.
+    let report = checked("0+a/write:1 0= 0+b/write:1 0= 0+b/read 0=1", &[]);
+    assert_eq!(report.verdict(), Verdict::Clean);
+    let judged: Vec<_> = report.objects.iter().map(|one| one.is_judged).collect();
+    assert_eq!(judged, [false, true]);
+}
+
+#[test]
 fn a_system_that_does_not_answer_after_the_heal_is_unavailable() {
     for (words, expected) in [
         ("0+read 0? n+heal 1+read 1=null", None),

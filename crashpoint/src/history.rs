@@ -1,6 +1,7 @@
 //! `crashpoint history`: what clients saw, checked and written in other forms.
 
 mod export;
+mod kept;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,8 +14,8 @@ use campaign::{Outcome, OutputFormat};
 use clap::{Args, Subcommand, ValueEnum};
 use glob::Pattern;
 use history::{
-    Anomaly, Consistency, Contract, Failure, Format, History, Model, Object, Report, Rule, Settings,
-    Verdict,
+    Anomaly, Consistency, Contract, Failure, Format, History, Model, Object, Report, Rule,
+    Settings, Verdict,
 };
 use serde_json::json;
 
@@ -38,7 +39,8 @@ pub(crate) enum HistoryCommand {
     /// Check a history: is there an order of the operations that explains what clients saw?
     ///
     /// Reads JSON lines or Jepsen's EDN (docs/histories.md), and looks for failures that have a
-    /// name, and for an order. Exit status: 0 nothing was found, 1 something was, 2 the file could
+    /// name, and for an order. `crashpoint history check RESULTS N` holds run N of `crashpoint inject`
+    /// against [[histories]] of its cluster file, as the campaign did. Exit status: 0 nothing was found, 1 something was, 2 the file could
     /// not be read, 3 it could not be decided in time, or nothing was answered that can be wrong.
     Check(CheckArgs),
     /// Write a history in another form
@@ -78,6 +80,11 @@ struct OfArgs {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     of: OfArgs,
+
+    /// The number of a run, where FILE is the directory of results of `crashpoint inject`: what
+    /// [[histories]] of its cluster file says is what objects are
+    #[arg(value_name = "N", conflicts_with_all = ["model", "initial", "independent", "consistency", "recover_within"])]
+    number: Option<u64>,
 
     /// What the system promises: linearizable or eventual; of transactions read-uncommitted,
     /// read-committed, repeatable-read, snapshot-isolation, serializable,
@@ -140,19 +147,30 @@ pub(crate) fn run(arguments: &HistoryArgs) -> anyhow::Result<Outcome> {
 }
 
 fn check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
+    if let Some(number) = arguments.number {
+        return kept::check(arguments, number);
+    }
     let history = read(&arguments.of)?;
+    if arguments.of.model.is_empty() {
+        kept::hint(&arguments.of.file);
+    }
     let mut settings = settings(&arguments.of, arguments.consistency)?;
     settings.recover_within = Some(arguments.recover_within);
     let report = checked(&arguments.of, &history, &settings)?;
-    match arguments.format {
-        OutputFormat::Text => print!("{}", in_words(&history, &report)),
-        OutputFormat::Json => print!("{}", as_json(&history, &report)),
+    Ok(tell(&history, &report, arguments.format))
+}
+
+/// Prints what was found.
+fn tell(history: &History, report: &Report, format: OutputFormat) -> Outcome {
+    match format {
+        OutputFormat::Text => print!("{}", in_words(history, report)),
+        OutputFormat::Json => print!("{}", as_json(history, report)),
     }
-    Ok(match report.verdict() {
+    match report.verdict() {
         Verdict::Clean => Outcome::Clean,
         Verdict::Anomalous => Outcome::Findings,
         Verdict::Undecided => Outcome::Incomplete,
-    })
+    }
 }
 
 fn convert(arguments: &ConvertArgs) -> anyhow::Result<Outcome> {
@@ -201,7 +219,8 @@ fn read(of: &OfArgs) -> anyhow::Result<History> {
     } else {
         if of.file.is_dir() {
             bail!(
-                "{name} is a directory: of run N of such results, name {name}/runs/N/history.jsonl"
+                "{name} is a directory: say which run, if it has results of `crashpoint inject`: \
+                 `crashpoint history check {name} N`, or `crashpoint history {name} N --export FORM`"
             );
         }
         let file = File::open(&of.file).with_context(|| format!("read {name}"))?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster::Verdict;
-use history::{Anomaly, Failure, History, Report, Rule, Settings};
+use history::{Anomaly, Failure, History, Refused, Report, Rule, Settings};
 
 use super::run::HISTORY;
 
@@ -32,35 +32,41 @@ pub(super) fn verdict(rules: &[Rule], history: &Path) -> crate::Result<Verdict> 
             return Ok(Verdict::Inconclusive(why));
         }
     };
-    Ok(
-        match history::check(&history, &settings(rules, LOOKED_AT_WITHIN)) {
-            Err(refused) => Verdict::Inconclusive(format!("[[histories]]: {HISTORY}: {refused}")),
-            Ok(report) => judged(&report),
-        },
-    )
+    Ok(match seen(rules, &history, LOOKED_AT_WITHIN) {
+        Err(refused) => Verdict::Inconclusive(format!("[[histories]]: {HISTORY}: {refused}")),
+        Ok(report) => judged(&report),
+    })
 }
 
-fn settings(rules: &[Rule], within: Duration) -> Settings {
-    Settings {
+/// A history held against the rules of a cluster file, as a campaign does: what no rule is of is not
+/// looked at, and whether the cluster answers after the faults others look at. The search for orders
+/// may take this long.
+///
+/// # Errors
+/// If an operation is none that the object of its rule has.
+pub fn seen(rules: &[Rule], history: &History, within: Duration) -> Result<Report, Refused> {
+    let settings = Settings {
         rules: rules.to_vec(),
         guesses: false,
         time_limit: Some(within),
         recover_within: None,
         ..Settings::default()
+    };
+    let mut report = history::check(history, &settings)?;
+    if report.objects.is_empty() {
+        let why = "[[histories]]: no client did anything with a key that it is of";
+        report.undecided = vec![why.to_owned()];
     }
+    Ok(report)
 }
 
 /// What in a history breaks what the rules say, as far as it is found in this time.
 pub fn anomalies(rules: &[Rule], history: &History, within: Duration) -> Vec<Anomaly> {
-    let report = history::check(history, &settings(rules, within));
+    let report = seen(rules, history, within);
     report.map_or_else(|_| Vec::new(), |report| report.anomalies)
 }
 
 fn judged(report: &Report) -> Verdict {
-    if report.objects.is_empty() {
-        let why = "[[histories]]: no client did anything with a key that it is of";
-        return Verdict::Inconclusive(why.to_owned());
-    }
     let mut broken = Vec::new();
     for (kind, ..) in Failure::ALL {
         let found = report.anomalies.iter().filter(|one| one.kind == kind);

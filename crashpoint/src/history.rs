@@ -1,6 +1,7 @@
 //! `crashpoint history`: what clients saw, checked and written in other forms.
 
 mod export;
+mod kept;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +14,7 @@ use campaign::{Outcome, OutputFormat};
 use clap::{Args, Subcommand, ValueEnum};
 use glob::Pattern;
 use history::{
-    Anomaly, Consistency, Contract, Failure, Format, History, Model, Object, Refused, Report, Rule,
+    Anomaly, Consistency, Contract, Failure, Format, History, Model, Object, Report, Rule,
     Settings, Verdict,
 };
 use serde_json::json;
@@ -38,8 +39,9 @@ pub(crate) enum HistoryCommand {
     /// Check a history: is there an order of the operations that explains what clients saw?
     ///
     /// Reads JSON lines or Jepsen's EDN (docs/histories.md), and looks for failures that have a
-    /// name, and for an order. Exit status: 0 nothing was found, 1 something was, 2 the file could
-    /// not be read, 3 it could not be decided in time.
+    /// name, and for an order. `crashpoint history check RESULTS N` holds run N of `crashpoint inject`
+    /// against [[histories]] of its cluster file, as the campaign did. Exit status: 0 nothing was found, 1 something was, 2 the file could
+    /// not be read, 3 it could not be decided in time, or nothing was answered that can be wrong.
     Check(CheckArgs),
     /// Write a history in another form
     Convert(ConvertArgs),
@@ -78,6 +80,11 @@ struct OfArgs {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     of: OfArgs,
+
+    /// The number of a run, where FILE is the directory of results of `crashpoint inject`: what
+    /// [[histories]] of its cluster file says is what objects are
+    #[arg(value_name = "N", conflicts_with_all = ["model", "initial", "independent", "consistency", "recover_within"])]
+    number: Option<u64>,
 
     /// What the system promises: linearizable or eventual; of transactions read-uncommitted,
     /// read-committed, repeatable-read, snapshot-isolation, serializable,
@@ -140,19 +147,30 @@ pub(crate) fn run(arguments: &HistoryArgs) -> anyhow::Result<Outcome> {
 }
 
 fn check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
+    if let Some(number) = arguments.number {
+        return kept::check(arguments, number);
+    }
     let history = read(&arguments.of)?;
+    if arguments.of.model.is_empty() {
+        kept::hint(&arguments.of.file);
+    }
     let mut settings = settings(&arguments.of, arguments.consistency)?;
     settings.recover_within = Some(arguments.recover_within);
     let report = checked(&arguments.of, &history, &settings)?;
-    match arguments.format {
-        OutputFormat::Text => print!("{}", in_words(&history, &report)),
-        OutputFormat::Json => print!("{}", as_json(&history, &report)),
+    Ok(tell(&history, &report, arguments.format))
+}
+
+/// Prints what was found.
+fn tell(history: &History, report: &Report, format: OutputFormat) -> Outcome {
+    match format {
+        OutputFormat::Text => print!("{}", in_words(history, report)),
+        OutputFormat::Json => print!("{}", as_json(history, report)),
     }
-    Ok(match report.verdict() {
+    match report.verdict() {
         Verdict::Clean => Outcome::Clean,
         Verdict::Anomalous => Outcome::Findings,
         Verdict::Undecided => Outcome::Incomplete,
-    })
+    }
 }
 
 fn convert(arguments: &ConvertArgs) -> anyhow::Result<Outcome> {
@@ -201,7 +219,8 @@ fn read(of: &OfArgs) -> anyhow::Result<History> {
     } else {
         if of.file.is_dir() {
             bail!(
-                "{name} is a directory: of run N of such results, name {name}/runs/N/history.jsonl"
+                "{name} is a directory: say which run, if it has results of `crashpoint inject`: \
+                 `crashpoint history check {name} N`, or `crashpoint history {name} N --export FORM`"
             );
         }
         let file = File::open(&of.file).with_context(|| format!("read {name}"))?;
@@ -249,17 +268,7 @@ fn rule(said: &str) -> anyhow::Result<Rule> {
 }
 
 fn checked(of: &OfArgs, history: &History, settings: &Settings) -> anyhow::Result<Report> {
-    history::check(history, settings).map_err(|refused| refused_in(refused, history, &of.file))
-}
-
-/// What was refused of the history in a file.
-fn refused_in(refused: Refused, history: &History, file: &Path) -> anyhow::Error {
-    let mut refused = refused;
-    if let Refused::Operation { event, .. } | Refused::Value { event, .. } = &mut refused {
-        // People look for the index that is in the file.
-        *event = history.events()[*event].index as usize;
-    }
-    anyhow::Error::from(refused).context(format!("check {}", file.display()))
+    history::check(history, settings).with_context(|| format!("check {}", of.file.display()))
 }
 
 /// So many failures of one sort are shown to people.
@@ -282,7 +291,7 @@ fn in_words(history: &History, report: &Report) -> String {
                 .key
                 .as_ref()
                 .map_or_else(String::new, |key| format!("key {key}: "));
-            words += &format!("  {of}{}\n", anomaly.what);
+            words += &format!("  {of}{}\n", anomaly.in_words());
         }
         if found.len() > SHOWN_MAX {
             words += &format!(
@@ -311,7 +320,7 @@ fn summary(history: &History, report: &Report) -> String {
         operations.filter(|one| one.outcome == outcome).count()
     };
     format!(
-        "{} operations ({} ok, {} failed, {} unknown) on {} {}: {}: {}\n",
+        "{} operations ({} ok, {} failed, {} unknown) on {} {}: {}{}: {}\n",
         history.operations().len(),
         count(history::Outcome::Ok),
         count(history::Outcome::Fail),
@@ -323,8 +332,18 @@ fn summary(history: &History, report: &Report) -> String {
             "objects"
         },
         models(report).join(", "),
+        unjudged(report),
         verdict(report),
     )
+}
+
+/// How many of the objects nothing can be told of, where it is not all of them: that is said already.
+fn unjudged(report: &Report) -> String {
+    let known = report.objects.iter().filter(|one| one.model.is_some());
+    match known.filter(|one| !one.is_judged).count() {
+        count if count == 0 || count == report.objects.len() => String::new(),
+        count => format!("; {count} without an answer that can be wrong"),
+    }
 }
 
 /// So many keys of objects are named whose model was guessed.
@@ -390,15 +409,16 @@ fn as_json(history: &History, report: &Report) -> String {
 }
 
 fn anomaly_as_json(history: &History, anomaly: &Anomaly) -> serde_json::Value {
-    let calls = anomaly.operations.iter();
-    let calls = calls.map(|&place| history.operations()[place].call);
-    let events: Vec<_> = calls.map(|call| history.events()[call].index).collect();
+    let index = |&place: &usize| history.events()[history.operations()[place].call].index;
+    let events: Vec<_> = anomaly.operations.iter().map(index).collect();
+    let more: Vec<_> = anomaly.more.iter().map(index).collect();
     json!({
         "type": "anomaly",
         "kind": anomaly.kind.name(),
         "key": anomaly.key.as_ref().map(history::Value::to_json),
-        "what": anomaly.what,
+        "what": anomaly.in_words(),
         "events": events,
+        "more": more,
     })
 }
 
@@ -408,6 +428,7 @@ fn object_as_json(object: &Object) -> serde_json::Value {
         "key": object.key.as_ref().map(history::Value::to_json),
         "model": object.model.map(|model| model.row().name),
         "guessed": object.is_guessed,
+        "judged": object.is_judged,
         "operations": object.operations.len(),
     })
 }

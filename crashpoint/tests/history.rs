@@ -80,8 +80,11 @@ fn a_history_is_clean_or_has_anomalies() {
 #[test]
 fn what_was_guessed_is_said_with_the_keys() {
     let line = |key: u32| {
-        let process = format!(r#""process":{key},"f":"write","key":"k{key}","value":1"#);
-        format!("{{\"type\":\"invoke\",{process}}}\n{{\"type\":\"ok\",{process}}}\n")
+        let both = |f| {
+            let process = format!(r#""process":{key},"f":"{f}","key":"k{key}","value":1"#);
+            format!("{{\"type\":\"invoke\",{process}}}\n{{\"type\":\"ok\",{process}}}\n")
+        };
+        both("write") + &both("read")
     };
     let lines: String = (0..7).map(line).collect();
     let lines = lines + r#"{"type":"invoke","process":9,"f":"acquire","key":1}"# + "\n";
@@ -91,8 +94,64 @@ fn what_was_guessed_is_said_with_the_keys() {
         .code(0)
         .stdout(contains(
             "on 8 objects: 1 lock by its operations (1), 6 map by their operations \
-             (k1, k2, k3, k4, and 2 more), 1 register: clean",
+             (k1, k2, k3, k4, and 2 more), 1 register; 1 without an answer that can be wrong: clean",
         ));
+}
+
+#[test]
+fn what_was_not_looked_at_is_not_clean() {
+    let line =
+        |kind: &str, f: &str| format!("{{\"type\":\"{kind}\",\"process\":0,\"f\":\"{f}\"}}\n");
+    let answered = |kind, f| line("invoke", f) + &line(kind, f);
+    let nemesis = "{\"type\":\"info\",\"process\":\"nemesis\",\"f\":\"kill\"}\n".to_owned();
+    for (arguments, text, why) in [
+        (
+            &["check", "-"][..],
+            nemesis.clone(),
+            "there are no operations",
+        ),
+        (
+            &["check", "-", "--model", "map"],
+            nemesis,
+            "there are no operations",
+        ),
+        (
+            &["check", "-"],
+            answered("ok", "write").repeat(2),
+            "none of 2 operations was answered with anything that can be wrong",
+        ),
+        (
+            &["check", "-"],
+            answered("ok", "write") + &answered("info", "read"),
+            "none of 2 operations was answered with anything that can be wrong",
+        ),
+        (
+            &["check", "-", "--model", "lock"],
+            line("invoke", "acquire"),
+            "the only operation was not answered with anything that can be wrong",
+        ),
+        (
+            &["check", "-", "--model", "x*=map"],
+            answered("fail", "write"),
+            "the only operation was not answered with anything that can be wrong",
+        ),
+    ] {
+        crashpoint(arguments)
+            .write_stdin(text.clone())
+            .assert()
+            .code(3)
+            .stdout(contains(format!(
+                "UNDECIDED  no object could be judged: {why}"
+            )))
+            .stdout(contains(": undecided\n"));
+    }
+    let said = crashpoint(&["check", "-", "--format", "json"])
+        .write_stdin(answered("ok", "write"))
+        .assert()
+        .code(3);
+    let said = String::from_utf8_lossy(&said.get_output().stdout).into_owned();
+    assert!(said.contains(r#""judged":false"#), "{said}");
+    assert!(said.contains(r#""verdict":"undecided""#), "{said}");
 }
 
 #[test]
@@ -159,6 +218,20 @@ fn wrong_files_and_arguments_are_answered_in_one_line() {
     let directory = Directory::new();
     let torn = directory.file("torn.jsonl", &format!("{CLEAN}{{\"process\":0,\"ty"));
     let other = directory.file("other.log", "2026-11-24 started\n");
+    let empty = directory.file("empty.jsonl", "");
+    let trash = directory.file("trash.jsonl", "");
+    fs::write(&trash, b"\x7fELF\xff\x00\n\x80").expect("a file");
+    let call = r#"{"process":1,"type":"invoke","f":"read"}"#;
+    let two = directory.file("two.jsonl", &format!("{CLEAN}{call}\n{call}\n"));
+    let unasked = r#"{"process":7,"type":"ok","f":"read"}"#;
+    let unasked = directory.file("unasked.jsonl", &format!("{CLEAN}{unasked}\n"));
+    // The index of an event is not its line.
+    let transactions = directory.file(
+        "transactions.edn",
+        "; one vector\n[{:index 7, :type :invoke, :process 0, :value [[:append :x 1]]}\n\
+         {:index 9, :type :invoke, :process 1, :value [[:jump :x 1]]}]\n",
+    );
+    let folder = directory.0.path().to_str().expect("text").to_owned();
     let queue = directory.file("queue.jsonl", &CLEAN.replace("write", "push"));
     let lost = directory.file("lost.jsonl", LOST);
     let nothing = LOST
@@ -171,22 +244,43 @@ fn wrong_files_and_arguments_are_answered_in_one_line() {
             "read /nowhere/h: No such file",
         ),
         (&["check", &torn], "torn.jsonl: line 6 is torn"),
-        (&["check", &other], "it is no history: expected JSON lines"),
+        (
+            &["check", &other],
+            "other.log: line 1: it is no history: expected JSON lines",
+        ),
+        (&["check", &empty], "empty.jsonl: there are no events in it"),
+        (
+            &["check", &trash],
+            "trash.jsonl: line 1: it is not text in UTF-8 at column 5",
+        ),
+        (
+            &["check", &two],
+            "two.jsonl: line 7: process 1 calls read, but its read (line 6) has not been answered",
+        ),
+        (
+            &["check", &unasked],
+            "unasked.jsonl: line 6: process 7 is answered ok to read, but it has called nothing",
+        ),
+        (
+            &["check", &transactions],
+            "transactions.edn: line 3: txn carries [[\"jump\",\"x\",1]], not",
+        ),
+        (&["check", &folder], "is a directory"),
         (
             &["check", &queue],
             "(push, read) do not say what it is; say it with --model",
         ),
         (
             &["check", &queue, "--model", "queue"],
-            "event 1: a queue has no operation read",
+            "queue.jsonl: line 3: a queue has no operation read",
         ),
         (
             &["check", &lost, "--model", "queue"],
-            "event 0 (key k): a queue has no operation write",
+            "lost.jsonl: line 1 (key k): a queue has no operation write",
         ),
         (
             &["check", &nothing, "--model", "queue"],
-            "event 0 (key k): enqueue carries null, not an element",
+            "nothing.jsonl: line 1 (key k): enqueue carries null, not an element",
         ),
         (
             &["check", &lost, "--model", "quue"],
@@ -199,7 +293,7 @@ fn wrong_files_and_arguments_are_answered_in_one_line() {
         (&["check", &lost, "--initial", "{"], "--initial {: EOF"),
         (
             &["check", &lost, "--independent"],
-            "event 0: write carries 1, not [key, value]",
+            "with --independent: line 1: write carries 1, not [key, value]",
         ),
         (
             &["convert", &lost, "--to", "jsonl", "-o", "/nowhere/o"],

@@ -9,7 +9,9 @@ use crate::kinds::{self, After, Seen};
 use crate::linear::{Limits, Linear};
 use crate::model::{Answer, Objects, Refused, counter};
 use crate::transactions;
-use crate::{Anomaly, Consistency, Failure, History, Model, Outcome, Partition, Step, Value};
+use crate::{
+    Anomaly, Consistency, Failure, History, Model, Operation, Outcome, Partition, Step, Value,
+};
 
 /// What a history is checked against.
 #[derive(Debug, Clone)]
@@ -88,6 +90,8 @@ pub struct Object {
     pub is_guessed: bool,
     /// Its operations, by their places in [`History::operations`].
     pub operations: Vec<usize>,
+    /// Whether any of them was answered with something that can be wrong. Otherwise nothing was judged.
+    pub is_judged: bool,
     /// Whether there is an order for them.
     pub linear: Linear,
     /// What it is after each step of the longest order, in words, if that was asked for.
@@ -107,8 +111,10 @@ pub enum Verdict {
 
 /// Checks a history.
 ///
+/// A history in which nothing was answered that can be wrong is undecided.
+///
 /// # Errors
-/// If its operations are not those of the model, or nothing in the history says what one is.
+/// If its operations are not those of the model, or of no object of it its operations say what it is.
 pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> {
     for rule in &settings.rules {
         rule.contract.fits()?;
@@ -125,9 +131,6 @@ pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> 
         is_one_told: false,
         first_unclear: None,
     };
-    if settings.rules.is_empty() && history.operations().is_empty() {
-        contract::guess(&[])?;
-    }
     for (key, places) in by_key(history) {
         if settings.is_of(key.as_ref()) {
             checked.look_at(key, places)?;
@@ -142,6 +145,7 @@ pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> 
     }
     checked.transactions()?;
     checked.availability();
+    checked.nothing_judged();
     Ok(checked.report)
 }
 
@@ -181,12 +185,14 @@ impl Checked<'_> {
         self.is_one_told = true;
         let contract = &told.contract;
         contract.fits()?;
-        match self.object(key.as_ref(), &places, &told) {
+        let looked_at = self.object(key.as_ref(), &places, &told);
+        match looked_at.map_err(|refused| refused.found_in(self.history)) {
             Ok((linear, states)) => self.report.objects.push(Object {
                 key,
                 model: Some(contract.model),
                 is_guessed: told.is_guessed,
                 operations: places.clone(),
+                is_judged: contract.model.is_told_by(&self.own(&places)),
                 linear,
                 states,
             }),
@@ -198,23 +204,26 @@ impl Checked<'_> {
             Err(refused) => return Err(refused),
         }
         if contract.model.is_transactional() {
-            match self
-                .transactions
-                .iter_mut()
-                .find(|(same, _)| same == contract)
-            {
-                Some((_, all)) => all.extend(places),
-                None => self.transactions.push((told.contract, places)),
-            }
+            self.put_together(told.contract, places);
         }
         Ok(())
+    }
+
+    /// Puts transactions to those of which the same was promised.
+    fn put_together(&mut self, contract: Contract, places: Vec<usize>) {
+        let mut known = self.transactions.iter_mut();
+        match known.find(|(same, _)| *same == contract) {
+            Some((_, all)) => all.extend(places),
+            None => self.transactions.push((contract, places)),
+        }
     }
 
     /// Transactions are looked at together, whichever objects they are of.
     fn transactions(&mut self) -> Result<(), Refused> {
         for (contract, mut places) in std::mem::take(&mut self.transactions) {
             places.sort_unstable();
-            let (anomalies, undecided) = transactions::check(self.history, &places, &contract)?;
+            let (anomalies, undecided) = transactions::check(self.history, &places, &contract)
+                .map_err(|refused| refused.found_in(self.history))?;
             self.report.anomalies.extend(anomalies);
             self.report.undecided.extend(undecided);
         }
@@ -229,9 +238,7 @@ impl Checked<'_> {
                 may_be: None,
             });
         }
-        let all = self.history.operations();
-        let own: Vec<_> = places.iter().map(|&place| &all[place]).collect();
-        let guess = contract::guess(&own)?;
+        let guess = contract::guess(&self.own(places))?;
         let mut contract = Contract::new(guess.model);
         if let Some(initial) = &self.settings.initial {
             contract.initial = initial.clone();
@@ -244,6 +251,12 @@ impl Checked<'_> {
         })
     }
 
+    /// The operations at these places.
+    fn own(&self, places: &[usize]) -> Vec<&Operation> {
+        let all = self.history.operations();
+        places.iter().map(|&place| &all[place]).collect()
+    }
+
     /// Says that nobody knows what an object is.
     fn leave_out(&mut self, key: Option<Value>, operations: Vec<usize>, unclear: &Refused) {
         let object = in_words(key.as_ref());
@@ -253,6 +266,7 @@ impl Checked<'_> {
             model: None,
             is_guessed: true,
             operations,
+            is_judged: false,
             linear: Linear::Undecided {
                 longest: Vec::new(),
             },
@@ -331,9 +345,8 @@ impl Checked<'_> {
                 "it may be {other}: say what it is with --model"
             )));
         }
-        let all = self.history.operations();
-        let own = || operations.iter().map(|&place| &all[place]);
-        if told.contract.model != Model::Counter || !counter::may_be_marks(own()) {
+        let own = self.own(operations);
+        if told.contract.model != Model::Counter || !counter::may_be_marks(own.into_iter()) {
             return Ok(None);
         }
         let without = self.history.without_results(operations, counter::is_added);
@@ -343,6 +356,29 @@ impl Checked<'_> {
              the client answer null, or what was added"
                 .to_owned()
         }))
+    }
+
+    /// Says so if no object could be judged: that nothing is wrong then says nothing.
+    fn nothing_judged(&mut self) {
+        let Report {
+            objects,
+            anomalies,
+            undecided,
+        } = &mut self.report;
+        let is_judged = objects.iter().any(|object| object.is_judged);
+        if is_judged || !anomalies.is_empty() || !undecided.is_empty() {
+            return;
+        }
+        let count: usize = objects.iter().map(|one| one.operations.len()).sum();
+        let why = match (self.history.operations().len(), count) {
+            (0, _) => "there are no operations".to_owned(),
+            (_, 0) => "no operation is of an object that is looked at".to_owned(),
+            (_, 1) => "the only operation was not answered with anything that can be wrong, such as what was read".to_owned(),
+            (_, count) => format!(
+                "none of {count} operations was answered with anything that can be wrong, such as what was read"
+            ),
+        };
+        undecided.push(format!("no object could be judged: {why}"));
     }
 
     /// Whether the system answers after the last heal.
@@ -375,18 +411,14 @@ fn not_linearizable(
     let one = &history.operations()[stuck];
     let index = |event: usize| history.events()[event].index;
     let end = one.end.map_or(0, index);
-    Anomaly {
-        kind: Failure::NotLinearizable,
-        key: key.cloned(),
-        what: format!(
-            "after the longest order that is possible, of {} operations, {} of process {} (events {} to {end}) fits nowhere",
-            longest.len(),
-            one.words(),
-            one.process,
-            index(one.call)
-        ),
-        operations: vec![stuck],
-    }
+    let what = format!(
+        "after the longest order that is possible, of {} operations, {} of process {} (events {} to {end}) fits nowhere",
+        longest.len(),
+        one.words(),
+        one.process,
+        index(one.call)
+    );
+    Anomaly::new(Failure::NotLinearizable, key, what, vec![stuck])
 }
 
 /// The operations of each object.

@@ -6,9 +6,10 @@ mod jsonl;
 mod porcupine;
 
 use std::io::{self, BufRead, Write};
+use std::str::Utf8Error;
 
 pub use self::porcupine::{Partition, Step, porcupine};
-use crate::{Event, History, Malformed, Process, Value};
+use crate::{At, Event, History, Malformed, Process, Value};
 
 /// A form in which a history can be read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,9 +31,14 @@ pub enum ReadError {
     Empty,
     /// Neither form.
     #[error(
-        "it is no history: expected JSON lines ({{\"type\":\"invoke\",…}}) or Jepsen's EDN ({{:type :invoke, …}}), but it begins with '{0}'"
+        "line {line}: it is no history: expected JSON lines ({{\"type\":\"invoke\",…}}) or Jepsen's EDN ({{:type :invoke, …}}), but it begins with '{beginning}'"
     )]
-    Unrecognised(String),
+    Unrecognised {
+        /// The first line that is not empty, from 1.
+        line: usize,
+        /// What is there.
+        beginning: String,
+    },
     /// A line is not what it should be.
     #[error("line {line}: {problem}")]
     Wrong {
@@ -42,10 +48,10 @@ pub enum ReadError {
         problem: String,
     },
     /// An event is not what it should be.
-    #[error("event {index}: {problem}")]
+    #[error("{at}: {problem}")]
     Event {
-        /// Its index.
-        index: u64,
+        /// Where it is.
+        at: At,
         /// What is wrong with it.
         problem: String,
     },
@@ -77,16 +83,43 @@ const SHOWN_CHARACTERS: usize = 40;
 pub fn read(mut reader: impl BufRead) -> Result<History, ReadError> {
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes)?;
-    let text = std::str::from_utf8(&bytes).map_err(|error| ReadError::Wrong {
-        line: bytes[..error.valid_up_to()]
-            .split(|&byte| byte == b'\n')
-            .count(),
-        problem: "it is not text in UTF-8".to_owned(),
-    })?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| no_text(&bytes, error))?;
     match detect(text)? {
         Format::JsonLines => jsonl::read(text),
         Format::Jepsen => jepsen::read(text),
     }
+}
+
+/// Why bytes are no text.
+fn no_text(bytes: &[u8], error: Utf8Error) -> ReadError {
+    let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+    let (line, column) = position(&before);
+    match error.error_len() {
+        // The last character has more bytes than are there.
+        None => ReadError::Torn { line },
+        Some(_) => ReadError::Wrong {
+            line,
+            problem: format!("it is not text in UTF-8 at column {column}"),
+        },
+    }
+}
+
+/// The line and the column, from 1, of what follows a text.
+fn position(before: &str) -> (usize, usize) {
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|&one| one != '\n').count() + 1;
+    (line, column)
+}
+
+/// A text as it can stand in a sentence of one line.
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
+/// The beginning of a text that may be long.
+fn beginning(text: &str) -> String {
+    let shown: String = text.chars().take(SHOWN_CHARACTERS).collect();
+    printable(&shown)
 }
 
 /// Writes a history.
@@ -132,31 +165,26 @@ pub fn parse_value(text: &str) -> Result<Value, String> {
 /// The first event of a client that carries no pair.
 pub fn independent(history: &History) -> Result<History, ReadError> {
     let mut split = History::default();
-    for event in history.events() {
+    for (place, event) in history.events().iter().enumerate() {
         let mut event = event.clone();
+        let at = history.at(place);
+        let wrong = |problem| ReadError::Event { at, problem };
         if let Process::Client(_) = event.process {
-            let Value::List(pair) = &event.value else {
-                return Err(no_pair(&event));
-            };
-            let [key, value] = pair.as_slice() else {
-                return Err(no_pair(&event));
+            let Some([key, value]) = event.value.as_list() else {
+                return Err(wrong(format!(
+                    "{} carries {}, not [key, value]",
+                    event.f, event.value
+                )));
             };
             (event.key, event.value) = (Some(key.clone()), value.clone());
         }
-        let index = event.index;
-        split.push(event).map_err(|malformed| ReadError::Event {
-            index,
-            problem: malformed.to_string(),
-        })?;
+        let pushed = match at {
+            At::Line(line) => split.push_line(event, line),
+            At::Event(_) => split.push(event),
+        };
+        pushed.map_err(|malformed| wrong(malformed.to_string()))?;
     }
     Ok(split)
-}
-
-fn no_pair(event: &Event) -> ReadError {
-    ReadError::Event {
-        index: event.index,
-        problem: format!("{} carries {}, not [key, value]", event.f, event.value),
-    }
 }
 
 /// The first line of [`Format::JsonLines`], without its end.
@@ -165,23 +193,32 @@ pub fn json_lines_header() -> String {
 }
 
 fn detect(text: &str) -> Result<Format, ReadError> {
-    let Some(line) = text.lines().find(|line| !line.trim().is_empty()) else {
+    let mut lines = (1..).zip(text.lines());
+    let Some((number, line)) = lines.find(|(_, line)| !line.trim().is_empty()) else {
         return Err(ReadError::Empty);
     };
     let mut bytes = line.bytes().filter(|byte| !byte.is_ascii_whitespace());
+    let is_json = text.contains("\":");
     match (bytes.next(), bytes.next()) {
         (Some(b'{'), Some(b'"')) => Ok(Format::JsonLines),
         (Some(b'{'), Some(b':')) | (Some(b';' | b'#'), _) => Ok(Format::Jepsen),
-        (Some(b'['), Some(b'{')) if line.contains("\":") => Err(ReadError::Wrong {
-            line: 1,
+        (Some(b'['), Some(b'{') | None) if is_json => Err(ReadError::Wrong {
+            line: number,
             problem:
                 "a JSON array, where each event has a line of its own (jq -c '.[]' makes them)"
                     .to_owned(),
         }),
-        (Some(b'['), Some(b'{' | b'#') | None) if !text.contains("\":") => Ok(Format::Jepsen),
-        _ => Err(ReadError::Unrecognised(
-            line.trim().chars().take(SHOWN_CHARACTERS).collect(),
-        )),
+        (Some(b'{'), None) if is_json => Err(ReadError::Wrong {
+            line: number,
+            problem:
+                "a JSON object of several lines, where each event has one line (jq -c . makes them)"
+                    .to_owned(),
+        }),
+        (Some(b'['), Some(b'{' | b'#') | None) if !is_json => Ok(Format::Jepsen),
+        _ => Err(ReadError::Unrecognised {
+            line: number,
+            beginning: beginning(line.trim()),
+        }),
     }
 }
 
@@ -195,7 +232,7 @@ fn collect(
         let last_ns = history.events().last().map_or(0, |last| last.time_ns);
         let event = raw.settle(history.next_index(), last_ns);
         history
-            .push(event)
+            .push_line(event, line)
             .map_err(|malformed| ReadError::Malformed { line, malformed })?;
     }
     if history.events().is_empty() {

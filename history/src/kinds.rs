@@ -7,9 +7,11 @@ mod lock;
 mod queue;
 mod register;
 mod set;
+mod told;
 
 pub use self::availability::HEAL;
 pub(crate) use self::availability::{After, unavailable};
+pub(crate) use self::told::Told;
 use crate::model::Refused;
 use crate::{History, Model, Operation, Outcome, Value};
 
@@ -20,10 +22,55 @@ pub struct Anomaly {
     pub kind: Failure,
     /// The object.
     pub key: Option<Value>,
-    /// Who saw what, in a sentence.
+    /// Who saw what, in a sentence: of several that saw the same, the first.
     pub what: String,
     /// The operations that show it, by their places in [`History::operations`].
     pub operations: Vec<usize>,
+    /// Further operations that show the same, in the order of their calls.
+    pub more: Vec<usize>,
+}
+
+impl Anomaly {
+    /// One that these operations show, and no others yet.
+    pub(crate) fn new(
+        kind: Failure,
+        key: Option<&Value>,
+        what: String,
+        operations: Vec<usize>,
+    ) -> Self {
+        Self {
+            kind,
+            key: key.cloned(),
+            what,
+            operations,
+            more: Vec::new(),
+        }
+    }
+
+    /// How many more show the same, in words; nothing if none does.
+    pub fn more_in_words(&self) -> Option<String> {
+        let is_missing = matches!(
+            self.kind,
+            Failure::WriteLost | Failure::ElementLost | Failure::StaleRead
+        );
+        let words = match (is_missing, self.more.len()) {
+            (_, 0) => return None,
+            (true, 1) => "1 more answer misses it".to_owned(),
+            (true, count) => format!("{count} more answers miss it"),
+            (false, 1) => "1 more answer shows it".to_owned(),
+            (false, count) => format!("{count} more answers show it"),
+        };
+        Some(words)
+    }
+
+    /// Who saw what, and how many more did.
+    pub fn in_words(&self) -> String {
+        let more = self.more_in_words();
+        more.map_or_else(
+            || self.what.clone(),
+            |more| format!("{}; {more}", self.what),
+        )
+    }
 }
 
 /// A failure that people have a name for.
@@ -249,12 +296,7 @@ impl<'a> Seen<'a> {
         let mut operations = operations.into();
         operations.sort_unstable();
         operations.dedup();
-        Anomaly {
-            kind,
-            key: self.key.cloned(),
-            what,
-            operations,
-        }
+        Anomaly::new(kind, self.key, what, operations)
     }
 
     /// An operation in a sentence: what it did, who did it, and when.

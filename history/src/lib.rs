@@ -31,5 +31,5 @@ pub use kinds::{Anomaly, Failure, HEAL};
 pub use linear::{Limits, Linear};
 pub use lines::{LineError, Lines};
 pub use model::{MODELS, Model, ModelRow, Refused};
-pub use recorded::{History, Malformed, Operation, Outcome};
+pub use recorded::{At, History, Malformed, Operation, Outcome};
 pub use value::{Float, Value};

@@ -9,7 +9,7 @@ pub(crate) mod set;
 use std::collections::HashMap;
 
 use crate::linear::{self, Limits, Linear, Sequential, Timed};
-use crate::{Consistency, History, Operation, Outcome, Value};
+use crate::{At, Consistency, History, Operation, Outcome, Value, transactions};
 
 /// A kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,10 +160,10 @@ const fn row(
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The object has no such operation.
-    #[error("event {event}{of}: a {model} has no operation {f} (it has {known})", of = of_key(key.as_ref()), known = known.join(", "))]
+    #[error("{at}{of}: a {model} has no operation {f} (it has {known})", of = of_key(key.as_ref()), known = known.join(", "))]
     Operation {
-        /// Where it was called in [`History::events`].
-        event: usize,
+        /// Where it was called.
+        at: At,
         /// Of which object.
         key: Option<Value>,
         /// The operation.
@@ -174,10 +174,10 @@ pub enum Refused {
         known: &'static [&'static str],
     },
     /// An operation carries something else than it should.
-    #[error("event {event}{of}: {words} carries {value}, not {expected}", of = of_key(key.as_ref()))]
+    #[error("{at}{of}: {words} carries {value}, not {expected}", of = of_key(key.as_ref()))]
     Value {
-        /// Where it was called in [`History::events`].
-        event: usize,
+        /// Where it was called.
+        at: At,
         /// Of which object.
         key: Option<Value>,
         /// The operation.
@@ -215,9 +215,9 @@ fn of_key(key: Option<&Value>) -> String {
 impl Refused {
     pub(crate) fn unknown(operation: &Operation, known: &'static [&'static str]) -> Self {
         Self::Operation {
-            event: operation.call,
+            at: At::Event(operation.call as u64),
             key: operation.key.clone(),
-            f: operation.f.clone(),
+            f: Value::from(operation.f.as_str()).to_string(),
             model: String::new(),
             known,
         }
@@ -238,7 +238,7 @@ impl Refused {
 
     fn carries(operation: &Operation, value: &Value, expected: &'static str) -> Self {
         Self::Value {
-            event: operation.call,
+            at: At::Event(operation.call as u64),
             key: operation.key.clone(),
             words: operation.f.clone(),
             value: value.to_string(),
@@ -246,16 +246,23 @@ impl Refused {
         }
     }
 
+    /// With where it is in its history. Whoever refuses an operation knows its place in
+    /// [`History::events`] only.
+    pub(crate) fn found_in(mut self, history: &History) -> Self {
+        if let Self::Operation { at, .. } | Self::Value { at, .. } = &mut self
+            && let At::Event(place) = *at
+        {
+            *at = history.at(place as usize);
+        }
+        self
+    }
+
     fn of(self, name: &str) -> Self {
         match self {
             Self::Operation {
-                event,
-                key,
-                f,
-                known,
-                ..
+                at, key, f, known, ..
             } => Self::Operation {
-                event,
+                at,
                 key,
                 f,
                 model: name.to_owned(),
@@ -341,6 +348,29 @@ impl Model {
             Consistency::StrictSerializable
         } else {
             Consistency::Linearizable
+        }
+    }
+
+    /// Whether some of these operations, which are all of one object, was answered with something that can
+    /// be wrong: otherwise nothing can be told of the object, whatever became of it.
+    pub(crate) fn is_told_by(self, operations: &[&Operation]) -> bool {
+        let mut answered = operations.iter().filter(|one| one.outcome == Outcome::Ok);
+        match self {
+            Self::Register | Self::Map => {
+                answered.any(|one| register::OBSERVES.contains(&one.f.as_str()))
+            }
+            Self::Lock | Self::Semaphore(_) => answered.any(|one| one.result != Value::Bool(false)),
+            Self::Counter => {
+                let may_be_marks = counter::may_be_marks(operations.iter().copied());
+                answered.any(|one| match counter::call(one) {
+                    Ok(Some(counter::Call::AddAndGet(..))) => !may_be_marks,
+                    Ok(Some(counter::Call::Read(_))) => true,
+                    _ => false,
+                })
+            }
+            Self::Queue | Self::Bag => answered.any(|one| !queue::IN.contains(&one.f.as_str())),
+            Self::Set => answered.any(|one| set::OBSERVES.contains(&one.f.as_str())),
+            Self::ListAppend | Self::RwRegister => answered.any(|one| transactions::has_read(one)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A history: its events in order, and the operations that they are of.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use crate::{Event, Kind, Process, Value};
 
@@ -15,6 +16,26 @@ pub struct History {
     open: HashMap<u64, usize>,
     /// The processes whose last operation ended unknown.
     ended: HashMap<u64, usize>,
+    /// Of each event the line of the file that it begins in, from 1. Empty if it is of no file.
+    lines: Vec<usize>,
+}
+
+/// Where an event is, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// The line of the file in which it begins, from 1.
+    Line(usize),
+    /// Its index: it is of no file.
+    Event(u64),
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => write!(formatter, "line {line}"),
+            Self::Event(index) => write!(formatter, "event {index}"),
+        }
+    }
 }
 
 /// An operation of a client: its call, and what came of it.
@@ -60,7 +81,7 @@ pub enum Outcome {
 pub enum Malformed {
     /// A process does one thing after the other.
     #[error(
-        "process {process} calls {f}, but its {open} (event {since}) has not been answered; give each client that is busy at the same time a number of its own"
+        "process {process} calls {f}, but its {open} ({since}) has not been answered; give each client that is busy at the same time a number of its own"
     )]
     StillOpen {
         /// The process.
@@ -69,8 +90,8 @@ pub enum Malformed {
         f: String,
         /// What it has open.
         open: String,
-        /// The index of that call.
-        since: u64,
+        /// Where that call is.
+        since: At,
     },
     /// There is nothing that it could be an answer to.
     #[error("process {process} is answered {kind} to {f}, but it has called nothing", kind = kind.word())]
@@ -83,9 +104,7 @@ pub enum Malformed {
         f: String,
     },
     /// The answer is to something else than the call.
-    #[error(
-        "process {process} is answered to {answered}, but it has called {called} (event {since})"
-    )]
+    #[error("process {process} is answered to {answered}, but it has called {called} ({since})")]
     OtherCall {
         /// The process.
         process: u64,
@@ -93,12 +112,12 @@ pub enum Malformed {
         answered: String,
         /// What was called, and of which object.
         called: String,
-        /// The index of the call.
-        since: u64,
+        /// Where the call is.
+        since: At,
     },
     /// Its operation may still take effect, so it cannot be known to have ended before the next.
     #[error(
-        "process {process} calls {f} after the outcome of its {last} (event {since}) was unknown; a client goes on under a new number then"
+        "process {process} calls {f} after the outcome of its {last} ({since}) was unknown; a client goes on under a new number then"
     )]
     GoesOn {
         /// The process.
@@ -107,8 +126,8 @@ pub enum Malformed {
         f: String,
         /// What ended unknown.
         last: String,
-        /// The index of that call.
-        since: u64,
+        /// Where that call is.
+        since: At,
     },
     /// The order of the events is the order in which they happened.
     #[error(
@@ -136,8 +155,14 @@ pub enum Malformed {
     },
 }
 
+/// An operation's name in a sentence: one that is no word is quoted.
+fn name(f: &str) -> String {
+    Value::from(f).to_string()
+}
+
 fn of_key(f: &str, key: Option<&Value>) -> String {
-    key.map_or_else(|| f.to_owned(), |key| format!("{f} of key {key}"))
+    let f = name(f);
+    key.map_or_else(|| f.clone(), |key| format!("{f} of key {key}"))
 }
 
 impl History {
@@ -175,6 +200,15 @@ impl History {
         self.events.last().map_or(0, |event| event.index + 1)
     }
 
+    /// Where an event is, by its place in [`History::events`].
+    pub fn at(&self, event: usize) -> At {
+        let line = self.lines.get(event);
+        line.map_or_else(
+            || At::Event(self.events[event].index),
+            |&line| At::Line(line),
+        )
+    }
+
     /// Whether a client has called and is waiting for the answer.
     pub fn is_open(&self, process: u64) -> bool {
         self.open.contains_key(&process)
@@ -193,6 +227,13 @@ impl History {
             (Process::Client(process), _) => self.answer(process, &event)?,
         }
         self.events.push(event);
+        Ok(())
+    }
+
+    /// Appends an event of a file, which begins in this line. All others of the history are of it too.
+    pub(crate) fn push_line(&mut self, event: Event, line: usize) -> Result<(), Malformed> {
+        self.push(event)?;
+        self.lines.push(line);
         Ok(())
     }
 
@@ -233,18 +274,18 @@ impl History {
             let open = &self.operations[open];
             return Err(Malformed::StillOpen {
                 process,
-                f,
-                open: open.f.clone(),
-                since: self.events[open.call].index,
+                f: name(&f),
+                open: name(&open.f),
+                since: self.at(open.call),
             });
         }
         if let Some(&last) = self.ended.get(&process) {
             let last = &self.operations[last];
             return Err(Malformed::GoesOn {
                 process,
-                f,
-                last: last.f.clone(),
-                since: self.events[last.call].index,
+                f: name(&f),
+                last: name(&last.f),
+                since: self.at(last.call),
             });
         }
         self.open.insert(process, self.operations.len());
@@ -269,7 +310,7 @@ impl History {
             return Err(Malformed::NoCall {
                 process,
                 kind: event.kind,
-                f: event.f.clone(),
+                f: name(&event.f),
             });
         };
         self.refuse_other_call(&self.operations[number], event)?;
@@ -303,7 +344,7 @@ impl History {
             process: operation.process,
             answered: of_key(&event.f, event.key.as_ref()),
             called: of_key(&operation.f, operation.key.as_ref()),
-            since: self.events[operation.call].index,
+            since: self.at(operation.call),
         })
     }
 }

@@ -9,6 +9,7 @@ mod rw_register;
 
 use std::collections::HashMap;
 
+use crate::kinds::Told;
 use crate::model::Refused;
 use crate::{Anomaly, Contract, Failure, History, Model, Operation, Outcome, Value};
 
@@ -38,6 +39,27 @@ type Writers<'a> = HashMap<(&'a Value, &'a Value), usize>;
 struct Inferred {
     anomalies: Vec<Anomaly>,
     graph: Graph,
+}
+
+/// Reads of what nobody can have left, each failure once.
+struct Wrong<'a>(Told<(Failure, &'a Value, &'a Value, Option<usize>)>);
+
+impl<'a> Wrong<'a> {
+    /// A transaction read these of an object, where they should not be.
+    fn tell(
+        &mut self,
+        one: &Transaction<'_>,
+        key: &'a Value,
+        found: impl IntoIterator<Item = (&'a Value, Anomaly)>,
+    ) {
+        for (value, anomaly) in found {
+            // What is there is there for all who read it. Who reads in the middle of a transaction may be
+            // the only one.
+            let by = (anomaly.kind == Failure::G1b).then_some(one.place);
+            let same = (anomaly.kind, key, value, by);
+            self.0.tell(same, one.place, || anomaly);
+        }
+    }
 }
 
 /// The anomalies of these transactions that their contract forbids, and what could not be looked at.
@@ -114,7 +136,7 @@ fn parts(operation: &Operation, model: Model) -> Result<Vec<Part<'_>>, Refused> 
             _ => return Err(wrong()),
         };
         parts.push(match (f.as_text(), model) {
-            (Some("r" | "read"), _) => Part::Read(key, is_known.then_some(value)),
+            (Some(word), _) if READS.contains(&word) => Part::Read(key, is_known.then_some(value)),
             (Some("w" | "write"), Model::RwRegister) | (Some("append"), Model::ListAppend) => {
                 Part::Write(key, value)
             }
@@ -123,6 +145,18 @@ fn parts(operation: &Operation, model: Model) -> Result<Vec<Part<'_>>, Refused> 
     }
     Ok(parts)
 }
+
+/// Whether a transaction was answered with what it read.
+pub(crate) fn has_read(operation: &Operation) -> bool {
+    let parts = operation.result.as_list().unwrap_or_default();
+    let mut words = parts
+        .iter()
+        .filter_map(|part| part.as_list()?.first()?.as_text());
+    operation.outcome == Outcome::Ok && words.any(|word| READS.contains(&word))
+}
+
+/// What reads in a transaction are called.
+const READS: [&str; 2] = ["r", "read"];
 
 const NOTHING: &Value = &Value::Null;
 
@@ -157,10 +191,5 @@ fn anomaly(kind: Failure, key: &Value, what: String, transactions: &[&Transactio
     let mut operations: Vec<_> = transactions.iter().map(|one| one.place).collect();
     operations.sort_unstable();
     operations.dedup();
-    Anomaly {
-        kind,
-        key: Some(key.clone()),
-        what,
-        operations,
-    }
+    Anomaly::new(kind, Some(key), what, operations)
 }

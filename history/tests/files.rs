@@ -1,7 +1,8 @@
 //! Histories in files: what is read is what was written, and each wrong file has its own answer.
 
 use history::{
-    Event, Format, History, Kind, Lines, Malformed, Operation, Outcome, Process, Value, read, write,
+    At, Event, Format, History, Kind, Lines, Malformed, Operation, Outcome, Process, Value, read,
+    write,
 };
 use proptest::prelude::*;
 
@@ -39,23 +40,41 @@ fn each_wrong_file_has_its_own_answer() {
             "{\"type\":\"history\",\"version\":1}\n",
             "there are no events in it",
         ),
-        ("\u{7f}ELF", "it is no history: expected JSON lines"),
+        (
+            "\n\u{7f}ELF",
+            "line 2: it is no history: expected JSON lines",
+        ),
+        ("\u{7f}ELF", "but it begins with '\u{fffd}ELF'"),
         (
             "2026-11-24 started\n",
             "but it begins with '2026-11-24 started'",
         ),
         ("[CALL,\nOK]", "line 1: a JSON array"),
+        ("\n[\n  CALL,\n  OK\n]\n", "line 2: a JSON array"),
+        (
+            "{\n  \"type\": \"invoke\"\n}\n",
+            "line 1: a JSON object of several lines",
+        ),
         ("CALL\nTORN", "line 2 is torn"),
         ("CALL\nTORN\nOK\n", "line 2: the line ends within the event"),
         (
             "CALL\n{\"type\":\"ok\" \"process\":0}\n",
             "line 2: it is no JSON: expected `,` or `}` at column 14",
         ),
+        // Columns are characters.
+        (
+            "{\"f\":\"éé\" \"process\":0}\n",
+            "line 1: it is no JSON: expected `,` or `}` at column 11",
+        ),
         (
             "{\"type\":\"history\",\"version\":2}\n",
             "line 1: a history of a newer version than 1",
         ),
         ("{\"process\":0}\n", "line 1: it has no type"),
+        (
+            "{\"type\":\"be\\ngin\"}\n",
+            "type is \"be\\ngin\", not one of",
+        ),
         (
             "{\"type\":\"begin\"}\n",
             "type is begin, not one of invoke, ok, fail, info",
@@ -69,24 +88,64 @@ fn each_wrong_file_has_its_own_answer() {
             "line 1: process is c1, not a number or \"nemesis\"",
         ),
         ("{\"type\":\"ok\",\"process\":1}\n", "line 1: it has no f"),
-        ("{:type :invoke, :process 0, :f :read\n", "line 2 is torn"),
+    ]);
+    let bytes = [CALL.as_bytes(), b"\n\xff\n"].concat();
+    let said = read(bytes.as_slice()).expect_err("it is wrong").to_string();
+    assert_eq!(said, "line 2: it is not text in UTF-8 at column 1");
+    // A character that is torn.
+    let bytes = [CALL.as_bytes(), b"\n{\"f\":\"\xc3"].concat();
+    let said = read(bytes.as_slice()).expect_err("it is torn").to_string();
+    assert!(said.starts_with("line 2 is torn"), "{said}");
+}
+
+#[test]
+fn wrong_edn_has_its_own_answers() {
+    each_is_refused(&[
+        // Where the event begins: that is what can be deleted.
+        ("{:type :invoke, :process 0, :f :read\n", "line 1 is torn"),
+        (
+            "{:type :info, :process :nemesis, :f :a}\n{:type :invoke\n :f \"re\n",
+            "line 2 is torn",
+        ),
         (
             "{:type :ok :process}\n",
-            "line 1: a map has a key without a value",
+            "line 1: a map has a key without a value at column 1",
         ),
         (
             "{:type :invoke, :process 0, :f :read}\n}",
-            "line 2: '}' where a value is expected",
+            "line 2: '}' where a value is expected at column 1",
+        ),
+        (
+            "{:type :invoke, :process 0,\n :f \"\\q\"}\n",
+            "line 2: \\q means nothing in a string at column 6",
         ),
         (
             "{:type :invoke, :process 0, :f :read}\n7\n",
             "line 2: 7 is no map",
         ),
-        ("{:value 7x}\n", "line 1: the number 7x is not understood"),
+        (
+            "{:value 7x}\n",
+            "line 1: the number 7x is not understood at column 9",
+        ),
+        // Each event of a vector has its own line.
+        (
+            "[{:type :invoke, :process 0, :f :read}\n {:type :invoke, :process 0, :f :read}]\n",
+            "line 2: process 0 calls read, but its read (line 1) has not been answered",
+        ),
+        (
+            "#history [\n{:type :invoke, :process 0, :f :read}\n #op {:type :ok, :process 0}]\n",
+            "line 3: it has no f",
+        ),
+        (
+            "[{:type :invoke, :process 0, :f :read}\n {:type :ok",
+            "line 2 is torn",
+        ),
+        (
+            "\n [{:type :invoke, :process 0, :f :read}\n",
+            "line 2: the events that begin here have no ']' at their end at column 2",
+        ),
+        ("#history\n", "line 1 is torn"),
     ]);
-    let bytes = [CALL.as_bytes(), b"\n\xff\n"].concat();
-    let said = read(bytes.as_slice()).expect_err("it is wrong").to_string();
-    assert_eq!(said, "line 2: it is not text in UTF-8");
     let deep = format!("{{:value {}", "[".repeat(200_000));
     assert!(refused(&deep).contains("nested more than 64 deep"));
 }
@@ -96,19 +155,23 @@ fn each_event_that_cannot_follow_has_its_own_answer() {
     each_is_refused(&[
         (
             "CALL\n\nCALL\n",
-            "line 3: process 0 calls read, but its read (event 0) has not been answered",
+            "line 3: process 0 calls read, but its read (line 1) has not been answered",
         ),
         (
             "OK\n",
             "line 1: process 0 is answered ok to read, but it has called nothing",
         ),
         (
+            "{\"type\":\"ok\",\"process\":0,\"f\":\"re\\nad\"}\n",
+            "line 1: process 0 is answered ok to \"re\\nad\", but it has called nothing",
+        ),
+        (
             "CALL\nINFO\nCALL\n",
-            "line 3: process 0 calls read after the outcome of its read (event 0) was unknown",
+            "line 3: process 0 calls read after the outcome of its read (line 1) was unknown",
         ),
         (
             "CALL\n{\"type\":\"ok\",\"process\":0,\"f\":\"read\",\"key\":\"l\"}\n",
-            "line 2: process 0 is answered to read of key l, but it has called read of key k",
+            "line 2: process 0 is answered to read of key l, but it has called read of key k (line 1)",
         ),
         (
             "{\"time\":7,\"type\":\"invoke\",\"process\":0,\"f\":\"x\"}\n{\"time\":5,\"type\":\"ok\",\"process\":0,\"f\":\"x\"}\n",
@@ -204,7 +267,7 @@ fn operations_are_calls_with_their_answers() {
         wrong,
         Malformed::GoesOn {
             process: 0,
-            since: 0,
+            since: At::Event(0),
             ..
         }
     ));

@@ -232,6 +232,273 @@ fn sets() {
     }
 }
 
+/// The named failures of a history, and how many more answers show each.
+fn told(model: Model, words: &str) -> Vec<(Failure, usize)> {
+    let report = check(&history(words), &Settings::of_all(Contract::new(model)));
+    let found = report.expect("it is of the model").anomalies.into_iter();
+    let named = found.filter(|one| one.kind != Failure::NotLinearizable);
+    named.map(|one| (one.kind, one.more.len())).collect()
+}
+
+#[test]
+fn what_is_lost_once_is_told_once() {
+    use Failure as F;
+    let lost =
+        |more: &[usize]| -> Vec<_> { more.iter().map(|&more| (F::WriteLost, more)).collect() };
+    let gone =
+        |more: &[usize]| -> Vec<_> { more.iter().map(|&more| (F::ElementLost, more)).collect() };
+    let nothing = "1+read 1=null ";
+    let empty = "1+read 1=[] ";
+    for (model, words, expected) in [
+        (
+            Model::Register,
+            format!("0+write:1 0= {}", nothing.repeat(10)),
+            lost(&[9]),
+        ),
+        (
+            Model::Register,
+            format!("0+write:1 0= {nothing}{nothing}0+write:2 0= {nothing}"),
+            lost(&[1, 0]),
+        ),
+        // Whatever is there instead.
+        (
+            Model::Register,
+            "0+write:1 0= 0+write:2 0= 0+write:3 0= 1+read 1=1 1+read 1=2 1+read 1=null".to_owned(),
+            lost(&[2]),
+        ),
+        (
+            Model::Set,
+            format!("0+add:1 0= 0+add:2 0= {}", empty.repeat(10)),
+            gone(&[9, 9]),
+        ),
+        (
+            Model::Set,
+            format!("0+add:1 0= {empty}0+add:1 0= {empty}{empty}"),
+            gone(&[0, 1]),
+        ),
+        // One is seen later, and is lost then.
+        (
+            Model::Set,
+            format!("0+add:1 0= {empty}{empty}1+read 1=[1] {empty}{empty}{empty}"),
+            vec![(F::StaleRead, 1), (F::ElementLost, 2)],
+        ),
+    ] {
+        assert_eq!(told(model, &words), expected, "{words}");
+    }
+}
+
+#[test]
+fn each_lost_element_of_a_queue_is_told_once() {
+    use Failure::{ElementLost as Lost, StaleRead as Stale};
+    let nothing = "1+dequeue 1=null ";
+    for (words, expected) in [
+        (
+            format!("0+enqueue:1 0= 0+enqueue:2 0= {}", nothing.repeat(10)),
+            vec![(Lost, 9), (Lost, 9)],
+        ),
+        (
+            format!("0+enqueue:1 0= {nothing}0+enqueue:2 0= {nothing}"),
+            vec![(Lost, 1), (Lost, 0)],
+        ),
+        (
+            format!("0+enqueue:1 0= 0+enqueue:1 0= {nothing}"),
+            vec![(Lost, 0), (Lost, 0)],
+        ),
+        (
+            format!("0+enqueue:1 0= 0+enqueue:1 0= {nothing}1+dequeue 1=1 {nothing}"),
+            vec![(Lost, 1), (Stale, 0)],
+        ),
+        // One of them may have been taken before, or later.
+        (
+            format!("0+enqueue:1 0= 0+enqueue:2 0= 2+dequeue 2? {nothing}{nothing}"),
+            vec![(Lost, 1)],
+        ),
+        (
+            format!("0+enqueue:1 0= {nothing}2+dequeue 2?"),
+            vec![(Stale, 0)],
+        ),
+        (
+            format!("0+enqueue:1 0= 0+enqueue:2 0= {nothing}2+dequeue 2?"),
+            vec![(Lost, 0), (Stale, 0)],
+        ),
+        (
+            format!("0+enqueue:1 0= 2+dequeue 2? 3+dequeue 3? {nothing}"),
+            vec![],
+        ),
+    ] {
+        for model in [Model::Queue, Model::Bag] {
+            assert_eq!(told(model, &words), expected, "{words}");
+        }
+    }
+}
+
+#[test]
+fn what_many_see_that_should_not_be_there_is_told_once() {
+    use Failure as F;
+    for (model, words, expected) in [
+        (
+            Model::Register,
+            "1+read 1=7 1+read 1=7 1+read 1=8",
+            vec![(F::NeverWritten, 1), (F::NeverWritten, 0)],
+        ),
+        (
+            Model::Register,
+            "0+write:1 0! 0+write:2 0! 1+read 1=1 1+read 1=1 1+read 1=2",
+            vec![(F::DirtyRead, 1), (F::DirtyRead, 0)],
+        ),
+        (
+            Model::Register,
+            "0+write:1 0= 0+write:2 0= 0+delete 0= 1+read 1=1 1+read 1=1 1+read 1=2",
+            vec![(F::DeletedBack, 1), (F::DeletedBack, 0)],
+        ),
+        // Each of these may be of a reason of its own.
+        (
+            Model::Register,
+            "0+write:1 0= 0+write:2 0= 1+read 1=1 1+read 1=1 1+read 1=2",
+            vec![(F::StaleRead, 0), (F::StaleRead, 0)],
+        ),
+        (
+            Model::Set,
+            "1+read 1=[7] 1+read 1=[7,8]",
+            vec![(F::NeverWritten, 1), (F::NeverWritten, 0)],
+        ),
+        (
+            Model::Counter,
+            "0+inc 0= 1+read 1=0 1+read 1=0 1+read 1=0",
+            vec![(F::CounterWrong, 2)],
+        ),
+        // What was added since does not make it another loss; a further loss is one.
+        (
+            Model::Counter,
+            "0+inc 0= 1+read 1=0 0+inc 0= 1+read 1=1 0+inc 0= 1+read 1=1 1+read 1=1",
+            vec![(F::CounterWrong, 1), (F::CounterWrong, 1)],
+        ),
+        // While an addition is open, the value may be right and still lack the first one.
+        (
+            Model::Counter,
+            "0+inc 0= 1+read 1=0 0+inc 1+read 1=1 0= 1+read 1=1",
+            vec![(F::CounterWrong, 1)],
+        ),
+        // It was right between them.
+        (
+            Model::Counter,
+            "0+inc 1+read 1=0 0= 1+read 1=0 1+read 1=1 1+read 1=0",
+            vec![
+                (F::CounterWrong, 0),
+                (F::CounterWrong, 0),
+                (F::CounterBack, 0),
+            ],
+        ),
+        (
+            Model::Counter,
+            "0+add:5 1+read 1=5 1+read 1=3 1+read 1=4 1+read 1=3 1+read 1=5 1+read 1=4 0=",
+            vec![
+                (F::CounterBack, 1),
+                (F::CounterBack, 0),
+                (F::CounterBack, 0),
+            ],
+        ),
+    ] {
+        assert_eq!(told(model, words), expected, "{words}");
+    }
+}
+
+#[test]
+fn how_many_more_answers_show_it_is_said() {
+    let nothing = "1+read 1=null ";
+    for (times, said) in [
+        (1, "write 1 (event 0, process 0)"),
+        (2, "write 1 (event 0, process 0); 1 more answer misses it"),
+        (10, "write 1 (event 0, process 0); 9 more answers miss it"),
+    ] {
+        let words = format!("0+write:1 0= {}", nothing.repeat(times));
+        let settings = Settings::of_all(Contract::new(Model::Register));
+        let report = check(&history(&words), &settings).expect("a register");
+        let found = report.anomalies[0].in_words();
+        // The first of them is named.
+        assert!(
+            found.starts_with("read -> null (event 2, process 1) did not see"),
+            "{found}"
+        );
+        assert!(found.ends_with(said), "{found}");
+    }
+    let settings = Settings::of_all(Contract::new(Model::Register));
+    let report = check(&history("1+read 1=7 1+read 1=7"), &settings).expect("a register");
+    let found = report.anomalies[0].in_words();
+    assert!(
+        found.ends_with("nobody wrote; 1 more answer shows it"),
+        "{found}"
+    );
+}
+
+#[test]
+fn what_was_answered_with_nothing_that_can_be_wrong_is_undecided() {
+    for (model, unlooked, looked) in [
+        (
+            Model::Register,
+            "0+write:1 0= 0+delete 0= 0+append:1 0=",
+            "0+read 0=[1]",
+        ),
+        (
+            Model::Register,
+            "0+write:1 0= 1+read 1? 2+read 2! 3+read",
+            "0+read 0=1",
+        ),
+        (Model::Register, "0+write:1 0=", "0+cas:[1,2] 0="),
+        (
+            Model::Lock,
+            "0+acquire 0=false 1+acquire 1? 2+release 2!",
+            "0+acquire 0=",
+        ),
+        (Model::Semaphore(2), "0+acquire 0=false", "0+acquire 0="),
+        (Model::Counter, "0+inc 0=", "0+read 0=1"),
+        // These may be marks.
+        (Model::Counter, "0+inc 0=1", "0+inc 0=2"),
+        (Model::Queue, "0+enqueue:1 0= 1+dequeue 1?", "0+dequeue 0=1"),
+        (Model::Bag, "0+enqueue:1 0= 0+dequeue 0!", "0+dequeue 0=1"),
+        (Model::Set, "0+add:1 0= 0+remove:1 0=", "0+read 0=[]"),
+        (
+            Model::Set,
+            "0+add:1 0= 0+remove:2 0=",
+            "0+contains:1 0=true",
+        ),
+        (
+            Model::ListAppend,
+            "0+txn:[[\"append\",1,1]] 0=",
+            "0+txn:[[\"r\",1,null]] 0=[[\"r\",1,[1]]]",
+        ),
+        (
+            Model::RwRegister,
+            "0+txn:[[\"w\",1,1],[\"r\",1,null]] 0?",
+            "1+txn:[[\"r\",2,null]] 1=",
+        ),
+    ] {
+        let of = |words: &str| {
+            let settings = Settings::of_all(Contract::new(model));
+            check(&history(words), &settings).expect("it is of the model")
+        };
+        let report = of(unlooked);
+        assert_eq!(
+            report.verdict(),
+            Verdict::Undecided,
+            "{model:?}: {unlooked}"
+        );
+        assert!(report.undecided[0].starts_with("no object could be judged: "));
+        assert!(!report.objects[0].is_judged);
+        let report = of(&format!("{unlooked} {looked}"));
+        assert_eq!(
+            report.verdict(),
+            Verdict::Clean,
+            "{model:?}: {unlooked} {looked}: {report:?}"
+        );
+    }
+    // One object is enough; of the other ones it is known.
+    let report = checked("0+a/write:1 0= 0+b/write:1 0= 0+b/read 0=1", &[]);
+    assert_eq!(report.verdict(), Verdict::Clean);
+    let judged: Vec<_> = report.objects.iter().map(|one| one.is_judged).collect();
+    assert_eq!(judged, [false, true]);
+}
+
 #[test]
 fn a_system_that_does_not_answer_after_the_heal_is_unavailable() {
     for (words, expected) in [

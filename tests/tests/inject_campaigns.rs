@@ -265,9 +265,61 @@ fn what_the_clients_of_a_run_saw_is_written_in_other_forms() {
 }
 
 #[test]
+fn a_run_is_checked_again_by_what_its_cluster_file_said() {
+    let folder = folder();
+    folder.write("said", HELD_TWICE);
+    let cluster = CLUSTER.replace("sleep 0.1", "sh -c 'sleep 0.5; cat {here}/said'");
+    let histories = "[[histories]]\nkeys = \"l\"\nmodel = \"lock\"\n";
+    folder.write("cluster.toml", &(cluster.clone() + histories));
+    let campaign = printed(&folder.ends(1, &ONCE));
+    // It goes by what the campaign went by, and not by what the file says now.
+    folder.write("cluster.toml", &cluster);
+    let check = |status, arguments: &[&str]| {
+        folder.ends(status, &[&["history", "check"], arguments].concat())
+    };
+    let told = printed(&check(1, &["out", "1"]));
+    let found = told
+        .lines()
+        .find_map(|line| line.strip_prefix("  key l: held by 2"));
+    let found = found.expect("what was found");
+    assert!(
+        campaign.contains(&format!("double-lock of l: held by 2{found}")),
+        "{campaign}"
+    );
+    assert!(told.contains("on 1 object: 1 lock: anomalies"), "{told}");
+    let json = printed(&check(1, &["out", "1", "--format", "json"]));
+    assert!(json.contains(r#""kind":"double-lock""#), "{json}");
+    // As a file it may be of a semaphore; and where there is more to go by is said.
+    let file = check(3, &["out/runs/1/history.jsonl"]);
+    assert!(
+        printed(&file).contains("it may be a semaphore"),
+        "{}",
+        printed(&file)
+    );
+    assert!(
+        said(&file).contains("history check out 1` goes by them"),
+        "{}",
+        said(&file)
+    );
+    let told = check(1, &["out/runs/1/history.jsonl", "--model", "lock"]);
+    assert!(!said(&told).contains("goes by them"), "{}", said(&told));
+    for (arguments, words) in [
+        (&["out", "2"][..], "there is no run 2 in out"),
+        (&["out"], "`crashpoint history check out N`"),
+        (&["tmp", "1"], "tmp has no results of `crashpoint inject`"),
+        (&["out", "1", "--model", "lock"], "cannot be used with"),
+    ] {
+        let told = said(&check(2, arguments));
+        assert!(told.contains(words), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
 fn clients_that_print_no_history_have_none_to_export() {
     let folder = folder();
     folder.ends(1, &ONCE);
     let told = said(&folder.ends(2, &["history", "out", "1", "--export", "jsonl"]));
     assert!(told.contains("run 1 has no history"), "{told}");
+    let told = said(&folder.ends(2, &["history", "check", "out", "1"]));
+    assert!(told.contains("has no [[histories]]"), "{told}");
 }

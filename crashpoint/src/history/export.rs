@@ -1,16 +1,16 @@
 //! `crashpoint history DIR N --export FORM`: what the clients of a run of `crashpoint inject` saw.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use campaign::Outcome;
 use clap::Args;
-use history::{History, Settings};
-use injector::online::{RUNS, manifest};
+use history::Settings;
+use injector::online::manifest;
 
-use crate::inject::{history_of, history_path, rules_of};
-
-use super::{Form, TIME_LIMIT, put, refused_in, written};
+use super::kept::{read, without_history};
+use super::{Form, TIME_LIMIT, put, written};
+use crate::inject::{history_path, rules_of};
 
 /// Which run, and in which form.
 #[derive(Debug, Args)]
@@ -43,6 +43,9 @@ pub(super) fn export(arguments: &ExportArgs) -> anyhow::Result<Outcome> {
         );
     };
     let history = read(directory, number)?;
+    if history.operations().is_empty() {
+        bail!(without_history(number));
+    }
     let rules = rules_of(&manifest)
         .with_context(|| format!("read the cluster file of {}", directory.display()))?;
     let settings = Settings {
@@ -53,26 +56,8 @@ pub(super) fn export(arguments: &ExportArgs) -> anyhow::Result<Outcome> {
     };
     let bytes = written(&history, arguments.export, || {
         let path = history_path(directory, number);
-        history::check(&history, &settings).map_err(|refused| refused_in(refused, &history, &path))
+        history::check(&history, &settings).with_context(|| format!("check {}", path.display()))
     })?;
     put(&bytes, arguments.out.as_deref())?;
     Ok(Outcome::Clean)
-}
-
-/// The history that a run left.
-fn read(directory: &Path, number: u64) -> anyhow::Result<History> {
-    if !directory.join(RUNS).join(number.to_string()).is_dir() {
-        bail!(
-            "there is no run {number} in {0}: `crashpoint show {0}` lists its runs",
-            directory.display()
-        );
-    }
-    let history = history_of(directory, number)?;
-    let Some(history) = history.filter(|history| !history.operations().is_empty()) else {
-        bail!(
-            "run {number} has no history: its clients printed none (docs/histories.md says what \
-             they would print)"
-        );
-    };
-    Ok(history)
 }

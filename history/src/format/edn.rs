@@ -3,20 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use super::ReadError;
+use super::{ReadError, position, printable};
 use crate::Value;
 use crate::value::Float;
 
 /// How deep values may be nested.
 const DEPTH_MAX: usize = 64;
 
-/// A value, and the line in which it begins.
+/// A value that stands alone, and the line in which it begins.
 pub(super) struct Form {
     pub(super) line: usize,
     pub(super) value: Value,
 }
 
-/// All values of a text.
+/// All events of a text: one may be after the other, or all in one vector.
 pub(super) fn read(text: &str) -> Result<Vec<Form>, ReadError> {
     let mut reader = Reader {
         text,
@@ -25,9 +25,12 @@ pub(super) fn read(text: &str) -> Result<Vec<Form>, ReadError> {
     };
     let mut forms = Vec::new();
     while reader.skip(0)? {
-        let line = reader.line;
-        let value = reader.value(0)?;
-        forms.push(Form { line, value });
+        reader.tags()?;
+        match reader.peek() {
+            Some('[') => reader.events(']', &mut forms)?,
+            Some('(') => reader.events(')', &mut forms)?,
+            _ => forms.push(reader.form(0)?),
+        }
     }
     Ok(forms)
 }
@@ -50,11 +53,52 @@ impl<'a> Reader<'a> {
         Some(next)
     }
 
-    fn wrong(&self, problem: impl Into<String>) -> ReadError {
+    /// What is wrong where this place of the text is.
+    fn wrong(&self, place: usize, problem: impl Into<String>) -> ReadError {
+        let (line, column) = position(&self.text[..place]);
+        let problem = printable(&problem.into());
         ReadError::Wrong {
-            line: self.line,
-            problem: problem.into(),
+            line,
+            problem: format!("{problem} at column {column}"),
         }
+    }
+
+    /// Leaves out the tags before a value that stands alone.
+    fn tags(&mut self) -> Result<(), ReadError> {
+        let line = self.line;
+        while self.peek() == Some('#') && !self.text[self.at..].starts_with("#{") {
+            self.at += 1;
+            self.token();
+            if !self.skip(0)? {
+                return Err(ReadError::Torn { line });
+            }
+        }
+        Ok(())
+    }
+
+    /// A value that stands alone, with its line: that is where it is torn, too.
+    fn form(&mut self, depth: usize) -> Result<Form, ReadError> {
+        let line = self.line;
+        let value = self.value(depth).map_err(|error| match error {
+            ReadError::Torn { .. } => ReadError::Torn { line },
+            other => other,
+        })?;
+        Ok(Form { line, value })
+    }
+
+    /// All events of a vector.
+    fn events(&mut self, end: char, forms: &mut Vec<Form>) -> Result<(), ReadError> {
+        let start = self.at;
+        self.next();
+        while self.skip(1)? {
+            if self.peek() == Some(end) {
+                self.next();
+                return Ok(());
+            }
+            forms.push(self.form(1)?);
+        }
+        let problem = format!("the events that begin here have no '{end}' at their end");
+        Err(self.wrong(start, problem))
     }
 
     /// Goes to the next value, if there is one.
@@ -86,13 +130,15 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, depth: usize) -> Result<Value, ReadError> {
         if depth > DEPTH_MAX {
-            return Err(self.wrong(format!("values are nested more than {DEPTH_MAX} deep")));
+            let problem = format!("values are nested more than {DEPTH_MAX} deep");
+            return Err(self.wrong(self.at, problem));
         }
         let rest = &self.text[self.at..];
         if rest.starts_with("#{") {
             self.at += 2;
             return Ok(Value::List(self.until('}', depth)?));
         }
+        let start = self.at;
         match rest.chars().next() {
             Some('#') => {
                 self.at += 1;
@@ -103,7 +149,7 @@ impl<'a> Reader<'a> {
             Some('(') => self.opened(')', depth).map(Value::List),
             Some('{') => {
                 let elements = self.opened('}', depth)?;
-                self.map(elements)
+                self.map(start, elements)
             }
             Some('"') => self.string(),
             Some('\\') => {
@@ -135,9 +181,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn map(&self, elements: Vec<Value>) -> Result<Value, ReadError> {
+    fn map(&self, start: usize, elements: Vec<Value>) -> Result<Value, ReadError> {
         if !elements.len().is_multiple_of(2) {
-            return Err(self.wrong("a map has a key without a value"));
+            return Err(self.wrong(start, "a map has a key without a value"));
         }
         let mut entries = BTreeMap::new();
         let mut elements = elements.into_iter();
@@ -168,6 +214,7 @@ impl<'a> Reader<'a> {
     }
 
     fn escaped(&mut self) -> Result<char, ReadError> {
+        let start = self.at - 1;
         Ok(match self.next() {
             Some('n') => '\n',
             Some('t') => '\t',
@@ -180,9 +227,12 @@ impl<'a> Reader<'a> {
                 u32::from_str_radix(&digits, 16)
                     .ok()
                     .and_then(char::from_u32)
-                    .ok_or_else(|| self.wrong(format!("\\u{digits} is no character")))?
+                    .ok_or_else(|| self.wrong(start, format!("\\u{digits} is no character")))?
             }
-            Some(other) => return Err(self.wrong(format!("\\{other} means nothing in a string"))),
+            Some(other) => {
+                let problem = format!("\\{other} means nothing in a string");
+                return Err(self.wrong(start, problem));
+            }
             None => return Err(ReadError::Torn { line: self.line }),
         })
     }
@@ -197,6 +247,7 @@ impl<'a> Reader<'a> {
     }
 
     fn atom(&mut self) -> Result<Value, ReadError> {
+        let start = self.at;
         let token = self.token();
         if let Some(keyword) = token.strip_prefix(':') {
             return Ok(Value::Text(keyword.to_owned()));
@@ -204,12 +255,12 @@ impl<'a> Reader<'a> {
         let digits = token.trim_start_matches(['+', '-']);
         if digits.starts_with(|first: char| first.is_ascii_digit()) {
             return number(token)
-                .ok_or_else(|| self.wrong(format!("the number {token} is not understood")));
+                .ok_or_else(|| self.wrong(start, format!("the number {token} is not understood")));
         }
         match token {
             "" => {
                 let found = self.peek().map(String::from).unwrap_or_default();
-                Err(self.wrong(format!("'{found}' where a value is expected")))
+                Err(self.wrong(start, format!("'{found}' where a value is expected")))
             }
             "nil" => Ok(Value::Null),
             "true" => Ok(Value::Bool(true)),

@@ -1,7 +1,6 @@
 //! The form of Jepsen's `history.edn`.
 
-use super::edn::{self, Form};
-use super::{ReadError, collect, jsonl};
+use super::{ReadError, beginning, collect, edn, jsonl};
 use crate::{Event, History, Process, Value};
 
 /// The words of parts of a transaction, which are keywords in EDN.
@@ -9,27 +8,14 @@ const PARTS: [&str; 5] = ["r", "w", "append", "read", "write"];
 
 pub(super) fn read(text: &str) -> Result<History, ReadError> {
     let forms = edn::read(text)?;
-    // The whole history may be one vector.
-    let events = forms.into_iter().flat_map(|form| match form.value {
-        Value::List(elements) => elements
-            .into_iter()
-            .map(|value| Form {
-                line: form.line,
-                value,
-            })
-            .collect(),
-        value => vec![Form {
-            line: form.line,
-            value,
-        }],
-    });
-    collect(events.map(|form| {
+    collect(forms.into_iter().map(|form| {
         let wrong = |problem| ReadError::Wrong {
             line: form.line,
             problem,
         };
         let Value::Map(mut fields) = form.value else {
-            return Err(wrong(format!("{} is no map", form.value)));
+            let value = beginning(&form.value.to_string());
+            return Err(wrong(format!("{value} is no map")));
         };
         let raw = jsonl::event(&mut fields).map_err(wrong)?;
         Ok((form.line, raw))

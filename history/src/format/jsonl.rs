@@ -1,7 +1,6 @@
 //! One JSON object a line.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 
 use super::{Raw, ReadError, collect};
 use crate::{Event, History, Kind, Process, Value};
@@ -96,7 +95,11 @@ pub(crate) fn parse_line(line: &str) -> Result<Line, Problem> {
         }
         let said = error.to_string();
         let said = said.split(" at line").next().unwrap_or_default();
-        Problem::Syntax(format!("{said} at column {}", error.column()))
+        // It counts bytes.
+        let bytes = line.bytes().take(error.column());
+        let is_first = |byte: &u8| byte & 0xc0 != 0x80;
+        let column = bytes.filter(is_first).count().max(1);
+        Problem::Syntax(format!("{said} at column {column}"))
     })?;
     let Value::Map(mut fields) = Value::from_json(json)? else {
         return Err(Problem::Content("it is no object".to_owned()));
@@ -113,12 +116,9 @@ pub(crate) fn parse_line(line: &str) -> Result<Line, Problem> {
 }
 
 fn kind(field: Option<Value>) -> Result<Kind, String> {
-    let wrong = |what: &dyn Display| format!("type is {what}, not one of invoke, ok, fail, info");
-    match field {
-        Some(Value::Text(word)) => Kind::from_word(&word).ok_or_else(|| wrong(&word)),
-        Some(other) => Err(wrong(&other)),
-        None => Err("it has no type".to_owned()),
-    }
+    let field = field.ok_or("it has no type")?;
+    let kind = field.as_text().and_then(Kind::from_word);
+    kind.ok_or_else(|| format!("type is {field}, not one of invoke, ok, fail, info"))
 }
 
 fn process(field: Option<Value>) -> Result<Process, String> {

@@ -42,15 +42,16 @@ pub(crate) fn unavailable(history: &History, within_ns: u64) -> After {
     if events.last().is_none_or(|last| last.time_ns < until_ns) {
         return After::TooShort;
     }
+    After::Unavailable(unanswered(events[heal].index, &called, within_ns))
+}
+
+/// None of these was answered in time after the heal with this index.
+fn unanswered(heal: u64, called: &[usize], within_ns: u64) -> Anomaly {
     let seconds = within_ns as f64 / 1e9;
-    After::Unavailable(Anomaly {
-        kind: Failure::Unavailable,
-        key: None,
-        what: format!(
-            "none of {} calls after the heal (event {}) was answered ok within {seconds} s of it",
-            called.len(),
-            events[heal].index
-        ),
-        operations: called.into_iter().take(3).collect(),
-    })
+    let what = format!(
+        "none of {} calls after the heal (event {heal}) was answered ok within {seconds} s of it",
+        called.len(),
+    );
+    let shown = called.iter().take(3).copied().collect();
+    Anomaly::new(Failure::Unavailable, None, what, shown)
 }

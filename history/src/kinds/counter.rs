@@ -1,6 +1,6 @@
 //! Counters that are what they cannot be.
 
-use super::{Anomaly, Failure, Seen, before, may_be_before};
+use super::{Anomaly, Failure, Seen, Told, before, may_be_before};
 use crate::model::{Refused, counter};
 use crate::{Operation, Outcome};
 
@@ -17,22 +17,47 @@ pub(super) fn failures(seen: &Seen<'_>) -> Result<Vec<Anomaly>, Refused> {
             values.push((place, one, value));
         }
     }
-    let initial = seen.initial.as_int().unwrap_or(0);
-    let mut found = Vec::new();
-    for &(place, one, value) in &values {
-        let (least, most) = bounds(&added, one, initial);
-        if !(least..=most).contains(&value) {
-            let what = format!(
-                "{} saw a value that is not from {least} to {most}",
-                seen.words(place)
-            );
-            found.push(seen.anomaly(Failure::CounterWrong, what, [place]));
-        }
-    }
+    let mut found = out_of_bounds(seen, &added, &values);
     if added.iter().all(|(_, amount)| *amount >= 0) {
         found.extend(goes_back(seen, &mut values));
     }
     Ok(found)
+}
+
+/// Values that a counter cannot have. Those that lack, or have too much of, the same amount, with none
+/// between them that does not, are one failure.
+fn out_of_bounds(
+    seen: &Seen<'_>,
+    added: &[(&Operation, i64)],
+    values: &[(usize, &Operation, i64)],
+) -> Vec<Anomaly> {
+    let initial = seen.initial.as_int().unwrap_or(0);
+    let mut told = Told::new();
+    let mut failure = 0;
+    // What makes the wrong values right.
+    let mut lacking: Option<i64> = None;
+    for &(place, one, value) in values {
+        let (least, most) = bounds(added, one, initial);
+        let is_possible = |value: i64| (least..=most).contains(&value);
+        let is_same = |lacking: i64| value.checked_add(lacking).is_some_and(is_possible);
+        let is_known = lacking.is_some_and(is_same);
+        if is_possible(value) {
+            lacking = lacking.filter(|_| is_known);
+            continue;
+        }
+        if !is_known {
+            failure += 1;
+            lacking = Some(value.clamp(least, most).saturating_sub(value));
+        }
+        told.tell(failure, place, || {
+            let what = format!(
+                "{} saw a value that is not from {least} to {most}",
+                seen.words(place)
+            );
+            seen.anomaly(Failure::CounterWrong, what, [place])
+        });
+    }
+    told.finish()
 }
 
 /// The least and the most that a counter can be when an operation looks at it.
@@ -53,14 +78,17 @@ fn bounds(added: &[(&Operation, i64)], one: &Operation, initial: i64) -> (i64, i
     (least, most)
 }
 
-/// Values that are below one that was seen before. Only of counters from which nothing is taken.
+/// Values that are below one that was seen before. Only of counters from which nothing is taken. What
+/// grows again after it went back, and is not yet what it was, went back once.
 fn goes_back(seen: &Seen<'_>, values: &mut [(usize, &Operation, i64)]) -> Vec<Anomaly> {
     let mut by_end: Vec<_> = values.to_vec();
     by_end.sort_by_key(|(_, one, _)| one.returned());
     values.sort_by_key(|(_, one, _)| one.call);
     let mut ended = by_end.into_iter().peekable();
     let mut highest: Option<(usize, i64)> = None;
-    let mut found = Vec::new();
+    let mut told = Told::new();
+    let mut failure = 0;
+    let mut since: Option<i64> = None;
     for &mut (place, one, value) in values {
         while let Some((earlier, _, value)) = ended.next_if(|(_, earlier, _)| before(earlier, one))
         {
@@ -68,14 +96,20 @@ fn goes_back(seen: &Seen<'_>, values: &mut [(usize, &Operation, i64)]) -> Vec<An
                 highest = Some((earlier, value));
             }
         }
-        if let Some((earlier, _)) = highest.filter(|(_, highest)| *highest > value) {
-            let what = format!(
-                "{} saw less than was seen before: {}",
-                seen.words(place),
-                seen.words(earlier)
-            );
-            found.push(seen.anomaly(Failure::CounterBack, what, [place, earlier]));
-        }
+        let Some((earlier, _)) = highest.filter(|(_, highest)| *highest > value) else {
+            since = None;
+            continue;
+        };
+        failure += u64::from(since.is_none_or(|since| value < since));
+        since = Some(value);
+        told.tell(failure, place, || back(seen, place, earlier));
     }
-    found
+    told.finish()
+}
+
+/// A value that is below an earlier one.
+fn back(seen: &Seen<'_>, place: usize, earlier: usize) -> Anomaly {
+    let (who, before) = (seen.words(place), seen.words(earlier));
+    let what = format!("{who} saw less than was seen before: {before}");
+    seen.anomaly(Failure::CounterBack, what, [place, earlier])
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Anomaly, Failure, Seen, before, may_be_before};
+use super::{Anomaly, Failure, Seen, Told, before, may_be_before};
 use crate::model::queue::IN;
 use crate::{Operation, Outcome, Value};
 
@@ -15,66 +15,85 @@ struct Element<'a> {
     taken: Vec<Placed<'a>>,
 }
 
-/// An element that is certainly in the queue: so often, and who put it in last.
-struct Left<'a> {
-    element: &'a Element<'a>,
+/// One that somebody who found the queue empty should have found, unless somebody of whom nobody knows
+/// what he took had taken it.
+struct Left {
+    /// Who put it in.
     put: usize,
-    count: usize,
+    /// Who took it later.
+    taken: Option<usize>,
 }
 
 impl Element<'_> {
-    /// What somebody who found the queue empty should have found. Who took one may have done so
-    /// before.
-    fn left(&self, empty: &Operation, returned: usize) -> Option<Left<'_>> {
-        let mut put = self
+    /// All that is left of it when somebody finds the queue empty. Who took one may have done so before.
+    fn left(&self, empty: &Operation, returned: usize) -> Vec<Left> {
+        let put = self
             .put
             .iter()
             .filter(|(_, put)| put.outcome == Outcome::Ok && before(put, empty));
-        let taken = self
+        let (earlier, later): (Vec<_>, Vec<_>) = self
             .taken
             .iter()
-            .filter(|(_, taken)| taken.call < returned)
-            .count();
-        let count = put.clone().count().saturating_sub(taken);
-        let put = put.next_back()?.0;
-        let element = self;
-        (count > 0).then_some(Left {
-            element,
+            .partition(|(_, taken)| taken.call < returned);
+        let mut later = later.into_iter().map(|(place, _)| place);
+        let put = put.skip(earlier.len()).map(|(put, _)| *put);
+        put.map(move |put| Left {
             put,
-            count,
+            taken: later.next(),
         })
+        .collect()
+    }
+}
+
+/// What was done with a queue.
+#[derive(Default)]
+struct Done<'a> {
+    elements: BTreeMap<&'a Value, Element<'a>>,
+    /// Those that found nothing.
+    empty: Vec<Placed<'a>>,
+    /// Those that may have taken something.
+    unknown: Vec<&'a Operation>,
+}
+
+impl<'a> Done<'a> {
+    fn of(seen: &Seen<'a>) -> Self {
+        let mut done = Self::default();
+        for (place, one) in seen.operations() {
+            let placed = (place, one);
+            match (IN.contains(&one.f.as_str()), one.outcome) {
+                (true, _) => done.element(&one.argument).put.push(placed),
+                (false, Outcome::Ok) if one.result.is_null() => done.empty.push(placed),
+                (false, Outcome::Ok) => done.element(&one.result).taken.push(placed),
+                (false, Outcome::Unknown) => done.unknown.push(one),
+                (false, Outcome::Fail) => {}
+            }
+        }
+        done
+    }
+
+    fn element(&mut self, value: &'a Value) -> &mut Element<'a> {
+        self.elements.entry(value).or_default()
     }
 }
 
 pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
-    let mut elements: BTreeMap<&Value, Element<'_>> = BTreeMap::new();
-    let (mut empty, mut unknown) = (Vec::new(), Vec::new());
-    for (place, one) in seen.operations() {
-        match (IN.contains(&one.f.as_str()), one.outcome) {
-            (true, _) => elements
-                .entry(&one.argument)
-                .or_default()
-                .put
-                .push((place, one)),
-            (false, Outcome::Ok) if one.result.is_null() => empty.push((place, one)),
-            (false, Outcome::Ok) => elements
-                .entry(&one.result)
-                .or_default()
-                .taken
-                .push((place, one)),
-            (false, Outcome::Unknown) => unknown.push(one),
-            (false, Outcome::Fail) => {}
-        }
-    }
+    let done = Done::of(seen);
+    let elements = done.elements.values();
     let mut found: Vec<_> = elements
-        .values()
         .filter_map(|element| taken_too_often(seen, element))
         .collect();
-    found.extend(
-        empty
-            .iter()
-            .filter_map(|&empty| lost(seen, empty, &elements, &unknown)),
-    );
+    let mut told = Told::new();
+    for &(place, empty) in &done.empty {
+        let Some(missed) = missed(empty, &done) else {
+            continue;
+        };
+        for (kind, left) in missed.failures() {
+            told.tell((kind, left.put), place, || {
+                missed.anomaly(seen, place, kind, left)
+            });
+        }
+    }
+    found.extend(told.finish());
     found
 }
 
@@ -134,40 +153,71 @@ fn double_dequeue(seen: &Seen<'_>, element: &Element<'_>, possible: usize) -> An
 }
 
 /// What a client that found nothing should have found.
-fn lost(
-    seen: &Seen<'_>,
-    (place, empty): Placed<'_>,
-    elements: &BTreeMap<&Value, Element<'_>>,
-    unknown: &[&Operation],
-) -> Option<Anomaly> {
+struct Missed {
+    /// What was left and taken later, then what nobody is known to have taken.
+    left: Vec<Left>,
+    /// How many of these certainly were there.
+    count: usize,
+    /// How many of them are certainly lost: of those that nobody took, more than may have been taken.
+    lost: usize,
+    /// How many operations may have taken any of them.
+    unknown: usize,
+}
+
+/// What a client that found nothing should have found, if anything.
+fn missed(empty: &Operation, done: &Done<'_>) -> Option<Missed> {
     let returned = empty.returned()?;
-    let there: Vec<_> = elements
-        .values()
-        .filter_map(|element| element.left(empty, returned))
-        .collect();
-    let count: usize = there.iter().map(|left| left.count).sum();
+    let unknown = &done.unknown;
+    let elements = done.elements.values();
+    let all = elements.flat_map(|element| element.left(empty, returned));
+    let (mut left, never): (Vec<_>, Vec<_>) = all.partition(|left| left.taken.is_some());
     // Each of these may have taken one.
     let may_be_taken = unknown.iter().filter(|one| one.call < returned).count();
-    if count <= may_be_taken {
-        return None;
-    }
-    let &Left { element, put, .. } = there.first()?;
-    let who = seen.words(place);
-    let words = seen.words(put);
-    let later = element
-        .taken
-        .iter()
-        .find(|(_, taken)| taken.call > returned);
-    Some(match later {
-        Some((later, _)) => seen.anomaly(
-            Failure::StaleRead,
-            format!("{who} found nothing, where this was acknowledged before: {words}; later it was there: {}", seen.words(*later)),
-            [place, put, *later],
-        ),
-        None => seen.anomaly(
-            Failure::ElementLost,
-            format!("{who} found nothing, where this was acknowledged before, and nobody took it: {words}"),
-            [place, put],
-        ),
+    let lost = never.len().saturating_sub(unknown.len());
+    left.extend(never);
+    let count = left.len().saturating_sub(may_be_taken);
+    (count > 0).then_some(Missed {
+        left,
+        count,
+        lost,
+        unknown: unknown.len(),
     })
+}
+
+impl Missed {
+    /// As many as certainly were there, each with what became of it. Of those that may have been taken
+    /// nobody knows which they are: the first are named.
+    fn failures(&self) -> impl Iterator<Item = (Failure, &Left)> {
+        let never = self.left.iter().filter(|left| left.taken.is_none());
+        let lost = never.clone().take(self.lost);
+        let taken = self.left.iter().filter(|left| left.taken.is_some());
+        let stale = taken.chain(never.skip(self.lost));
+        let stale = stale.take(self.count - self.lost);
+        let lost = lost.map(|left| (Failure::ElementLost, left));
+        lost.chain(stale.map(|left| (Failure::StaleRead, left)))
+    }
+
+    fn anomaly(&self, seen: &Seen<'_>, place: usize, kind: Failure, left: &Left) -> Anomaly {
+        let who = seen.words(place);
+        let words = seen.words(left.put);
+        let found_nothing = format!("{who} found nothing, where this was acknowledged before");
+        let of_unknown = self.unknown;
+        let what = match (kind, left.taken) {
+            (Failure::ElementLost, _) if of_unknown == 0 => {
+                format!("{found_nothing}, and nobody took it: {words}")
+            }
+            (Failure::ElementLost, _) => format!(
+                "{found_nothing}, and of those that nobody is known to have taken, more than the {of_unknown} operations of unknown outcome can have taken: {words}"
+            ),
+            (_, Some(later)) => format!(
+                "{found_nothing}: {words}; later it was there: {}",
+                seen.words(later)
+            ),
+            (_, None) => format!(
+                "{found_nothing}: {words}; later an operation of unknown outcome may have taken it"
+            ),
+        };
+        let shown: Vec<_> = [place, left.put].into_iter().chain(left.taken).collect();
+        seen.anomaly(kind, what, shown)
+    }
 }

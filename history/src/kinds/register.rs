@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Anomaly, Failure, Seen, before};
+use super::{Anomaly, Failure, Seen, Told, before};
 use crate::{Operation, Outcome, Value};
 
 const READS: &[&str] = &["read", "get", "r"];
@@ -47,63 +47,61 @@ pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
         writers.entry(write.value).or_default().push(write);
     }
     let overwriting = Overwriting::of(&writes);
-    let reads = seen
-        .called(READS)
-        .filter(|(_, one)| one.outcome == Outcome::Ok);
-    reads
-        .filter_map(|(place, read)| {
-            let of_value = writers.get(&read.result).map_or(&[][..], Vec::as_slice);
-            never_written(seen, place, read, of_value)
-                .or_else(|| overwritten(seen, place, read, of_value, &overwriting))
-        })
-        .collect()
+    let mut told = Told::new();
+    let reads = seen.called(READS);
+    for (place, read) in reads.filter(|(_, one)| one.outcome == Outcome::Ok) {
+        let of_value = writers.get(&read.result).map_or(&[][..], Vec::as_slice);
+        let found = never_written(seen, place, read, of_value)
+            .or_else(|| overwritten(seen, place, read, of_value, &overwriting));
+        if let Some((same, anomaly)) = found {
+            told.tell(same, place, || anomaly);
+        }
+    }
+    told.finish()
 }
 
+/// What reads that show one failure have in common: which failure, the other operation that shows it,
+/// and what they saw, if several values are several failures.
+type Same<'a> = (Failure, Option<usize>, Option<&'a Value>);
+
 /// The read of a value that no write can have left.
-fn never_written(
+fn never_written<'a>(
     seen: &Seen<'_>,
     place: usize,
-    read: &Operation,
+    read: &'a Operation,
     writers: &[&Write<'_>],
-) -> Option<Anomaly> {
+) -> Option<(Same<'a>, Anomaly)> {
     if read.result == *seen.initial {
         return None;
     }
     let returned = read.returned()?;
-    let called: Vec<_> = writers
+    let called = writers
         .iter()
-        .filter(|write| write.operation.call < returned)
-        .collect();
-    if called
-        .iter()
-        .any(|write| write.operation.outcome != Outcome::Fail)
-    {
+        .filter(|write| write.operation.call < returned);
+    let mut called = called.peekable();
+    let failed = called.peek().map(|failed| failed.place);
+    if called.any(|write| write.operation.outcome != Outcome::Fail) {
         return None;
     }
     let who = seen.words(place);
-    Some(match (called.first(), writers.first()) {
-        (Some(failed), _) => seen.anomaly(
-            Failure::DirtyRead,
-            format!(
-                "{who} saw a value whose write failed: {}",
-                seen.words(failed.place)
-            ),
-            [place, failed.place],
-        ),
-        (None, Some(later)) => seen.anomaly(
-            Failure::NeverWritten,
-            format!(
-                "{who} saw a value that was written only later: {}",
-                seen.words(later.place)
-            ),
-            [place, later.place],
-        ),
-        (None, None) => seen.anomaly(
-            Failure::NeverWritten,
-            format!("{who} saw a value that nobody wrote"),
-            [place],
-        ),
-    })
+    let write = failed.or_else(|| writers.first().map(|later| later.place));
+    let kind = match failed {
+        Some(_) => Failure::DirtyRead,
+        None => Failure::NeverWritten,
+    };
+    let what = format!("{who} saw a value {}", unwritten(seen, kind, write));
+    let shown: Vec<_> = [place].into_iter().chain(write).collect();
+    let same = (kind, write, Some(&read.result));
+    Some((same, seen.anomaly(kind, what, shown)))
+}
+
+/// Why a value cannot have been there, with the write of it that is nearest to an explanation.
+fn unwritten(seen: &Seen<'_>, kind: Failure, write: Option<usize>) -> String {
+    match write.map(|write| seen.words(write)) {
+        Some(words) if kind == Failure::DirtyRead => format!("whose write failed: {words}"),
+        Some(words) => format!("that was written only later: {words}"),
+        None => "that nobody wrote".to_owned(),
+    }
 }
 
 /// The writes that certainly took effect, by their ends, each with the one among those before it
@@ -137,13 +135,13 @@ impl<'a> Overwriting<'a> {
 }
 
 /// The read of a value that had certainly been overwritten.
-fn overwritten(
+fn overwritten<'a>(
     seen: &Seen<'_>,
     place: usize,
-    read: &Operation,
+    read: &'a Operation,
     writers: &[&Write<'_>],
     overwriting: &Overwriting<'_>,
-) -> Option<Anomaly> {
+) -> Option<(Same<'a>, Anomaly)> {
     let newer = overwriting.before(read.call)?;
     let returned = read.returned()?;
     // Whoever may have written it had done so before the newer write was called.
@@ -168,36 +166,43 @@ fn overwritten(
             "{who} saw what had been deleted: {}",
             seen.words(newer.place)
         );
-        return Some(seen.anomaly(Failure::DeletedBack, what, shown));
+        let kind = Failure::DeletedBack;
+        let same = (kind, Some(newer.place), Some(&read.result));
+        return Some((same, seen.anomaly(kind, what, shown)));
     }
     Some(stale_or_lost(seen, place, read, newer, shown))
 }
 
 /// A read that lacks an acknowledged write, by whether anybody saw that write after it.
-fn stale_or_lost(
+fn stale_or_lost<'a>(
     seen: &Seen<'_>,
     place: usize,
     read: &Operation,
     newer: &Write<'_>,
     shown: Vec<usize>,
-) -> Anomaly {
+) -> (Same<'a>, Anomaly) {
     let (who, newer_words) = (seen.words(place), seen.words(newer.place));
     let seen_later = seen.called(READS).find(|(_, other)| {
         other.outcome == Outcome::Ok && other.result == *newer.value && other.call > read.call
     });
-    match seen_later {
-        Some((later, _)) => seen.anomaly(
+    let (kind, same, what) = match seen_later {
+        // Each of these may be of a reason of its own.
+        Some((later, _)) => (
             Failure::StaleRead,
+            place,
             format!(
                 "{who} saw an older value than the one acknowledged before: {newer_words}; later it was there: {}",
                 seen.words(later)
             ),
-            shown,
         ),
-        None => seen.anomaly(
+        // What is lost is lost once, whatever is there instead.
+        None => (
             Failure::WriteLost,
-            format!("{who} did not see what was acknowledged before, and nobody did after it: {newer_words}"),
-            shown,
+            newer.place,
+            format!(
+                "{who} did not see what was acknowledged before, and nobody did after it: {newer_words}"
+            ),
         ),
-    }
+    };
+    ((kind, Some(same), None), seen.anomaly(kind, what, shown))
 }

@@ -1,8 +1,8 @@
 //! Elements of sets that are gone, or were never there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{Anomaly, Failure, Seen, before, may_be_before};
+use super::{Anomaly, Failure, Seen, Told, before, may_be_before};
 use crate::{Operation, Outcome, Value};
 
 type Placed<'a> = (usize, &'a Operation);
@@ -35,36 +35,75 @@ fn elements<'a>(seen: &Seen<'a>) -> BTreeMap<&'a Value, Element<'a>> {
     elements
 }
 
-pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
-    let elements = elements(seen);
-    let initial: BTreeSet<&Value> = seen.initial.as_list().unwrap_or_default().iter().collect();
-    let mut found = Vec::new();
-    let mut told = BTreeSet::new();
-    for (place, read) in seen
-        .called(&["read"])
-        .filter(|(_, one)| one.outcome == Outcome::Ok)
-    {
-        let read_elements: BTreeSet<&Value> =
-            read.result.as_list().unwrap_or_default().iter().collect();
-        for &value in &read_elements {
-            let element = elements.get(value);
-            found.extend(
-                wrongly_there(seen, place, read, value, element, initial.contains(value))
-                    .filter(|found| told.insert((found.kind, value))),
-            );
-        }
-        for (value, element) in &elements {
-            if !read_elements.contains(value) {
-                found.extend(
-                    wrongly_gone(seen, place, read, value, element)
-                        .filter(|found| told.insert((found.kind, value))),
-                );
-            }
-        }
-    }
-    found
+/// What one set's reads are held against.
+struct Known<'a> {
+    elements: BTreeMap<&'a Value, Element<'a>>,
+    initial: BTreeSet<&'a Value>,
+    /// Of each element where the last read of it was called.
+    last_seen: HashMap<&'a Value, usize>,
 }
 
+/// What reads that show one failure have in common: which failure, the other operation that shows it, and
+/// the element.
+type Same<'a> = (Failure, Option<usize>, &'a Value);
+
+pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
+    let reads = seen.called(&["read"]);
+    let reads: Vec<_> = reads
+        .filter(|(_, one)| one.outcome == Outcome::Ok)
+        .collect();
+    let mut known = Known {
+        elements: elements(seen),
+        initial: seen.initial.as_list().unwrap_or_default().iter().collect(),
+        last_seen: HashMap::new(),
+    };
+    for (_, read) in &reads {
+        let all = read.result.as_list().unwrap_or_default();
+        let all = all.iter().map(|value| (value, read.call));
+        known.last_seen.extend(all);
+    }
+    let mut told = Told::new();
+    for read in reads {
+        look_at(seen, read, &known, &mut told);
+    }
+    told.finish()
+}
+
+/// What is wrong with a read.
+fn look_at<'a>(
+    seen: &Seen<'a>,
+    (place, read): Placed<'a>,
+    known: &Known<'a>,
+    told: &mut Told<Same<'a>>,
+) {
+    let read_elements: BTreeSet<&Value> =
+        read.result.as_list().unwrap_or_default().iter().collect();
+    for &value in &read_elements {
+        let element = known.elements.get(value);
+        let is_initial = known.initial.contains(value);
+        let found = wrongly_there(seen, place, read, value, element, is_initial);
+        if let Some((other, anomaly)) = found {
+            told.tell((anomaly.kind, other, value), place, || anomaly);
+        }
+    }
+    let missing = known.elements.iter();
+    for (&value, element) in missing.filter(|(value, _)| !read_elements.contains(*value)) {
+        let Some(add) = lacking(read, element) else {
+            continue;
+        };
+        let last = known.last_seen.get(value);
+        let kind = if last.is_some_and(|&last| last > read.call) {
+            Failure::StaleRead
+        } else {
+            Failure::ElementLost
+        };
+        told.tell((kind, Some(add), value), place, || {
+            wrongly_gone(seen, (place, read), value, add, kind)
+        });
+    }
+}
+
+/// An element that was seen where it cannot have been; and the other operation that shows it.
 fn wrongly_there(
     seen: &Seen<'_>,
     place: usize,
@@ -72,7 +111,7 @@ fn wrongly_there(
     value: &Value,
     element: Option<&Element<'_>>,
     is_initial: bool,
-) -> Option<Anomaly> {
+) -> Option<(Option<usize>, Anomaly)> {
     let returned = read.returned()?;
     let who = format!(
         "process {} saw {value} in event {}",
@@ -94,7 +133,8 @@ fn wrongly_there(
             && possible.clone().all(|(_, add)| before(add, remove))
     })?;
     let what = format!("{who}, which had been removed: {}", seen.words(*remove));
-    Some(seen.anomaly(Failure::DeletedBack, what, [place, *remove]))
+    let anomaly = seen.anomaly(Failure::DeletedBack, what, [place, *remove]);
+    Some((Some(*remove), anomaly))
 }
 
 /// An element that was seen before anybody can have added it.
@@ -104,57 +144,55 @@ fn never_added(
     who: &str,
     added: &[Placed<'_>],
     returned: usize,
-) -> Anomaly {
-    match added.iter().find(|(_, add)| add.call < returned) {
-        Some((add, _)) => seen.anomaly(
-            Failure::DirtyRead,
-            format!("{who}, which was refused: {}", seen.words(*add)),
-            [place, *add],
-        ),
-        None => seen.anomaly(
-            Failure::NeverWritten,
-            format!("{who}, which nobody had added"),
-            [place],
-        ),
+) -> (Option<usize>, Anomaly) {
+    if let Some((add, _)) = added.iter().find(|(_, add)| add.call < returned) {
+        let what = format!("{who}, which was refused: {}", seen.words(*add));
+        let anomaly = seen.anomaly(Failure::DirtyRead, what, [place, *add]);
+        return (Some(*add), anomaly);
     }
+    let what = format!("{who}, which nobody had added");
+    (None, seen.anomaly(Failure::NeverWritten, what, [place]))
 }
 
-fn wrongly_gone(
-    seen: &Seen<'_>,
-    place: usize,
-    read: &Operation,
-    value: &Value,
-    element: &Element<'_>,
-) -> Option<Anomaly> {
+/// Who certainly added an element that a read should have seen, last.
+fn lacking(read: &Operation, element: &Element<'_>) -> Option<usize> {
     let returned = read.returned()?;
     let acknowledged = |&&(_, add): &&Placed<'_>| add.outcome == Outcome::Ok && before(add, read);
     let (add, operation) = element.added.iter().rfind(acknowledged)?;
     // One that had ended before it was added is in nobody's way.
     let in_the_way =
         |(_, remove): &Placed<'_>| may_be_before(remove, returned) && !before(remove, operation);
-    if element.removed.iter().any(in_the_way) {
-        return None;
-    }
-    let later = seen.called(&["read"]).find(|(_, other)| {
-        let elements = other.result.as_list().unwrap_or_default();
-        other.call > read.call && elements.contains(value)
-    });
+    (!element.removed.iter().any(in_the_way)).then_some(*add)
+}
+
+/// A read that should have seen an element.
+fn wrongly_gone(
+    seen: &Seen<'_>,
+    (place, read): Placed<'_>,
+    value: &Value,
+    add: usize,
+    kind: Failure,
+) -> Anomaly {
+    let returned = read.returned().unwrap_or(read.call);
     let who = format!(
         "process {} did not see {value} in event {}",
         read.process,
         seen.history.events()[returned].index
     );
-    let words = seen.words(*add);
-    Some(match later {
-        Some((later, _)) => seen.anomaly(
-            Failure::StaleRead,
-            format!("{who}, which was acknowledged before: {words}; later it was there"),
-            [place, *add, later],
-        ),
-        None => seen.anomaly(
-            Failure::ElementLost,
-            format!("{who}, which was acknowledged before, and nobody did after it: {words}"),
-            [place, *add],
-        ),
-    })
+    let words = seen.words(add);
+    if kind == Failure::ElementLost {
+        let what =
+            format!("{who}, which was acknowledged before, and nobody did after it: {words}");
+        return seen.anomaly(kind, what, [place, add]);
+    }
+    let later = seen.called(&["read"]).find(|(_, other)| {
+        let elements = other.result.as_list().unwrap_or_default();
+        other.call > read.call && elements.contains(value)
+    });
+    let shown: Vec<_> = [place, add]
+        .into_iter()
+        .chain(later.map(|(later, _)| later))
+        .collect();
+    let what = format!("{who}, which was acknowledged before: {words}; later it was there");
+    seen.anomaly(kind, what, shown)
 }

@@ -50,6 +50,9 @@ pub(crate) const WORDS: &[&str] = &[
     "read", "get", "r", "write", "put", "set", "w", "cas", "append", "delete", "remove",
 ];
 
+/// Those whose answers say what it was.
+pub(crate) const OBSERVES: &[&str] = &["read", "get", "r", "cas"];
+
 /// What a comparison did that was to set `new` where `old` is.
 fn compared(operation: &Operation, old: u32, new: u32) -> Call {
     match (&operation.result, old == new) {

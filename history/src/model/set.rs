@@ -26,6 +26,8 @@ pub(crate) enum Call {
 }
 
 pub(crate) const WORDS: &[&str] = &["add", "remove", "read", "contains"];
+/// Those whose answers say what is in it.
+pub(crate) const OBSERVES: &[&str] = &["read", "contains"];
 
 impl Set {
     pub(crate) fn new(initial: &Value) -> Self {

@@ -151,12 +151,7 @@ impl Search<'_> {
         if layer > 0 {
             what = format!("{} with it: {what}", failure.name());
         }
-        Anomaly {
-            kind,
-            key: None,
-            what,
-            operations,
-        }
+        Anomaly::new(kind, None, what, operations)
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::graph::{Because, Graph};
-use super::{Inferred, Part, Transaction, Writers, anomaly, words};
+use super::{Inferred, Part, Transaction, Writers, Wrong, anomaly, words};
+use crate::kinds::Told;
 use crate::model::Refused;
 use crate::{Anomaly, Failure, History, Outcome, Value};
 
@@ -19,49 +20,47 @@ pub(super) fn infer(
 ) -> Result<Inferred, Refused> {
     let writers = super::writers(transactions, "elements that nobody else appends")?;
     let mut anomalies = Vec::new();
+    let mut wrong = Wrong(Told::new());
     let mut reads: BTreeMap<&Value, Vec<Read<'_>>> = BTreeMap::new();
-    for (at, one) in transactions
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| one.is_ok())
-    {
+    let numbered = transactions.iter().enumerate();
+    for (at, one) in numbered.filter(|(_, one)| one.is_ok()) {
         anomalies.extend(internal(history, one)?);
-        let mut appended = HashSet::new();
-        for part in &one.parts {
-            match part {
-                Part::Write(key, _) => {
-                    appended.insert(*key);
-                }
-                Part::Read(key, Some(list)) => {
-                    let list = as_list(one, list)?;
-                    anomalies.extend(wrong_elements(
-                        history,
-                        transactions,
-                        &writers,
-                        one,
-                        key,
-                        list,
-                    ));
-                    if !appended.contains(key) {
-                        reads.entry(key).or_default().push(Read { by: at, list });
-                    }
-                }
-                Part::Read(..) => {}
+        for (key, list, is_of_others) in lists(one)? {
+            let found = wrong_elements(history, transactions, &writers, one, key, list);
+            wrong.tell(one, key, found);
+            if is_of_others {
+                reads.entry(key).or_default().push(Read { by: at, list });
             }
         }
     }
+    anomalies.extend(wrong.0.finish());
     let mut graph = Graph::new(transactions.len());
     for (key, reads) in &reads {
-        anomalies.extend(order(
-            history,
-            transactions,
-            &writers,
-            key,
-            reads,
-            &mut graph,
-        ));
+        let found = order(history, transactions, &writers, key, reads, &mut graph);
+        anomalies.extend(found);
     }
     Ok(Inferred { anomalies, graph })
+}
+
+/// A list that was read: its key, what it was, and whether the transaction had not appended to it.
+type ReadList<'a> = (&'a Value, &'a [Value], bool);
+
+/// The lists that a transaction read.
+fn lists<'a>(one: &Transaction<'a>) -> Result<Vec<ReadList<'a>>, Refused> {
+    let mut appended = HashSet::new();
+    let mut lists = Vec::new();
+    for part in &one.parts {
+        match *part {
+            Part::Write(key, _) => {
+                appended.insert(key);
+            }
+            Part::Read(key, Some(list)) => {
+                lists.push((key, as_list(one, list)?, !appended.contains(key)));
+            }
+            Part::Read(..) => {}
+        }
+    }
+    Ok(lists)
 }
 
 fn as_list<'a>(one: &Transaction<'_>, list: &'a Value) -> Result<&'a [Value], Refused> {
@@ -104,25 +103,28 @@ fn internal(history: &History, one: &Transaction<'_>) -> Result<Vec<Anomaly>, Re
 }
 
 /// Elements that cannot be in a list that was read.
-fn wrong_elements(
+fn wrong_elements<'a>(
     history: &History,
     transactions: &[Transaction<'_>],
     writers: &Writers<'_>,
     one: &Transaction<'_>,
     key: &Value,
-    list: &[Value],
-) -> Vec<Anomaly> {
+    list: &'a [Value],
+) -> Vec<(&'a Value, Anomaly)> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     let who = words(history, one);
     for element in list {
         if !seen.insert(element) {
             let what = format!("{who} read {element} twice in one list");
-            found.push(anomaly(Failure::DuplicateElements, key, what, &[one]));
+            found.push((
+                element,
+                anomaly(Failure::DuplicateElements, key, what, &[one]),
+            ));
         }
         let Some(&writer) = writers.get(&(key, element)) else {
             let what = format!("{who} read {element}, which nobody appended");
-            found.push(anomaly(Failure::NeverWritten, key, what, &[one]));
+            found.push((element, anomaly(Failure::NeverWritten, key, what, &[one])));
             continue;
         };
         let writer = &transactions[writer];
@@ -131,7 +133,7 @@ fn wrong_elements(
                 "{who} read {element} of a transaction that failed: {}",
                 words(history, writer)
             );
-            found.push(anomaly(Failure::G1a, key, what, &[one, writer]));
+            found.push((element, anomaly(Failure::G1a, key, what, &[one, writer])));
         } else if list.last() == Some(element)
             && writer.place != one.place
             && writer.writes_to(key).next_back() != Some(element)
@@ -140,7 +142,7 @@ fn wrong_elements(
                 "{who} read a list up to {element}, in the middle of {}",
                 words(history, writer)
             );
-            found.push(anomaly(Failure::G1b, key, what, &[one, writer]));
+            found.push((element, anomaly(Failure::G1b, key, what, &[one, writer])));
         }
     }
     found

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::graph::{Because, Graph};
-use super::{Inferred, NOTHING, Part, Transaction, Writers, anomaly, words};
+use super::{Inferred, NOTHING, Part, Transaction, Writers, Wrong, anomaly, words};
+use crate::kinds::Told;
 use crate::model::Refused;
 use crate::{Anomaly, Failure, History, Outcome, Value};
 
@@ -37,6 +38,7 @@ pub(super) fn infer(
         writers: &writers,
         registers: BTreeMap::new(),
         anomalies: Vec::new(),
+        wrong: Wrong(Told::new()),
     };
     for (at, one) in transactions.iter().enumerate() {
         if one.is_ok() {
@@ -46,8 +48,10 @@ pub(super) fn infer(
     let Reads {
         registers,
         mut anomalies,
+        wrong,
         ..
     } = reads;
+    anomalies.extend(wrong.0.finish());
     let mut graph = Graph::new(transactions.len());
     for (key, register) in &registers {
         anomalies.extend(lost_updates(history, transactions, key, register));
@@ -63,6 +67,7 @@ struct Reads<'a> {
     writers: &'a Writers<'a>,
     registers: BTreeMap<&'a Value, Register<'a>>,
     anomalies: Vec<Anomaly>,
+    wrong: Wrong<'a>,
 }
 
 impl<'a> Reads<'a> {
@@ -108,14 +113,10 @@ impl<'a> Reads<'a> {
         key: &'a Value,
         value: &'a Value,
     ) {
-        self.anomalies.extend(wrong_read(
-            self.history,
-            self.transactions,
-            self.writers,
-            one,
-            key,
-            value,
-        ));
+        let (history, transactions) = (self.history, self.transactions);
+        let found = wrong_read(history, transactions, self.writers, one, key, value);
+        self.wrong
+            .tell(one, key, found.map(|anomaly| (value, anomaly)));
         let register = self.registers.entry(key).or_default();
         register.readers.entry(value).or_default().push(at);
     }

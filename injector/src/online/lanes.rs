@@ -172,10 +172,11 @@ fn violation(anomaly: &Anomaly, places: &[(usize, usize)]) -> Violation {
         .as_ref()
         .map_or_else(String::new, |key| format!(" of {key}"));
     Violation {
-        words: format!("{}{of}: {}", anomaly.kind.name(), anomaly.what),
+        words: format!("{}{of}: {}", anomaly.kind.name(), anomaly.in_words()),
         operations: anomaly
             .operations
             .iter()
+            .chain(&anomaly.more)
             .map(|&place| places[place])
             .collect(),
     }

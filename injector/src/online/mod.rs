@@ -70,5 +70,5 @@ pub use strategies::{EXHAUSTIVE, Exhaustive, STRATEGIES, Search, strategy, witho
 pub use strategy::{Repeated, Strategy};
 pub use text::{alike, findings, headline, table, timeline, totals};
 pub use want::{Agreement, WANTED, Want};
-pub use witness::anomalies;
+pub use witness::{anomalies, seen};
 pub use worse::Worse;

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster::Verdict;
-use history::{Anomaly, Failure, History, Report, Rule, Settings};
+use history::{Anomaly, Failure, History, Refused, Report, Rule, Settings};
+
+use super::run::HISTORY;
 
 /// How long the search for orders may take.
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(60);
@@ -26,44 +28,50 @@ pub(super) fn verdict(rules: &[Rule], history: &Path) -> crate::Result<Verdict> 
     let history = match history::read(BufReader::new(file)) {
         Ok(history) => history,
         Err(wrong) => {
-            let why = format!("what the clients printed is no history: {wrong}");
+            let why = format!("what the clients printed is no history: {HISTORY}: {wrong}");
             return Ok(Verdict::Inconclusive(why));
         }
     };
-    Ok(
-        match history::check(&history, &settings(rules, LOOKED_AT_WITHIN)) {
-            Err(refused) => Verdict::Inconclusive(format!("[[histories]]: {refused}")),
-            Ok(report) => judged(&report),
-        },
-    )
+    Ok(match seen(rules, &history, LOOKED_AT_WITHIN) {
+        Err(refused) => Verdict::Inconclusive(format!("[[histories]]: {HISTORY}: {refused}")),
+        Ok(report) => judged(&report),
+    })
 }
 
-fn settings(rules: &[Rule], within: Duration) -> Settings {
-    Settings {
+/// A history held against the rules of a cluster file, as a campaign does: what no rule is of is not
+/// looked at, and whether the cluster answers after the faults others look at. The search for orders
+/// may take this long.
+///
+/// # Errors
+/// If an operation is none that the object of its rule has.
+pub fn seen(rules: &[Rule], history: &History, within: Duration) -> Result<Report, Refused> {
+    let settings = Settings {
         rules: rules.to_vec(),
         guesses: false,
         time_limit: Some(within),
         recover_within: None,
         ..Settings::default()
+    };
+    let mut report = history::check(history, &settings)?;
+    if report.objects.is_empty() {
+        let why = "[[histories]]: no client did anything with a key that it is of";
+        report.undecided = vec![why.to_owned()];
     }
+    Ok(report)
 }
 
 /// What in a history breaks what the rules say, as far as it is found in this time.
 pub fn anomalies(rules: &[Rule], history: &History, within: Duration) -> Vec<Anomaly> {
-    let report = history::check(history, &settings(rules, within));
+    let report = seen(rules, history, within);
     report.map_or_else(|_| Vec::new(), |report| report.anomalies)
 }
 
 fn judged(report: &Report) -> Verdict {
-    if report.objects.is_empty() {
-        let why = "[[histories]]: no client did anything with a key that it is of";
-        return Verdict::Inconclusive(why.to_owned());
-    }
     let mut broken = Vec::new();
     for (kind, ..) in Failure::ALL {
         let found = report.anomalies.iter().filter(|one| one.kind == kind);
         let found: Vec<_> = found.collect();
-        broken.extend(found.iter().take(SAID_MAX).map(|one| in_words(one)));
+        broken.extend(found.iter().take(SAID_MAX).flat_map(|one| in_words(one)));
         if found.len() > SAID_MAX {
             let more = found.len() - SAID_MAX;
             broken.push(format!("{}: and {more} more", kind.name()));
@@ -78,10 +86,16 @@ fn judged(report: &Report) -> Verdict {
     }
 }
 
-fn in_words(anomaly: &Anomaly) -> String {
+/// What was found, in a line; and how many more show it in one of its own: runs are alike if they are
+/// broken in the same words, and how many show it is chance.
+fn in_words(anomaly: &Anomaly) -> Vec<String> {
     let of = anomaly.key.as_ref();
     let of = of.map_or_else(String::new, |key| format!(" of {key}"));
-    format!("{}{of}: {}", anomaly.kind.name(), anomaly.what)
+    let lines = [Some(anomaly.what.clone()), anomaly.more_in_words()];
+    let lines = lines.into_iter().flatten();
+    lines
+        .map(|line| format!("{}{of}: {line}", anomaly.kind.name()))
+        .collect()
 }
 
 /// What several judges come to: what one of them knows to be broken is.

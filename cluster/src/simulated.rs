@@ -6,6 +6,7 @@ mod init;
 mod run;
 mod words;
 
+pub use hosts::LogGrowth;
 pub use init::open_port;
 pub(crate) use init::{MACHINE_COMMAND, be_machine};
 pub use run::{

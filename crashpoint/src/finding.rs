@@ -25,7 +25,7 @@ use workloads::Workload;
 use crate::fs;
 
 pub(crate) use export::{ExportArgs, export};
-pub(crate) use live::make_empty;
+pub(crate) use live::{facts_of as facts_of_live_run, make_empty};
 pub(crate) use minimize::{MinimizeArgs, minimize};
 pub(crate) use replay::{ReplayArgs, replay};
 pub(crate) use shorter::OPERATIONS;

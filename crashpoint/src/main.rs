@@ -143,7 +143,7 @@ enum Command {
     History(history::HistoryArgs),
     /// Ask a finished run, or a finding, in Datalog: what must hold, and why it did not
     ///
-    /// The run is one of `crashpoint inject`, the finding one of `app` or `cluster sweep`.
+    /// The run is one of `crashpoint inject`, the finding one of `app` or `cluster sweep`, also with --live.
     /// `crashpoint rules results 4 'lost(K) :- acked(K), !served(K).'` prints the facts that follow.
     /// With `violation` before a rule, its facts are violations, and each is told with what it rests
     /// on. docs/specifications.md has the rules and the facts. Exit status: 0 no violation, 1 one, 2

@@ -1,5 +1,5 @@
 //! `crashpoint rules`: questions to a finished run of `crashpoint inject`, or to a finding of a sweep of
-//! crash states, in Datalog.
+//! crash states or of a live sweep, in Datalog.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -8,11 +8,13 @@ use anyhow::{Context, anyhow, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, say};
 use clap::Args;
 use datalog::{Database, Derivation, Fact, Program, Relation, Unseen, Value};
+use injector::LiveManifest;
 use injector::online::{FACTS_FILE, RunFacts, RunFiles};
 use node_sweep::{Numbered, Recorded, facts_of, load_trace};
 use serde_json::json;
-use specification::{About, FACTS, Specification};
+use specification::{About, FACTS, FACTS_VERSION, Specification};
 
+use crate::finding::facts_of_live_run;
 use crate::inject::Finished;
 
 /// The arguments of `crashpoint rules`.
@@ -67,22 +69,43 @@ pub(crate) fn run(arguments: &RulesArgs, interrupt: &Interrupt) -> anyhow::Resul
         let trace = load_trace(&arguments.directory, &recorded.manifest)?;
         let request = &recorded.manifest.request;
         let database = facts_of(&arguments.directory, &trace, request, finding)?;
-        return answer(arguments, &programs, database, None, interrupt);
+        let of = (About::CrashState, None);
+        return answer(arguments, &programs, database, of, interrupt);
+    }
+    if let Some(manifest) = injector::manifest(&arguments.directory)? {
+        return of_live_run(arguments, &manifest, interrupt);
     }
     let programs = programs(arguments, About::Run)?;
     let finished = Finished::read(&arguments.directory, arguments.number)?;
     let files = RunFiles::kept(&finished.kept);
     let facts = finished.facts(&files);
     let database = facts.database(Some(&finished.kept.join(FACTS_FILE)))?;
-    answer(arguments, &programs, database, Some(&facts), interrupt)
+    let of = (About::Run, Some(&facts));
+    answer(arguments, &programs, database, of, interrupt)
 }
 
-/// Asks a database, which has all facts but those that a run has left out so far.
+/// Asks a finding of a live sweep.
+fn of_live_run(
+    arguments: &RulesArgs,
+    manifest: &LiveManifest,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let programs = programs(arguments, About::LiveRun)?;
+    let (directory, number) = (&arguments.directory, arguments.number);
+    let Some(path) = facts_of_live_run(directory, manifest, number, interrupt)? else {
+        return Ok(Outcome::Incomplete);
+    };
+    let database = Database::open(&path, FACTS_VERSION)?;
+    let of = (About::LiveRun, None);
+    answer(arguments, &programs, database, of, interrupt)
+}
+
+/// Asks a database about what it is of. It has all facts but those that a run has left out so far.
 fn answer(
     arguments: &RulesArgs,
     programs: &[(Asked, Program)],
     mut database: Database,
-    facts: Option<&RunFacts<'_>>,
+    (about, facts): (About, Option<&RunFacts<'_>>),
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
     let mut answers = Answers {
@@ -95,7 +118,6 @@ fn answer(
     let stop = interrupt.clone();
     database.stop_when(move || stop.requested())?;
     if arguments.facts {
-        let about = facts.map_or(About::CrashState, |_| About::Run);
         answers.list(&database, about)?;
     }
     let is_interrupted = match answers.answer_all(programs, facts, &mut database) {

@@ -7,7 +7,7 @@ use campaign::say;
 use specification::{About, Specification};
 
 /// Reads specifications. Each has to be right, and to have a violation. Of several those are left out that
-/// are about the other thing, which is said: `--spec specs/*.dl` has some of both.
+/// are about something else, which is said: `--spec specs/*.dl` has some of each kind.
 pub(crate) fn read(paths: &[PathBuf], about: About) -> anyhow::Result<Vec<Specification>> {
     let mut all: Vec<Specification> = Vec::new();
     let mut left_out = Vec::new();
@@ -17,11 +17,13 @@ pub(crate) fn read(paths: &[PathBuf], about: About) -> anyhow::Result<Vec<Specif
         let called = path.display().to_string();
         let program = match specification.program(&called, about) {
             Ok(program) => program,
-            Err(problem) if specification.program(&called, about.other()).is_ok() => {
-                left_out.push((called, problem));
+            Err(problem) => {
+                let Some(other) = elsewhere(&specification, about) else {
+                    bail!("{problem}");
+                };
+                left_out.push((called, problem, other));
                 continue;
             }
-            Err(problem) => bail!("{problem}"),
         };
         if !program.relations().any(datalog::Relation::is_violation) {
             bail!(
@@ -38,13 +40,19 @@ pub(crate) fn read(paths: &[PathBuf], about: About) -> anyhow::Result<Vec<Specif
         all.push(specification);
     }
     if all.is_empty()
-        && let Some((_, problem)) = left_out.first()
+        && let Some((_, problem, _)) = left_out.first()
     {
         bail!("{problem}");
     }
-    for (called, _) in left_out {
-        let other = about.other().words();
+    for (called, _, other) in left_out {
+        let other = other.words();
         say(&format!("{called} is left out: it is about {other}"));
     }
     Ok(all)
+}
+
+/// What else a specification is right about.
+fn elsewhere(specification: &Specification, about: About) -> Option<About> {
+    let is_right = |other: &About| specification.program("", *other).is_ok();
+    about.others().find(is_right)
 }

@@ -111,12 +111,15 @@ pub(crate) struct VisitArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "shard", "sample", "seed", "level", "states", "model", "lost", "split", "sector"])]
     pub(crate) resume: Option<PathBuf>,
 
-    /// Hold each crash state against the rules in this file as well. It can be given several times
+    /// Hold each crash state, or each run of a live sweep, against the rules in this file as well. It can
+    /// be given several times
     ///
     /// A violation makes a state broken, beside what the check says. The rules are Datalog, about what
-    /// had happened before the crash, what was lost, and what the directories hold after it:
-    /// docs/specifications.md. For --level syscalls, and without --again. With `violation left(P) :-
-    /// entry(path: P), P ~ "[.]tmp$".` in tmp.dl, `--spec tmp.dl` finds each state with such a file.
+    /// had happened before the crash, what was lost, and what the directories hold after it; of a live
+    /// sweep, about what the client did and was answered, whose power failed, and what nodes logged:
+    /// docs/specifications.md. For --level syscalls, and without --again; live sweeps have both. With
+    /// `violation left(P) :- entry(path: P), P ~ "[.]tmp$".` in tmp.dl, `--spec tmp.dl` finds each state
+    /// with such a file.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "resume")]
     spec: Vec<PathBuf>,
 
@@ -282,6 +285,11 @@ impl VisitArgs {
             );
         }
         Ok(specifications)
+    }
+
+    /// The rules that the runs of a live sweep are held against.
+    pub(crate) fn live_specifications(&self) -> anyhow::Result<Vec<Specification>> {
+        specs::read(&self.spec, About::LiveRun)
     }
 
     /// Refuses rules where they are asked of nothing.

@@ -29,6 +29,15 @@ pub enum Error {
         /// What it says.
         what: String,
     },
+    /// A specification is violated without a failure, or cannot be evaluated.
+    #[error(
+        "without a failure the run is held against the specifications first, and that is not `ok`, so they \
+         say nothing about failures: {what}"
+    )]
+    NotHeld {
+        /// What is violated, or why it cannot be evaluated.
+        what: String,
+    },
     /// There is no moment to try: nothing is acknowledged, and no node asks its disk for anything.
     #[error(
         "while the client runs nothing is acknowledged and no disk is asked for anything, so there is nothing to try"

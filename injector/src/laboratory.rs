@@ -1,7 +1,9 @@
 //! One run of a cluster on simulated machines, with a failure or without.
 
+mod held;
 mod reference;
 mod run;
+mod story;
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::plan::{Failure, Fault, PointRange};
 use run::Run;
+use story::{Printed, Story};
 
+pub use held::{Held, Rules};
 pub use reference::Reference;
 
 /// How long machines are without power.
@@ -83,6 +87,8 @@ pub struct LiveRun {
     pub history: String,
     /// When it was forked, if it was.
     pub forked_ns: Option<u64>,
+    /// What specifications come to in it.
+    pub held: Held,
 }
 
 /// A run without a failure, from which runs with one are forked.
@@ -99,6 +105,10 @@ pub struct Laboratory {
     settings: SimulationSettings,
     /// How many operations the client is told to do at most.
     operations: Option<u64>,
+    /// What runs are held against.
+    rules: Rules,
+    /// The file that gets the facts of a run.
+    facts: Option<PathBuf>,
 }
 
 /// A run that stands still at a time. What runs is killed when it is dropped.
@@ -138,6 +148,14 @@ impl Logs {
             Self::Kept(path) => path,
         }
     }
+
+    /// Where they stay, if they do.
+    fn kept(&self) -> Option<&Path> {
+        match self {
+            Self::Temporary(_) => None,
+            Self::Kept(path) => Some(path),
+        }
+    }
 }
 
 impl Laboratory {
@@ -147,6 +165,8 @@ impl Laboratory {
             file,
             settings,
             operations: None,
+            rules: Rules::default(),
+            facts: None,
         }
     }
 
@@ -202,7 +222,7 @@ impl Laboratory {
         }
         let logs = Logs::new(kept)?;
         let run = self.begin(&logs, kept.is_some(), cancelled)?;
-        run.end_with(failure, kept)
+        run.end_with(failure, &logs)
     }
 
     /// Begins a run from which others are forked, later and later ones. Their frames are kept, for
@@ -241,12 +261,14 @@ impl Laboratory {
         if keeps_frames {
             cluster.simulation().switch().keep_frames();
         }
+        let story = Story::new(&mut cluster);
         let client = cluster.begin_client()?;
         Ok(Run {
             cluster,
             client,
-            settings: &self.settings,
-            lines: Vec::new(),
+            laboratory: self,
+            printed: Printed::default(),
+            story,
             driven: Driven::Time,
             happened: Vec::new(),
             cancelled,
@@ -312,7 +334,7 @@ impl<'a> Prefix<'a> {
         self.advance(failure)?;
         let logs = Logs::new(kept)?;
         let run = self.run.fork(logs.path())?;
-        run.end_with(failure, kept)
+        run.end_with(failure, &logs)
     }
 
     /// A fork for a failure, which stops at a time.
@@ -336,9 +358,4 @@ impl<'a> Prefix<'a> {
             _ => Ok(()),
         }
     }
-}
-
-fn add_line(lines: &mut Vec<u8>, line: &[u8]) {
-    lines.extend_from_slice(line);
-    lines.push(b'\n');
 }

@@ -26,11 +26,12 @@ pub use directory::{LiveDirectory, manifest, merge, plans, results, summary};
 pub use disks::Keeps;
 pub use error::{Error, Result};
 pub use laboratory::{
-    DiskLeft, Happened, Judged, Laboratory, LiveRun, OPERATIONS, Prefix, Reference, StandStill,
+    DiskLeft, Happened, Held, Judged, Laboratory, LiveRun, OPERATIONS, Prefix, Reference, Rules,
+    StandStill,
 };
 pub use minimize::{Minimized, minimize};
 pub use plan::{Address, At, Failure, Fault, ForkPoint, Moment, Plan, PointRange, Victims};
 pub use results::{Asked, LiveManifest, LiveResult, SeedPlan, kernel_hash};
 pub use surrounded::Surrounded;
-pub use sweep::{Selection, Summary, TOGETHER_MAX, sweep};
+pub use sweep::{Selection, Summary, TOGETHER_MAX, never_looked, sweep};
 pub use text::{finding, finding_in_full, findings, headline, table};

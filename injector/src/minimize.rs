@@ -1,13 +1,13 @@
 //! Less that breaks the same: each smaller run is made, and must break it twice alike.
 
-use brief::without_numbers;
 use campaign::ddmin;
 use pace_rules::disk::Relaxation;
 
 use crate::error::{Error, Result};
-use crate::laboratory::{Judged, Laboratory, LiveRun};
+use crate::laboratory::{Laboratory, LiveRun};
 use crate::plan::{At, Failure, Fault};
 use crate::results::{LiveResult, SeedPlan};
+use crate::text::likeness;
 
 /// What is left of a failure.
 #[derive(Debug, Clone)]
@@ -113,7 +113,7 @@ impl Search<'_> {
         };
         self.runs += 1;
         let run = laboratory.run(&failure, None, self.cancelled)?;
-        if !is_alike(self.found.broken(), &run.judged) {
+        if !is_alike(self.found, &run) {
             return Ok(false);
         }
         self.runs += 1;
@@ -245,13 +245,10 @@ fn write_by_write(relaxation: &Relaxation, lost: &[usize]) -> Relaxation {
     }
 }
 
-/// Whether it is broken in the same words, but for numbers.
-fn is_alike(broken: Option<&[String]>, judged: &Judged) -> bool {
-    let first = |lines: &[String]| lines.first().map(|line| without_numbers(line));
-    match judged {
-        Judged::Broken { broken: again } => broken.and_then(first) == first(again),
-        _ => false,
-    }
+/// Whether it is broken in the same way.
+fn is_alike(found: &LiveResult, run: &LiveRun) -> bool {
+    let likeness_of_run = likeness(&run.judged, &run.held.violations);
+    likeness_of_run.is_some() && likeness_of_run == likeness(&found.judged, &found.held.violations)
 }
 
 /// A state of a disk in which only those losses are left.
@@ -312,16 +309,5 @@ mod tests {
         }
         let other = reduced(&"lost-3".parse().expect("a state"), 0, 2, &[lost(3)]);
         assert_eq!(other, Relaxation::Prefix, "of another node");
-    }
-
-    #[test]
-    fn alike_is_what_is_broken_in_the_same_words_but_for_numbers() {
-        let broken = |line: &str| Judged::Broken {
-            broken: vec![line.to_owned()],
-        };
-        let found = ["key-1 is lost".to_owned()];
-        assert!(is_alike(Some(&found), &broken("key-12 is lost")));
-        assert!(!is_alike(Some(&found), &broken("node a does not come up")));
-        assert!(!is_alike(Some(&found), &Judged::Ok));
     }
 }

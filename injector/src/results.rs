@@ -4,8 +4,9 @@ use std::path::Path;
 
 use pace_rules::disk::States;
 use serde::{Deserialize, Serialize};
+use specification::Specification;
 
-use crate::laboratory::{Happened, Judged, Laboratory, LiveRun};
+use crate::laboratory::{Happened, Held, Judged, Laboratory, LiveRun};
 use crate::plan::{Address, At, Failure, Plan, PointRange, Victims};
 use crate::surrounded::Surrounded;
 
@@ -35,6 +36,9 @@ pub struct LiveManifest {
     /// What is asked for.
     #[serde(flatten)]
     pub asked: Asked,
+    /// What each run is held against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub specifications: Vec<Specification>,
     /// The nodes' names.
     pub nodes: Vec<String>,
     /// Which part of the failures it tries, as `I/N`.
@@ -69,7 +73,7 @@ pub struct Asked {
 }
 
 impl LiveManifest {
-    /// That of a new sweep of a cluster file, which is absolute.
+    /// That of a new sweep of a cluster file, which is absolute, without its specifications.
     ///
     /// # Errors
     /// If the kernel cannot be read.
@@ -90,6 +94,7 @@ impl LiveManifest {
             kernel: kernel.display().to_string(),
             kernel_hash: kernel_hash(kernel)?,
             asked,
+            specifications: Vec::new(),
             nodes: config.nodes.iter().map(|node| node.name.clone()).collect(),
             shard,
             command: campaign::command_line(),
@@ -103,6 +108,10 @@ impl LiveManifest {
             (self.text != other.text, "cluster files"),
             (self.kernel_hash != other.kernel_hash, "kernels"),
             (self.asked != other.asked, "failures"),
+            (
+                self.specifications != other.specifications,
+                "specifications",
+            ),
         ];
         let different = differences.into_iter().find(|(is_so, _)| *is_so);
         different.map(|(_, what)| format!("they are of different {what}"))
@@ -156,6 +165,9 @@ pub struct LiveResult {
     /// the fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_ns: Option<u64>,
+    /// What specifications come to in it.
+    #[serde(flatten)]
+    pub held: Held,
 }
 
 impl LiveResult {
@@ -169,6 +181,7 @@ impl LiveResult {
             history: run.history,
             repeated,
             forked_ns: run.forked_ns,
+            held: run.held,
         }
     }
 

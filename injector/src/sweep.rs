@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use campaign::Shard;
+use specification::Unlooked;
 
 use crate::error::{Error, Result};
 use crate::laboratory::{Judged, Laboratory, LiveRun, Prefix};
@@ -85,6 +86,11 @@ impl Summary {
         self.results.iter().filter(is_open).count() as u64
     }
 
+    /// What of the specifications had nothing to look at in any run.
+    pub fn never_looked(&self) -> Vec<&Unlooked> {
+        never_looked(&self.results)
+    }
+
     /// Adds what came of another seed.
     pub fn add(&mut self, other: Self) {
         self.seeds += other.seeds;
@@ -94,6 +100,13 @@ impl Summary {
         self.results.sort_by(|a, b| a.address.cmp(&b.address));
         self.is_cut_off |= other.is_cut_off;
     }
+}
+
+/// What of the specifications had nothing to look at in any of these runs, as far as they came to their
+/// end.
+pub fn never_looked(results: &[LiveResult]) -> Vec<&Unlooked> {
+    let examined = results.iter().filter(|result| !result.held.is_cut_short);
+    Unlooked::in_all(examined.map(|result| &result.held.unlooked[..]))
 }
 
 /// A failure that is to be tried.
@@ -364,6 +377,7 @@ fn refuse_difference(address: &Address, run: &LiveRun, again: &LiveRun) -> Resul
 mod tests {
     use super::*;
     use crate::disks::Keeps;
+    use crate::laboratory::Held;
     use crate::plan::{At, PointRange, Victims};
 
     fn plan(positions: std::ops::Range<usize>) -> Plan {
@@ -405,6 +419,7 @@ mod tests {
             history: String::new(),
             repeated: false,
             forked_ns: None,
+            held: Held::default(),
         }
     }
 

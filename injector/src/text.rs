@@ -6,9 +6,11 @@ use std::fmt::Write;
 
 use brief::without_numbers;
 use campaign::columns;
+use specification::{Unlooked, Violated};
 
 use crate::disks::Keeps;
 use crate::laboratory::{DiskLeft, Happened, Judged};
+use crate::online::derivations;
 use crate::plan::{Address, At, Fault, Victims};
 use crate::results::{LiveManifest, LiveResult};
 use crate::sweep::Summary;
@@ -25,6 +27,19 @@ struct Likeness {
     broken: String,
 }
 
+/// How what is broken is told apart from what else may be: in the words of the first of it, but for
+/// numbers. Of a violation of a specification its name says that: which keys it is about may be another
+/// each time.
+pub(crate) fn likeness(judged: &Judged, violations: &[Violated]) -> Option<String> {
+    let Judged::Broken { broken } = judged else {
+        return None;
+    };
+    let first = broken.first()?;
+    let mut violations = violations.iter();
+    let violated = violations.find(|violated| violated.words() == *first);
+    Some(violated.map_or_else(|| without_numbers(first), Violated::kind))
+}
+
 /// One result for each kind of finding, the one with the fewest lost writes, with how many are
 /// alike.
 pub fn findings<'a>(
@@ -33,7 +48,7 @@ pub fn findings<'a>(
 ) -> Vec<(&'a LiveResult, usize)> {
     let mut alike: BTreeMap<Likeness, Vec<&LiveResult>> = BTreeMap::new();
     for result in results {
-        let Some(first) = result.broken().and_then(|broken| broken.first()) else {
+        let Some(broken) = likeness(&result.judged, &result.held.violations) else {
             continue;
         };
         let fault = result.faults.last().map(|happened| &happened.fault);
@@ -42,7 +57,7 @@ pub fn findings<'a>(
             faults: result.faults.len(),
             victims: Reverse(fault.map(victims)),
             keeps: fault.map(|fault| fault.keeps),
-            broken: without_numbers(first),
+            broken,
         };
         alike.entry(likeness).or_default().push(result);
     }
@@ -108,12 +123,26 @@ fn told(
         let history = &result.history;
         rows.push(("repeated", format!("twice the same (history {history})")));
     }
+    rows.extend(note_rows(result));
     let mut text = headline(number, result, alike);
     for (name, words) in rows {
         let _ = write!(text, "\n  {name:12}  {words}");
     }
     text.push('\n');
+    derivations(&mut text, &result.held.violations);
     text
+}
+
+/// What else has to be known to believe it, and to read why rules say so.
+fn note_rows(result: &LiveResult) -> Vec<(&'static str, String)> {
+    let held = &result.held;
+    let notes = held.notes.iter().cloned();
+    let unlooked = held.unlooked.iter().map(Unlooked::words);
+    let times = held.client_began_s.map(|began_s| {
+        format!("those of the rules count from the start of the client, at {began_s:.6} s")
+    });
+    let notes = notes.chain(unlooked).map(|note| ("note", note));
+    notes.chain(times.map(|times| ("times", times))).collect()
 }
 
 /// What is broken, so many lines of it.
@@ -280,12 +309,18 @@ pub fn table(summary: &Summary, manifest: &LiveManifest) -> String {
         summary.results.len(),
         summary.all,
     );
+    for unlooked in summary.never_looked() {
+        let _ = writeln!(text, "{}", unlooked.words());
+    }
     text
 }
 
 #[cfg(test)]
 mod tests {
+    use specification::Specification;
+
     use super::*;
+    use crate::laboratory::Held;
     use crate::plan::Moment;
     use crate::results::Asked;
     use crate::surrounded::Surrounded;
@@ -330,6 +365,7 @@ mod tests {
             history: "0123456789abcdef".into(),
             repeated: true,
             forked_ns: None,
+            held: Held::default(),
         }
     }
 
@@ -358,6 +394,7 @@ mod tests {
                 sample: None,
                 fork: false,
             },
+            specifications: vec![],
             nodes: vec!["a".into(), "b".into()],
             shard: None,
             command: vec![],
@@ -411,5 +448,98 @@ FINDING 1  failure 3 of seed 7, and 3 alike
         assert!(text.contains(power), "{text}");
         let disks = "  disks         all but one write is kept: a lost-2, b lost-2";
         assert!(text.contains(disks), "{text}");
+    }
+
+    fn violated(fact: &str) -> Violated {
+        Violated {
+            specification: "own".into(),
+            fact: fact.into(),
+            since_ns: 2_000_000_000,
+            of: 1,
+            derivation: format!("2.000 s  {fact}"),
+        }
+    }
+
+    #[test]
+    fn alike_is_what_is_broken_in_the_same_words_but_for_numbers_or_violates_the_same() {
+        let broken = |line: &str| Judged::Broken {
+            broken: vec![line.to_owned()],
+        };
+        let of_check = |line: &str| likeness(&broken(line), &[]);
+        assert!(of_check("key-1 is lost").is_some());
+        assert_eq!(of_check("key-1 is lost"), of_check("key-12 is lost"));
+        assert_ne!(
+            of_check("key-1 is lost"),
+            of_check("node a does not come up")
+        );
+        assert_eq!(likeness(&Judged::Ok, &[]), None);
+        let of_rules = |fact: &str| {
+            let violated = violated(fact);
+            likeness(&broken(&violated.words()), &[violated])
+        };
+        assert_eq!(of_rules("lost(\"left\")"), of_rules("lost(\"right\")"));
+        assert_ne!(of_rules("lost(\"left\")"), of_rules("stale(\"left\")"));
+    }
+
+    #[test]
+    fn a_violation_is_told_with_its_reasons_and_from_when_on_their_times_count() {
+        let violated = violated("lost(\"k\")");
+        let mut found = result(3, 2, &violated.words());
+        found.held = Held {
+            violations: vec![violated],
+            client_began_s: Some(1.5),
+            notes: vec!["the check did not decide".into()],
+            ..Held::default()
+        };
+        let text = finding(1, &found, 1, &manifest());
+        let expected = "\
+  note          the check did not decide
+  times         those of the rules count from the start of the client, at 1.500000 s
+  own: lost(\"k\") from 2.000 s on, 1 in all, since
+    2.000 s  lost(\"k\")
+";
+        assert!(text.ends_with(expected), "{text}");
+    }
+
+    #[test]
+    fn a_sweep_with_other_specifications_is_another_one() {
+        let mut other = manifest();
+        other.specifications.push(Specification {
+            name: "own".into(),
+            text: "violation x(L) :- printed(_, L).".into(),
+        });
+        let why = "they are of different specifications";
+        assert_eq!(manifest().difference(&other).as_deref(), Some(why));
+        assert_eq!(other.difference(&other), None);
+    }
+
+    #[test]
+    fn what_had_nothing_to_look_at_in_any_run_that_came_to_its_end_is_said_with_the_table() {
+        let unlooked = |violation: &str| Unlooked {
+            specification: "own".into(),
+            violation: violation.into(),
+            lacks: vec!["logged(line)".into()],
+        };
+        let with = |violations: &[&str], is_cut_short: bool| {
+            let mut result = result(3, 2, "key-1 is lost");
+            result.held.unlooked = violations.iter().copied().map(unlooked).collect();
+            result.held.is_cut_short = is_cut_short;
+            result
+        };
+        let of = |results: Vec<LiveResult>| {
+            let summary = Summary {
+                results,
+                ..Summary::default()
+            };
+            table(&summary, &manifest())
+        };
+        let all = of(vec![
+            with(&["one", "two"], false),
+            with(&["two"], false),
+            with(&[], true),
+        ]);
+        let expected = "own: two never had a fact to look at: there is no logged(line)\n";
+        assert!(all.ends_with(expected), "{all}");
+        assert!(!all.contains("own: one"), "{all}");
     }
 }

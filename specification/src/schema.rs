@@ -2,7 +2,7 @@
 
 use datalog::{InputRelation, Kind, Source};
 
-use About::{CrashState, Run};
+use About::{CrashState, LiveRun, Run};
 
 /// The version of these relations; a database of another one is made anew.
 pub const FACTS_VERSION: u32 = 1;
@@ -10,26 +10,27 @@ pub const FACTS_VERSION: u32 = 1;
 /// What rules are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
-    /// A run of a cluster, with faults.
+    /// A run of a cluster, with faults of a plan.
     Run,
+    /// A run of a live sweep: the power fails, and the cluster goes on.
+    LiveRun,
     /// What a crash left of a program or a cluster.
     CrashState,
 }
 
 impl About {
-    /// The other one.
-    #[must_use]
-    pub fn other(self) -> Self {
-        match self {
-            Run => CrashState,
-            CrashState => Run,
-        }
+    /// The others.
+    pub fn others(self) -> impl Iterator<Item = Self> {
+        [Run, LiveRun, CrashState]
+            .into_iter()
+            .filter(move |other| *other != self)
     }
 
     /// What it is called.
     pub fn words(self) -> &'static str {
         match self {
             Run => "a run with faults",
+            LiveRun => "a live run",
             CrashState => "a crash state",
         }
     }
@@ -52,10 +53,12 @@ impl Known {
 
     /// The same in words.
     pub fn of(&self) -> &'static str {
-        match (self.is_of(Run), self.is_of(CrashState)) {
-            (true, true) => "both",
-            (true, false) => "runs",
-            _ => "crash states",
+        match (self.is_of(Run), self.is_of(LiveRun), self.is_of(CrashState)) {
+            (true, _, true) => "both",
+            (true, true, false) => "runs",
+            (true, false, false) => "runs of inject",
+            (false, true, _) => "live runs",
+            (false, false, _) => "crash states",
         }
     }
 }
@@ -71,7 +74,7 @@ pub(crate) fn given(about: About) -> Source {
     let all = include_str!("given.dl");
     let of_runs = include_str!("given_of_runs.dl");
     let text = match about {
-        Run => format!("{all}\n{of_runs}"),
+        Run | LiveRun => format!("{all}\n{of_runs}"),
         CrashState => all.to_owned(),
     };
     Source::new("the short forms", text)
@@ -80,9 +83,13 @@ pub(crate) fn given(about: About) -> Source {
 const INTEGER: Kind = Kind::Integer;
 const TEXT: Kind = Kind::Text;
 
-const RUN: &[About] = &[Run];
+/// Any run, whatever had its faults happen.
+const RUN: &[About] = &[Run, LiveRun];
+/// A run with a plan.
+const PLANNED: &[About] = &[Run];
+const LIVE: &[About] = &[LiveRun];
 const STATE: &[About] = &[CrashState];
-const BOTH: &[About] = &[Run, CrashState];
+const BOTH: &[About] = &[Run, LiveRun, CrashState];
 
 /// A relation of which it says nothing that it is empty.
 const fn seen(
@@ -158,7 +165,7 @@ const MESSAGE: &[(&str, Kind)] = &[
     ("time", INTEGER),
 ];
 
-/// All facts. Times of a run are nanoseconds from the start of the clients on, those of a crash state
+/// All facts. Times of runs are nanoseconds from the start of the clients on, those of a crash state
 /// from the first thing on that was recorded.
 pub const FACTS: &[Known] = &[
     seen(
@@ -231,6 +238,13 @@ pub const FACTS: &[Known] = &[
         "a client printed a line that is of no history; lines of all clients are numbered in order",
     ),
     seen(
+        LIVE,
+        "printed_at",
+        &[("number", INTEGER), ("client", TEXT), ("time", INTEGER)],
+        TIME,
+        "who printed the line of this number, and when",
+    ),
+    seen(
         RUN,
         "fault",
         &[
@@ -240,7 +254,8 @@ pub const FACTS: &[Known] = &[
             ("time", INTEGER),
         ],
         TIME,
-        "a fault of the plan was in place: its number, its `fault` in the plan, and what happened",
+        "a fault was in place: its number, its `fault` in the plan (of live runs `power-loss`), and what \
+         happened",
     ),
     seen(
         RUN,
@@ -250,7 +265,7 @@ pub const FACTS: &[Known] = &[
         "it was on this node",
     ),
     seen(
-        RUN,
+        PLANNED,
         "cut",
         &[
             ("fault", INTEGER),
@@ -269,14 +284,14 @@ pub const FACTS: &[Known] = &[
         "a fault has ended, and that was verified",
     ),
     watched(
-        RUN,
+        PLANNED,
         "fault_missed",
         &[("fault", INTEGER), ("why", TEXT)],
         None,
         "a fault of the plan never happened, or hit nothing",
     ),
     seen(
-        RUN,
+        PLANNED,
         "call",
         &[("node", TEXT), ("words", TEXT), ("time", INTEGER)],
         TIME,
@@ -284,7 +299,7 @@ pub const FACTS: &[Known] = &[
          timeline tells it",
     ),
     seen(
-        RUN,
+        PLANNED,
         "call_hit",
         &[
             ("node", TEXT),
@@ -299,7 +314,7 @@ pub const FACTS: &[Known] = &[
          EIO`, `is held`, `takes 0.5 s more`, `100 of 4096 bytes`",
     ),
     seen(
-        RUN,
+        PLANNED,
         "role",
         &[
             ("node", TEXT),
@@ -341,7 +356,7 @@ pub const FACTS: &[Known] = &[
         "a client ended",
     ),
     watched(
-        RUN,
+        PLANNED,
         "probe_failed",
         &[("why", TEXT), ("time", INTEGER)],
         TIME,
@@ -355,7 +370,7 @@ pub const FACTS: &[Known] = &[
         "no fault was in place any more, and all nodes were ready",
     ),
     seen(
-        RUN,
+        PLANNED,
         "progress",
         &[("time", INTEGER)],
         TIME,

@@ -148,6 +148,21 @@ impl Violated {
 }
 
 impl Unlooked {
+    /// What had nothing to look at in any of these runs.
+    pub fn in_all<'a>(mut runs: impl Iterator<Item = &'a [Self]> + Clone) -> Vec<&'a Self> {
+        let is_same = |one: &Self, other: &Self| {
+            (&one.specification, &one.violation) == (&other.specification, &other.violation)
+        };
+        let Some(first) = runs.next() else {
+            return Vec::new();
+        };
+        let is_in_all = |one: &&Self| {
+            let mut others = runs.clone();
+            others.all(|unlooked| unlooked.iter().any(|other| is_same(one, other)))
+        };
+        first.iter().filter(is_in_all).collect()
+    }
+
     /// In a line.
     pub fn words(&self) -> String {
         let Self {

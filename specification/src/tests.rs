@@ -53,3 +53,48 @@ fn what_there_are_no_facts_of_cannot_be_asked_and_its_name_is_free() {
     let healed = "violation x(T) :- healed(T).";
     assert!(problem(healed, About::CrashState).ends_with("such facts of runs only"));
 }
+
+#[test]
+fn of_a_live_run_there_are_no_facts_that_only_a_plan_or_a_probe_brings_about() {
+    for (relation, atom) in [
+        ("role", "role(time: T)"),
+        ("cut", "cut(time: T)"),
+        ("call", "call(time: T)"),
+        ("call_hit", "call_hit(time: T)"),
+        ("probe_failed", "probe_failed(time: T)"),
+        ("progress", "progress(T)"),
+        ("fault_missed", "fault_missed(fault: T)"),
+    ] {
+        let text = format!("violation x(T) :- {atom}.");
+        assert_eq!(problem(&text, About::Run), "", "{relation}");
+        let why = format!(
+            "nothing is known of {relation} of a live run: there are such facts of runs of inject only"
+        );
+        let said = problem(&text, About::LiveRun);
+        assert!(said.ends_with(&why), "{said}");
+    }
+    // The one of the page.
+    let says = "violation says_nothing(N) :- fault_on(node: N, time: F), started(node: N, time: T), T > F, \
+                !says(N, _).\n\
+                says(N, T) :- logged(node: N, line: L, time: T), fault_on(node: N, time: F), T > F, \
+                L ~ \"unclean shutdown\".";
+    assert_eq!(problem(says, About::LiveRun), "");
+    let known = "violation x(L) :- printed(N, L), printed_at(number: N, time: T), healed(H), T > H, \
+                 acked(_), !served(_).";
+    assert_eq!(problem(known, About::LiveRun), "");
+    assert!(problem(known, About::Run).ends_with("such facts of live runs only"));
+}
+
+#[test]
+fn what_had_something_to_look_at_in_one_run_is_not_unlooked_in_all() {
+    let unlooked = |violation: &str| Unlooked {
+        specification: "s".into(),
+        violation: violation.into(),
+        lacks: Vec::new(),
+    };
+    let both = [unlooked("one"), unlooked("two")];
+    let runs = [&both[..], &both[1..]];
+    assert_eq!(Unlooked::in_all(runs.into_iter()), [&both[1]]);
+    assert!(Unlooked::in_all([&both[..], &[]].into_iter()).is_empty());
+    assert!(Unlooked::in_all(std::iter::empty()).is_empty());
+}

@@ -1,6 +1,7 @@
 //! Power fails in clusters that run on simulated machines, for somebody who is not root. Root is needed to
 //! be somebody else.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -279,6 +280,149 @@ fn forks_of_one_run_come_to_what_runs_of_their_own_come_to() {
     let text = printed(&replayed);
     let same = "it came to the same again, to the byte";
     assert!(text.contains(same), "{text}{:?}", came(&replayed));
+}
+
+/// A node says `ready` once in a run without a failure, and once more when it has lost its power: the first
+/// time before the runs with failures are forked.
+const READY_TWICE: &str = r#"
+violation ready_twice(N) :- logged(node: N, number: One, line: "ready", time: 0),
+    logged(node: N, number: Other, line: "ready", time: T), Other > One, T > 0,
+    fault_on(node: N, time: F), T > F.
+"#;
+
+/// What the client was told before the power failed, which was again before it is over.
+const TOLD_BEFORE: &str = r#"
+violation told_before(L) :- printed(N, L), N = 1, printed_at(number: N, client: "client", time: T),
+    fault(fault: 1, kind: "power-loss", time: F), T < F,
+    fault_ended(fault: 1, time: E), E > F, healed(E), over(O), O >= E.
+"#;
+
+/// One failure of all nodes.
+const ONE_FAILURE: [&str; 8] = [
+    "--victims",
+    "all",
+    "--points",
+    "acks",
+    "--states",
+    "prefix",
+    "--sample",
+    "1",
+];
+
+#[test]
+fn a_rule_finds_what_only_a_power_failure_brings_about_in_each_fork() {
+    let store = Store::with("");
+    store.place.file("ready.dl", READY_TWICE);
+    store.place.file("told.dl", TOLD_BEFORE);
+    let with = ["--spec", "ready.dl", "told.dl", "--out", "out/results"];
+    let output = store.sweep(&[&ONE_FAILURE[..], &with].concat());
+    let (status, words) = came(&output);
+    assert_eq!(status, Some(1), "{words}");
+    let all = results(&store.place.path("out/results/results.jsonl"));
+    let result = &all[0];
+    assert_eq!((all.len(), &result["verdict"]), (1, &"broken".into()));
+    assert!(result["forked_ns"].is_u64(), "it is one of a fork");
+    assert_eq!(result["repeated"], true, "what rules say is the same again");
+    let violations = result["violations"].as_array().expect("violations");
+    let facts = violations.iter().map(|violated| violated["fact"].as_str());
+    let facts: BTreeSet<_> = facts.map(|fact| fact.expect("text")).collect();
+    let ready = ["a", "b", "c"].map(|node| format!("ready_twice(\"{node}\")"));
+    let told = "told_before(\"put key-1 value-1\")";
+    let expected = ready.iter().map(String::as_str).chain([told]);
+    assert_eq!(facts, expected.collect(), "{words}");
+    for expected in [
+        "broken        ready: ready_twice(",
+        "times         those of the rules count from the start of the client, at ",
+        ", line: \"ready\", time: 0)",
+        "fault_on(fault: 1, node: ",
+        "words: \"power loss of b, c, a; lost writes that had reached the disks: b 0, c 0, a 0\"",
+    ] {
+        assert!(words.contains(expected), "{expected}: {words}");
+    }
+    asks_the_finding(&store);
+    // The files may be gone: the texts are with the results.
+    for name in ["ready.dl", "told.dl"] {
+        std::fs::remove_file(store.place.path(name)).expect("removed");
+    }
+    let replayed = store.crashpoint(&["replay", "out/results", "1"]);
+    let (status, words) = came(&replayed);
+    assert_eq!(status, Some(1), "{words}");
+    assert!(
+        words.contains("it came to the same again, to the byte"),
+        "{words}"
+    );
+}
+
+/// The run of the first finding is made again, and its facts stay.
+fn asks_the_finding(store: &Store) {
+    let ask = |rules: &str| came(&store.crashpoint(&["rules", "out/results", "1", rules]));
+    let (status, words) = ask("again(N, T) :- logged(node: N, line: \"ready\", time: T), T > 0.");
+    assert_eq!(status, Some(0), "{words}");
+    assert!(words.contains("again: 3 facts"), "{words}");
+    assert!(
+        words.contains("making the run of finding 1 again"),
+        "{words}"
+    );
+    let (status, words) =
+        ask("violation up(N) :- started(N, T), fault_on(node: N, time: F), T > F.");
+    assert_eq!(status, Some(1), "{words}");
+    assert!(words.contains("up: 3 facts"), "{words}");
+    assert!(!words.contains("making"), "{words}");
+    let (status, words) = ask("leads(N) :- role(node: N).");
+    assert_eq!(status, Some(2), "{words}");
+    let why = "nothing is known of role of a live run: there are such facts of runs of inject only";
+    assert!(words.contains(why), "{words}");
+}
+
+#[test]
+fn a_live_sweep_that_is_continued_keeps_its_rules_and_says_what_they_never_looked_at() {
+    let store = Store::with("");
+    let never = "violation quits(N) :- logged(node: N, line: \"no node says this\").";
+    store.place.file("never.dl", never);
+    let with = ["--spec", "never.dl", "--budget", "1ms", "--out", "out/all"];
+    let (status, words) = came(&store.sweep(&[&ONE_FAILURE[..], &with].concat()));
+    assert_eq!(status, Some(3), "{words}");
+    std::fs::remove_file(store.place.path("never.dl")).expect("removed");
+    let output = store.crashpoint(&["cluster", "sweep", "--resume", "out/all"]);
+    let (status, words) = came(&output);
+    assert_eq!(status, Some(3), "{words}");
+    let unlooked = "never: quits never had a fact to look at: there is no logged(";
+    assert!(words.contains(unlooked), "{words}");
+    let all = results(&store.place.path("out/all/results.jsonl"));
+    assert_eq!((all.len(), &all[0]["verdict"]), (1, &"ok".into()));
+    assert_eq!(all[0]["unlooked"][0]["violation"], "quits");
+    let shown = store.crashpoint(&["show", "out/all"]);
+    assert_eq!(shown.status.code(), Some(3), "{}", said(&shown));
+    assert!(printed(&shown).contains(unlooked), "{}", printed(&shown));
+}
+
+#[test]
+fn rules_that_are_wrong_or_say_nothing_about_failures_are_refused() {
+    let store = Store::with("");
+    let lost = "violation lost(L) :- printed(_, L), !prnted(L).";
+    let leads = "violation leads(N) :- role(node: N, role: \"leader\").";
+    for (text, why) in [
+        (lost, "did you mean printed?"),
+        (leads, "nothing is known of role of a live run"),
+    ] {
+        store.place.file("wrong.dl", text);
+        let how = ["--spec", "wrong.dl", "--out", "out/wrong"];
+        let (status, words) = came(&store.sweep(&[&ONE_FAILURE[..], &how].concat()));
+        assert_eq!(status, Some(2), "{words}");
+        assert!(words.contains(why), "{words}");
+        assert!(!words.contains("running the cluster"), "{words}");
+        assert!(!store.place.path("out/wrong").exists());
+    }
+    // What is so in any run says nothing about one with a failure.
+    store
+        .place
+        .file("any.dl", "violation any(L) :- printed(_, L).");
+    let how = ["--spec", "any.dl", "--out", "out/any"];
+    let (status, words) = came(&store.sweep(&[&ONE_FAILURE[..], &how].concat()));
+    assert_eq!(status, Some(2), "{words}");
+    let why = "so they say nothing about failures: any: any(\"put ";
+    assert!(words.contains(why), "{words}");
+    assert!(!store.place.path("out/any").exists());
 }
 
 /// The first finding stands still where it is asked to, and a command sees what is there then.

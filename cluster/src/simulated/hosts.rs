@@ -1,7 +1,7 @@
 //! The machines of a simulated cluster as seen from outside: what is known of each, and what runs
 //! in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,54 @@ use crate::log;
 #[derive(Debug, Default)]
 pub(super) struct Process {
     /// What it printed on standard output, unless that goes to its log.
-    pub(super) printed: Vec<u8>,
+    printed: Printed,
     /// What was logged of it, as long as somebody wants to look for something in that.
     pub(super) logged: Option<String>,
     /// How it ended, as wait(2) has it.
     pub(super) status: Option<i32>,
+    /// When that was heard.
+    pub(super) ended_ns: u64,
     log: Option<Log>,
     logs_all: bool,
+}
+
+/// What a command printed that nobody has taken yet, and when it came.
+#[derive(Debug, Clone, Default)]
+struct Printed {
+    bytes: Vec<u8>,
+    /// How many bytes were taken before these.
+    taken: u64,
+    /// Up to how many bytes there were at which times, from the first of these on.
+    came: VecDeque<(u64, u64)>,
+}
+
+impl Printed {
+    fn add(&mut self, bytes: &[u8], time_ns: u64) {
+        self.bytes.extend_from_slice(bytes);
+        let to = self.taken + self.bytes.len() as u64;
+        self.came.push_back((to, time_ns));
+    }
+
+    /// Takes so many bytes. Returns them and when the last of them came.
+    fn take(&mut self, count: usize) -> (Vec<u8>, u64) {
+        self.taken += count as u64;
+        while self.came.front().is_some_and(|(to, _)| *to < self.taken) {
+            self.came.pop_front();
+        }
+        let time_ns = self.came.front().map_or(0, |(_, time_ns)| *time_ns);
+        (self.bytes.drain(..count).collect(), time_ns)
+    }
+}
+
+/// The log of a node, with all that was in it at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogGrowth {
+    /// The index of the node.
+    pub node: usize,
+    /// The time, in nanoseconds since the simulation began.
+    pub time_ns: u64,
+    /// Its bytes.
+    pub to: u64,
 }
 
 /// Where what a command prints goes.
@@ -55,6 +96,7 @@ impl Process {
             printed: self.printed.clone(),
             logged: self.logged.clone(),
             status: self.status,
+            ended_ns: self.ended_ns,
             log: log.map(|log| Log::open(logs, &log.name)).transpose()?,
             logs_all: self.logs_all,
         })
@@ -62,31 +104,47 @@ impl Process {
 
     /// The next line that it printed, without its end; the last one may have none.
     pub(super) fn line(&mut self) -> Option<Vec<u8>> {
-        let end = self.printed.iter().position(|byte| *byte == b'\n');
-        let end = match end {
-            Some(end) => end + 1,
-            None if self.status.is_some() && !self.printed.is_empty() => self.printed.len(),
-            None => return None,
-        };
-        let mut line: Vec<_> = self.printed.drain(..end).collect();
-        if line.last() == Some(&b'\n') {
-            line.pop();
-        }
-        Some(line)
+        self.timed_line().map(|(line, _)| line)
     }
 
-    fn take(&mut self, is_error: bool, bytes: &[u8]) -> std::io::Result<()> {
+    /// The same with the time at which it was whole.
+    pub(super) fn timed_line(&mut self) -> Option<(Vec<u8>, u64)> {
+        let bytes = &self.printed.bytes;
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+            let count = bytes.len();
+            let is_last = self.status.is_some() && count > 0;
+            return is_last.then(|| (self.printed.take(count).0, self.ended_ns));
+        };
+        let (mut line, time_ns) = self.printed.take(end + 1);
+        line.pop();
+        Some((line, time_ns))
+    }
+
+    /// All that it printed and nobody has taken.
+    pub(super) fn take_printed(&mut self) -> Vec<u8> {
+        self.printed.take(self.printed.bytes.len()).0
+    }
+
+    /// Takes what it printed at a time. The name of the log into which that went, and how long it is
+    /// then, if it did.
+    fn take(
+        &mut self,
+        is_error: bool,
+        bytes: &[u8],
+        time_ns: u64,
+    ) -> std::io::Result<Option<(&str, u64)>> {
         if !is_error && !self.logs_all {
-            self.printed.extend_from_slice(bytes);
-            return Ok(());
+            self.printed.add(bytes, time_ns);
+            return Ok(None);
         }
         if let Some(logged) = &mut self.logged {
             *logged += &String::from_utf8_lossy(bytes);
         }
-        match &mut self.log {
-            Some(log) => log.file.write_all(bytes),
-            None => Ok(()),
-        }
+        let Some(log) = &mut self.log else {
+            return Ok(None);
+        };
+        log.file.write_all(bytes)?;
+        Ok(Some((log.name.as_str(), log.file.metadata()?.len())))
     }
 }
 
@@ -100,6 +158,8 @@ struct Host {
     tried: Option<bool>,
     content: Option<std::result::Result<Vec<u8>, String>>,
     end: Option<End>,
+    /// When that was heard.
+    ended_ns: u64,
     processes: BTreeMap<ProcessId, Process>,
 }
 
@@ -115,8 +175,39 @@ impl Host {
             tried: self.tried,
             content: self.content.clone(),
             end: self.end.clone(),
+            ended_ns: self.ended_ns,
             processes: processes.collect::<Result<_>>()?,
         })
+    }
+
+    /// Takes in what its init says at a time. How long the log that is called as it is then, if it has
+    /// grown.
+    fn take(&mut self, report: Report, now_ns: u64) -> Result<Option<u64>> {
+        match report {
+            Report::Here => self.is_here = true,
+            Report::Done(done) => self.done = Some(done),
+            Report::Tried(answers) => self.tried = Some(answers),
+            Report::Content(content) => self.content = Some(content),
+            Report::Printed {
+                id,
+                is_error,
+                bytes,
+            } => {
+                let Some(process) = self.processes.get_mut(&id) else {
+                    return Ok(None);
+                };
+                let taken = process.take(is_error, &bytes, now_ns);
+                let taken = taken.doing(|| format!("write the log of {}", self.name))?;
+                let own = taken.filter(|(log, _)| *log == self.name);
+                return Ok(own.map(|(_, to)| to));
+            }
+            Report::Ended { id, status } => {
+                if let Some(process) = self.processes.get_mut(&id) {
+                    (process.status, process.ended_ns) = (Some(status), now_ns);
+                }
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -149,6 +240,8 @@ pub(super) struct Hosts {
     pub(super) simulation: Simulation,
     known: Vec<Host>,
     logs: PathBuf,
+    /// When the logs that are called as their machines grew.
+    growth: Vec<LogGrowth>,
     next_id: ProcessId,
     /// When everything stands still.
     pub(super) stop_ns: Option<u64>,
@@ -160,6 +253,7 @@ impl Hosts {
             simulation,
             known: Vec::new(),
             logs: logs.to_owned(),
+            growth: Vec::new(),
             next_id: 0,
             stop_ns: None,
         }
@@ -174,6 +268,7 @@ impl Hosts {
             known: known.collect::<Result<_>>()?,
             simulation: self.simulation.fork(logs.to_owned())?,
             logs: logs.to_owned(),
+            growth: self.growth.clone(),
             next_id: self.next_id,
             stop_ns: self.stop_ns,
         })
@@ -252,6 +347,16 @@ impl Hosts {
         self.known[machine].end.as_ref()
     }
 
+    /// When it did.
+    pub(super) fn ended_ns(&self, machine: usize) -> u64 {
+        self.known[machine].ended_ns
+    }
+
+    /// When the logs grew that are called as their machines.
+    pub(super) fn growth(&self) -> &[LogGrowth] {
+        &self.growth
+    }
+
     /// What came of the last order, once.
     pub(super) fn done(&mut self, machine: usize) -> Option<std::result::Result<(), Refusal>> {
         self.known[machine].done.take()
@@ -284,7 +389,11 @@ impl Hosts {
         {
             Happening::Time if stop_ns.is_some() => return Err(Error::AtTime),
             Happening::Said { machine, bytes } => self.listen(machine, &bytes)?,
-            Happening::Ended { machine, end } => self.known[machine].end = Some(end),
+            Happening::Ended { machine, end } => {
+                let ended_ns = self.simulation.now_ns();
+                let host = &mut self.known[machine];
+                (host.end, host.ended_ns) = (Some(end), ended_ns);
+            }
             Happening::Point => return Ok(Heard::Point),
             Happening::Time => return Ok(Heard::Time),
         }
@@ -292,6 +401,7 @@ impl Hosts {
     }
 
     fn listen(&mut self, machine: usize, bytes: &[u8]) -> Result<()> {
+        let now_ns = self.simulation.now_ns();
         let host = &mut self.known[machine];
         host.stream.add(bytes);
         loop {
@@ -300,28 +410,67 @@ impl Hosts {
                 whose: format!("the init of {}", host.name),
                 what: format!("cannot be understood: {error}"),
             })?;
-            match report {
-                None => return Ok(()),
-                Some(Report::Here) => host.is_here = true,
-                Some(Report::Done(done)) => host.done = Some(done),
-                Some(Report::Tried(answers)) => host.tried = Some(answers),
-                Some(Report::Content(content)) => host.content = Some(content),
-                Some(Report::Printed {
-                    id,
-                    is_error,
-                    bytes,
-                }) => {
-                    if let Some(process) = host.processes.get_mut(&id) {
-                        let taken = process.take(is_error, &bytes);
-                        taken.doing(|| format!("write the log of {}", host.name))?;
-                    }
-                }
-                Some(Report::Ended { id, status }) => {
-                    if let Some(process) = host.processes.get_mut(&id) {
-                        process.status = Some(status);
-                    }
-                }
-            }
+            let Some(report) = report else {
+                return Ok(());
+            };
+            let grown = host.take(report, now_ns)?;
+            self.growth.extend(grown.map(|to| LogGrowth {
+                node: machine,
+                time_ns: now_ns,
+                to,
+            }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_time_at_which_its_end_came() {
+        let mut process = Process::default();
+        let mut printed = |bytes: &[u8], time_ns| {
+            let taken = process.take(false, bytes, time_ns).expect("kept");
+            assert_eq!(taken, None, "it goes to no log");
+        };
+        printed(b"one\ntw", 3);
+        printed(b"o\n", 5);
+        printed(b"three\nfo", 7);
+        let mut process = process.forked(Path::new("")).expect("it has no log");
+        let mut next = || {
+            let (line, time_ns) = process.timed_line()?;
+            Some((String::from_utf8(line).expect("text"), time_ns))
+        };
+        assert_eq!(next(), Some(("one".into(), 3)));
+        assert_eq!(next(), Some(("two".into(), 5)));
+        assert_eq!(next(), Some(("three".into(), 7)));
+        assert_eq!(next(), None, "it may go on");
+        process.take(false, b"ur", 8).expect("kept");
+        (process.status, process.ended_ns) = (Some(0), 9);
+        assert_eq!(process.timed_line(), Some((b"four".to_vec(), 9)));
+        assert_eq!(process.timed_line(), None);
+    }
+
+    #[test]
+    fn a_log_says_how_long_it_has_become() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let mut process = Process {
+            log: Some(Log::open(folder.path(), "a").expect("opened")),
+            ..Process::default()
+        };
+        assert_eq!(
+            process.take(true, b"one\n", 3).expect("kept"),
+            Some(("a", 4))
+        );
+        let other = folder.path().join("other");
+        fs::create_dir(&other).expect("made");
+        copy_logs(folder.path(), &other).expect("copied");
+        let mut fork = process.forked(&other).expect("forked");
+        assert_eq!(fork.take(true, b"two\n", 4).expect("kept"), Some(("a", 8)));
+        assert_eq!(
+            process.take(true, b"three\n", 4).expect("kept"),
+            Some(("a", 10))
+        );
     }
 }

@@ -26,7 +26,7 @@ use simulation::{
     Settings, Simulation, pcap,
 };
 
-use super::hosts::{Heard, Hosts};
+use super::hosts::{Heard, Hosts, LogGrowth};
 use super::init::MACHINE_COMMAND;
 use super::words::{Order, ProcessId, Refusal};
 use crate::client::name;
@@ -129,6 +129,8 @@ struct NodeState {
     data: Data,
     command: Option<ProcessId>,
     is_ready: bool,
+    /// When it became so last, since it was switched on.
+    ready_ns: Option<u64>,
     started_ns: u64,
     /// From where on its log is of the command that was started last.
     log_from: u64,
@@ -257,6 +259,19 @@ impl SimulatedCluster {
     /// The log of a node, or of the client or the check.
     pub fn log(&self, name: &str) -> PathBuf {
         self.hosts.log(name)
+    }
+
+    /// When the logs of nodes grew; those of one node are in the order of time. Times are those at which what
+    /// was printed came out of the machine.
+    pub fn log_growth(&self) -> impl Iterator<Item = LogGrowth> {
+        let growth = self.hosts.growth().iter().copied();
+        growth.filter(|grown| grown.node < self.nodes.len())
+    }
+
+    /// When a node became ready last since it was switched on, in nanoseconds since the simulation began,
+    /// if it has.
+    pub fn ready_ns(&self, node: usize) -> Option<u64> {
+        self.nodes[node].ready_ns
     }
 
     /// The index of the machine of the client, the first one.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
@@ -10,8 +11,8 @@ use campaign::{Interrupt, Outcome, OutputFormat, Progress, Shard, quoted, say};
 use clap::Args;
 use cluster::ClusterFile;
 use injector::{
-    Asked, At, Keeps, Laboratory, LiveDirectory, LiveManifest, LiveResult, Reference, SeedPlan,
-    Selection, Summary, Victims, finding, findings, kernel_hash, sweep, table,
+    Asked, At, Keeps, Laboratory, LiveDirectory, LiveManifest, LiveResult, Reference, Rules,
+    SeedPlan, Selection, Summary, Victims, finding, findings, kernel_hash, sweep, table,
 };
 use local_fs::Variant;
 use simulation::{Network, Spread};
@@ -139,6 +140,7 @@ impl LiveArgs {
         again: AgainArgs,
         visit: &VisitArgs,
     ) -> anyhow::Result<LiveManifest> {
+        let specifications = visit.live_specifications()?;
         let Seeds(first, last) = self.seeds.unwrap_or(Seeds(visit.seed, visit.seed));
         let laboratory = laboratory(path, self.kernel.as_deref(), first, &self.surroundings())?;
         if let Some(out) = visit.out() {
@@ -153,7 +155,11 @@ impl LiveArgs {
         let asked = self.asked((first, last), can_fork, again, visit, laboratory.file())?;
         let shard = visit.shard.map(|shard| shard.to_string());
         let path = path.canonicalize()?;
-        LiveManifest::new(&laboratory, &path, asked, shard).context("read the kernel")
+        let manifest = LiveManifest::new(&laboratory, &path, asked, shard);
+        Ok(LiveManifest {
+            specifications,
+            ..manifest.context("read the kernel")?
+        })
     }
 
     /// What the manifest says of a sweep of these seeds.
@@ -231,7 +237,7 @@ pub(crate) fn resume(
     }
     let mut opened = LiveDirectory::open(directory)?;
     let manifest = opened.manifest.clone();
-    laboratory_of(&manifest, directory, manifest.asked.seeds.0)?;
+    laboratory_of(&manifest, directory, manifest.asked.seeds.0, interrupt)?;
     let known = std::mem::take(&mut opened.known);
     let live = Live {
         manifest,
@@ -333,11 +339,12 @@ pub(super) fn laboratory(
     Ok(Laboratory::new(file, settings))
 }
 
-/// The cluster of a sweep that was begun, with its kernel and one of its seeds.
+/// The cluster of a sweep that was begun, with its kernel, its specifications and one of its seeds.
 pub(crate) fn laboratory_of(
     manifest: &LiveManifest,
     directory: &Path,
     seed: u64,
+    interrupt: &Interrupt,
 ) -> anyhow::Result<Laboratory> {
     let other = |what: &'static str| injector::Error::OtherSweep {
         path: directory.into(),
@@ -353,7 +360,11 @@ pub(crate) fn laboratory_of(
     if laboratory.file().text != manifest.text {
         return Err(other("cluster file").into());
     }
-    Ok(laboratory)
+    let interrupt = interrupt.clone();
+    Ok(laboratory.held_against(Rules {
+        specifications: manifest.specifications.clone(),
+        stops: Arc::new(move || interrupt.requested()),
+    }))
 }
 
 impl Live<'_> {
@@ -371,7 +382,7 @@ impl Live<'_> {
 
     fn laboratory(&self, seed: u64) -> anyhow::Result<Laboratory> {
         let directory = self.visit.out().unwrap_or(Path::new(""));
-        laboratory_of(&self.manifest, directory, seed)
+        laboratory_of(&self.manifest, directory, seed, self.interrupt)
     }
 
     /// Runs the cluster of a seed without a failure; nothing if somebody interrupts.
@@ -553,7 +564,8 @@ fn print(
 fn outcome(summary: &Summary) -> Outcome {
     if summary.broken() > 0 {
         Outcome::Findings
-    } else if summary.is_cut_off || summary.inconclusive() > 0 {
+    } else if summary.is_cut_off || summary.inconclusive() > 0 || !summary.never_looked().is_empty()
+    {
         Outcome::Incomplete
     } else {
         Outcome::Clean

@@ -125,7 +125,6 @@ const JOBS_FOR_EACH_PROCESSOR: usize = 2;
 pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let visit = &arguments.sweep;
     if arguments.live.live {
-        visit.refuse_spec("--live")?;
         let file = arguments.trace.as_deref().expect("it is required");
         return live::begin(file, &arguments.live, arguments.again, visit, interrupt);
     }

@@ -1,15 +1,16 @@
 //! A finding of a live sweep: the same run again.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use brief::counted;
 use campaign::{Interrupt, Outcome, say};
 use injector::{
-    Laboratory, LiveResult, Minimized, OPERATIONS, SeedPlan, finding, finding_in_full, findings,
-    manifest, plans, results,
+    Laboratory, LiveManifest, LiveResult, Minimized, OPERATIONS, SeedPlan, finding,
+    finding_in_full, findings, manifest, never_looked, plans, results,
 };
+use node_sweep::FACTS_FOLDER;
 
 use super::look::{self, LookArgs};
 use crate::cluster::{laboratory_of, listed, live_table, replay_row};
@@ -33,7 +34,8 @@ pub(super) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
     };
     io::stdout().lock().write_all(text.as_bytes())?;
     let is_found = results.iter().any(|result| result.broken().is_some());
-    let is_open = injector::summary(directory).is_none_or(|summary| summary["is_cut_off"] == true);
+    let is_open = injector::summary(directory).is_none_or(|summary| summary["is_cut_off"] == true)
+        || !never_looked(&results).is_empty();
     Ok(Some(match (is_found, is_open) {
         (true, _) => Outcome::Findings,
         (false, true) => Outcome::Incomplete,
@@ -66,13 +68,9 @@ pub(super) fn minimize(
     let found = findings(&results, &manifest);
     let (result, alike) = numbered(&found, number)?;
     let plan = plan_of(result.address.seed, directory)?;
-    let laboratory = laboratory_of(&manifest, directory, plan.seed)?;
+    let laboratory = laboratory_of(&manifest, directory, plan.seed, interrupt)?;
     keep.map_or(Ok(()), make_empty)?;
-    if let Some(why) = plan.not_alone.as_ref().or(plan.not_several.as_ref()) {
-        say(&format!(
-            "the victims stay: restarted while others go on, with nothing lost, {why}"
-        ));
-    }
+    say_whether_victims_stay(&plan);
     let cancelled = || interrupt.requested();
     let minimized = injector::minimize(&laboratory, &plan, result, &mut told, &cancelled)?;
     let Some(minimized) = minimized else {
@@ -90,6 +88,14 @@ pub(super) fn minimize(
         return Ok(Outcome::Incomplete);
     }
     Ok(Outcome::Findings)
+}
+
+fn say_whether_victims_stay(plan: &SeedPlan) {
+    if let Some(why) = plan.not_alone.as_ref().or(plan.not_several.as_ref()) {
+        say(&format!(
+            "the victims stay: restarted while others go on, with nothing lost, {why}"
+        ));
+    }
 }
 
 /// Runs what a finding was made once more, and keeps what the machines say.
@@ -171,7 +177,7 @@ pub(super) fn replay(
     let results = results(directory)?;
     let found = findings(&results, &manifest);
     let (result, alike) = numbered(&found, number)?;
-    let laboratory = laboratory_of(&manifest, directory, result.address.seed)?;
+    let laboratory = laboratory_of(&manifest, directory, result.address.seed, interrupt)?;
     if command.is_some() && look.until.is_none() {
         bail!("--command takes --until TIME here: the run has to stand still for a look");
     }
@@ -211,6 +217,46 @@ fn run_again(
         writeln!(out, "{}", kept_words(keep))?;
     }
     Ok(Outcome::Findings)
+}
+
+/// The facts of a finding, in a file in a directory of results: made by its run, which is made again, if
+/// they are not there. Nothing if somebody interrupts.
+pub(crate) fn facts_of(
+    directory: &Path,
+    manifest: &LiveManifest,
+    number: usize,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<PathBuf>> {
+    let results = results(directory)?;
+    let found = findings(&results, manifest);
+    let (result, _) = numbered(&found, number)?;
+    let folder = directory.join(FACTS_FOLDER);
+    let address = result.address.to_string().replace('/', "-");
+    let path = folder.join(format!("{}-{address}.sqlite", result.address.seed));
+    if path.exists() {
+        return Ok(Some(path));
+    }
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    say(&format!("making the run of finding {number} again"));
+    let laboratory = laboratory_of(manifest, directory, result.address.seed, interrupt)?;
+    let laboratory = laboratory.keeping_facts(path.clone());
+    let ran = laboratory.run(&result.failure(), None, &|| interrupt.requested());
+    let run = match ran {
+        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
+            interrupted();
+            return Ok(None);
+        }
+        other => other?,
+    };
+    if run.history != result.history {
+        let _ = std::fs::remove_file(&path);
+        bail!(
+            "the run of finding {number} came to something else: history {}, not {}",
+            run.history,
+            result.history
+        );
+    }
+    Ok(Some(path))
 }
 
 fn interrupted() -> Outcome {

@@ -10,6 +10,7 @@ use injector::online::{
     manifest, results,
 };
 use injector::{Error, Result};
+use specification::About;
 
 use super::finding::numbered;
 
@@ -28,11 +29,13 @@ pub(super) fn examine(
     interrupt: &Interrupt,
 ) -> Result<()> {
     let facts = RunFacts {
+        about: About::Run,
         nodes: &manifest.nodes,
         clients: &clients(file),
-        plan,
+        kinds: plan.kinds(),
         ran,
         files,
+        lines_ns: &[],
     };
     let path = kept.map(|kept| kept.join(FACTS_FILE));
     let interrupt = interrupt.clone();
@@ -94,11 +97,13 @@ impl Finished {
     /// Its facts.
     pub(crate) fn facts<'a>(&'a self, files: &'a RunFiles) -> RunFacts<'a> {
         RunFacts {
+            about: About::Run,
             nodes: &self.nodes,
             clients: &self.clients,
-            plan: &self.plan,
+            kinds: self.plan.kinds(),
             ran: &self.result.ran,
             files,
+            lines_ns: &[],
         }
     }
 }

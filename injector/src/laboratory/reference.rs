@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-use cluster::{Error as ClusterError, SimulatedCluster, Verdict};
+use cluster::{Ending, Error as ClusterError, SimulatedCluster, Verdict};
 use pace_rules::disk::Relaxation;
 
-use super::{DOWN_NS, Laboratory, Logs, add_line};
+use super::held::Over;
+use super::story::{Printed, Story};
+use super::{DOWN_NS, Judged, Laboratory, Logs};
 use crate::error::{Error, Result};
 use crate::plan::{At, ForkPoint, Moment, Plan, PointRange};
 
@@ -77,13 +79,15 @@ impl Laboratory {
     }
 
     /// Runs it without a failure, and asks the check: then, and once more after a restart of all
-    /// nodes for which everything had been written. Returns at which points power can fail, and of
+    /// nodes for which everything had been written. What it did until the check was asked first is held
+    /// against the rules. Returns at which points power can fail, and of
     /// whom: where a node does not come up when it is restarted alone, with nothing lost, nothing
     /// can be said of a failure of some. With `several` all nodes but one are restarted, too, each time
     /// without another.
     ///
     /// # Errors
-    /// If the client fails, or the check is not content: then nothing can be said of failures.
+    /// If the client fails, or the check is not content, or rules are violated: then nothing can be said
+    /// of failures.
     pub fn reference(
         &self,
         at: &[At],
@@ -92,8 +96,7 @@ impl Laboratory {
     ) -> Result<Reference> {
         let logs = Logs::new(None)?;
         let mut cluster = self.prepared(&logs, cancelled)?;
-        let (plan, lines) = self.plan_of_run(&mut cluster, at, cancelled)?;
-        refuse_not_ok(cluster.run_check(&lines, cancelled)?, "after the client")?;
+        let (plan, lines) = self.plan_and_lines(&mut cluster, at, &logs, cancelled)?;
         let nodes: Vec<_> = (0..self.file.nodes.len()).collect();
         restart(&mut cluster, &nodes, cancelled)?;
         let verdict = cluster.run_check(&lines, cancelled)?;
@@ -113,34 +116,65 @@ impl Laboratory {
         })
     }
 
+    /// The same as [`Self::plan_of_run`], of a run of which the check and the rules say nothing.
+    fn plan_and_lines(
+        &self,
+        cluster: &mut SimulatedCluster,
+        at: &[At],
+        logs: &Logs,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(Plan, Vec<u8>)> {
+        let mut story = Story::new(cluster);
+        let (plan, printed) = self.plan_of_run(cluster, at, cancelled)?;
+        story.client_ended(cluster.now_ns(), Ending::Status(0));
+        let verdict = cluster.run_check(&printed.bytes, cancelled)?;
+        refuse_not_ok(verdict, "after the client")?;
+        self.refuse_violated(&mut Over {
+            cluster,
+            story: &mut story,
+            printed: &printed,
+            logs: logs.path(),
+        })?;
+        Ok((plan, printed.bytes))
+    }
+
     /// Runs the client. Returns at which points of that power can fail, and what was acknowledged.
     fn plan_of_run(
         &self,
         cluster: &mut SimulatedCluster,
         at: &[At],
         cancelled: &dyn Fn() -> bool,
-    ) -> Result<(Plan, Vec<u8>)> {
+    ) -> Result<(Plan, Printed)> {
         if at.contains(&At::Frames) {
             cluster.simulation().switch().keep_frames();
         }
         let begun_ns = cluster.simulation().now_ns();
         let before = self.points_until_now(cluster);
-        let (mut lines, mut times_ns) = (Vec::new(), Vec::new());
-        let mut acknowledged = |time_ns: u64, line: &[u8]| {
-            add_line(&mut lines, line);
-            times_ns.push(time_ns);
-        };
+        let mut printed = Printed::default();
+        let mut acknowledged = |time_ns: u64, line: &[u8]| printed.add(time_ns, line);
         cluster.run_client(&mut acknowledged, cancelled)?;
         cluster.refuse_end()?;
         let after = self.points_until_now(cluster);
+        let times_ns = &printed.times_ns;
         let mut plan = self.plan(at, before, after, times_ns.len());
         if plan.is_without_points() {
             return Err(Error::NoPoints);
         }
-        plan.first = first_after(cluster, &plan, &times_ns);
+        plan.first = first_after(cluster, &plan, times_ns);
         let ended_ns = cluster.simulation().now_ns();
-        plan.forks = fork_points(cluster, &plan, &times_ns, begun_ns..ended_ns);
-        Ok((plan, lines))
+        plan.forks = fork_points(cluster, &plan, times_ns, begun_ns..ended_ns);
+        Ok((plan, printed))
+    }
+
+    /// Fails if rules are violated without a failure: they say nothing about failures then.
+    fn refuse_violated(&self, over: &mut Over<'_>) -> Result<()> {
+        let (judged, _) = self.hold(over, Judged::Ok)?;
+        let what = match judged {
+            Judged::Ok => return Ok(()),
+            Judged::Broken { broken } => broken.join("; "),
+            Judged::Inconclusive { why } => why,
+        };
+        Err(Error::NotHeld { what })
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use cluster::{
-    Driven, Error as ClusterError, RunningClient, SimulatedCluster, SimulationSettings, Verdict,
-};
+use cluster::{Driven, Error as ClusterError, RunningClient, SimulatedCluster, Verdict};
 use pace_rules::disk::{Log, Relaxation};
 use simulation::{Chance, Point};
 
-use super::{DOWN_NS, DiskLeft, Happened, Judged, LiveRun, Logs, StandStill, add_line};
+use super::held::Over;
+use super::story::{Printed, Story};
+use super::{DOWN_NS, DiskLeft, Happened, Judged, Laboratory, LiveRun, Logs, StandStill};
 use crate::error::Result;
 use crate::plan::{At, Failure, Fault, Moment, PointRange};
 
@@ -19,9 +19,11 @@ const CONSOLE_LINES: usize = 12;
 pub(super) struct Run<'a> {
     pub(super) cluster: SimulatedCluster,
     pub(super) client: RunningClient,
-    pub(super) settings: &'a SimulationSettings,
+    pub(super) laboratory: &'a Laboratory,
     /// What the client printed.
-    pub(super) lines: Vec<u8>,
+    pub(super) printed: Printed,
+    /// What there is to tell of it.
+    pub(super) story: Story,
     pub(super) driven: Driven,
     pub(super) happened: Vec<Happened>,
     pub(super) cancelled: &'a dyn Fn() -> bool,
@@ -33,30 +35,37 @@ impl Run<'_> {
         Ok(Self {
             cluster: self.cluster.fork(logs)?,
             client: self.client.clone(),
-            settings: self.settings,
-            lines: self.lines.clone(),
+            laboratory: self.laboratory,
+            printed: self.printed.clone(),
+            story: self.story.clone(),
             driven: self.driven,
             happened: self.happened.clone(),
             cancelled: self.cancelled,
         })
     }
 
-    /// Has the failure happen, and says what came of it.
-    pub(super) fn end_with(mut self, failure: &Failure, kept: Option<&Path>) -> Result<LiveRun> {
+    /// Has the failure happen, and says what came of it. `logs` are those of this run.
+    pub(super) fn end_with(mut self, failure: &Failure, logs: &Logs) -> Result<LiveRun> {
         let came = self.fail(failure);
-        if let Some(kept) = kept {
+        if let Some(kept) = logs.kept() {
             self.cluster.write_frames(kept)?;
         }
         let (judged, recovery) = came?;
-        let history = self.cluster.simulation().history();
-        let text = String::from_utf8_lossy(&self.lines);
+        let mut over = Over {
+            cluster: &mut self.cluster,
+            story: &mut self.story,
+            printed: &self.printed,
+            logs: logs.path(),
+        };
+        let (judged, held) = self.laboratory.hold(&mut over, judged)?;
         Ok(LiveRun {
-            acknowledged: text.lines().map(str::to_owned).collect(),
+            acknowledged: self.printed.lines(),
             happened: self.happened,
             recovery,
             judged,
-            history,
+            history: self.cluster.simulation().history(),
             forked_ns: failure.forked_ns,
+            held,
         })
     }
 
@@ -79,21 +88,17 @@ impl Run<'_> {
             }
         }
         match self.cluster.start(self.cancelled) {
-            Ok(()) => {}
+            Ok(()) => self.story.healed(self.cluster.now_ns()),
             Err(error) => return Ok((self.not_up(error)?, Vec::new())),
         }
         let recovery = self.recovery(failure);
-        if !matches!(self.driven, Driven::Ended(_)) {
-            // What it says after the failure counts as well.
-            self.drive(self.client.end_ns)?;
-            if !matches!(self.driven, Driven::Ended(_)) {
-                self.cluster.end_client(&self.client);
-            }
-        }
+        self.drive_to_end()?;
         if let Some(judged) = self.ended() {
             return Ok((judged, recovery));
         }
-        let verdict = self.cluster.run_check(&self.lines, self.cancelled)?;
+        let verdict = self
+            .cluster
+            .run_check(&self.printed.bytes, self.cancelled)?;
         // A kernel that gave up says more than what is missing without it.
         Ok((self.ended().unwrap_or_else(|| judged(verdict)), recovery))
     }
@@ -104,21 +109,20 @@ impl Run<'_> {
         let Moment { at, position, .. } = fault.when;
         self.stop_at(fault);
         // Those from before a fork count.
-        let mut count = self.acknowledged();
-        let lines = &mut self.lines;
+        let printed = &mut self.printed;
         self.driven = self.cluster.drive_client(
             &self.client,
             self.client.end_ns,
-            &mut |_, line| {
-                add_line(lines, line);
-                count += 1;
-                at != At::Acks || count < position
+            &mut |time_ns, line| {
+                printed.add(time_ns, line);
+                at != At::Acks || printed.count() < position
             },
             self.cancelled,
         )?;
+        self.tell_end_of_client();
         self.stop_nowhere();
         let is_there = matches!(self.driven, Driven::Point | Driven::Stopped);
-        Ok((!is_there).then(not_there))
+        Ok((!is_there).then(|| self.not_there()))
     }
 
     /// Switches the machines on, until the moment of a fault in their recovery: at the latest when they
@@ -137,20 +141,14 @@ impl Run<'_> {
             }
             Err(error) => return self.not_up(error).map(Some),
         };
-        Ok((!is_there).then(not_there))
-    }
-
-    /// How many lines the client has printed.
-    fn acknowledged(&self) -> usize {
-        String::from_utf8_lossy(&self.lines).lines().count()
+        Ok((!is_there).then(|| self.not_there()))
     }
 
     /// As it is at the time at which it was stopped.
     pub(super) fn stand_still(mut self, logs: Logs) -> StandStill {
         self.cluster.stop_at_time(None);
-        let text = String::from_utf8_lossy(&self.lines);
         StandStill {
-            acknowledged: text.lines().map(str::to_owned).collect(),
+            acknowledged: self.printed.lines(),
             cluster: self.cluster,
             happened: self.happened,
             _logs: logs,
@@ -183,7 +181,10 @@ impl Run<'_> {
 
     /// The power of the victims fails, now, and comes back a while later. The client goes on.
     fn cut_power(&mut self, fault: &Fault) -> Result<()> {
-        let (seed, place) = (self.settings.seed, self.happened.len());
+        let seed = self.laboratory.settings.seed;
+        let place = self.happened.len();
+        // What is known of the victims is forgotten with their power.
+        self.story.look(&mut self.cluster);
         let failed_ns = self.cluster.simulation().now_ns();
         let cuts = self.cluster.power_off(&fault.victims, |victim, log| {
             what_stays(fault, victim, log, (seed, place))
@@ -193,14 +194,16 @@ impl Run<'_> {
             state: cut.state,
             lost: cut.lost,
         });
-        let text = String::from_utf8_lossy(&self.lines);
-        self.happened.push(Happened {
+        let mut lines = self.printed.lines();
+        let happened = Happened {
             fault: fault.clone(),
             time_s: failed_ns as f64 / 1e9,
-            acknowledged_before: text.lines().count(),
-            last: text.lines().last().map(str::to_owned),
+            acknowledged_before: lines.len(),
+            last: lines.pop(),
             disks: disks.collect(),
-        });
+        };
+        self.story.power_failed(failed_ns, &happened);
+        self.happened.push(happened);
         let up_ns = failed_ns + DOWN_NS;
         if !matches!(self.driven, Driven::Ended(_)) {
             self.drive(up_ns)?;
@@ -213,17 +216,45 @@ impl Run<'_> {
 
     /// Lets the client go on.
     pub(super) fn drive(&mut self, until_ns: u64) -> Result<()> {
-        let lines = &mut self.lines;
+        let printed = &mut self.printed;
         self.driven = self.cluster.drive_client(
             &self.client,
             until_ns,
-            &mut |_, line| {
-                add_line(lines, line);
+            &mut |time_ns, line| {
+                printed.add(time_ns, line);
                 true
             },
             self.cancelled,
         )?;
+        self.tell_end_of_client();
         Ok(())
+    }
+
+    /// Lets the client go on to its end: what it says after the failure counts as well.
+    fn drive_to_end(&mut self) -> Result<()> {
+        if !matches!(self.driven, Driven::Ended(_)) {
+            self.drive(self.client.end_ns)?;
+        }
+        if !matches!(self.driven, Driven::Ended(_)) {
+            self.cluster.end_client(&self.client);
+        }
+        Ok(())
+    }
+
+    fn tell_end_of_client(&mut self) {
+        if let Driven::Ended(how) = self.driven {
+            let ended_ns = self.cluster.client_ended_ns(&self.client);
+            let ended_ns = ended_ns.unwrap_or_else(|| self.cluster.now_ns());
+            self.story.client_ended(ended_ns, how);
+        }
+    }
+
+    /// A run that was to be as another one, and is not.
+    fn not_there(&mut self) -> Judged {
+        self.story.is_cut_short = true;
+        Judged::Inconclusive {
+            why: "the run did not come to that moment".into(),
+        }
     }
 
     /// What there is to say of kernels that gave up, if any did.
@@ -249,11 +280,13 @@ impl Run<'_> {
             ClusterError::NotReady { node, what, tail } => (node, what, tail),
             // It would be so each time: the other failures are looked at.
             ClusterError::Unable { .. } => {
+                self.story.is_cut_short = true;
                 let why = error.to_string();
                 return Ok(Judged::Inconclusive { why });
             }
             error => return Err(error.into()),
         };
+        self.story.not_ready(self.cluster.now_ns(), &node, &what);
         let first = format!("node {node} does not come up: it {what}");
         let log = tail.iter().map(|line| format!("its log: {line}"));
         let broken = [first].into_iter().chain(log).collect();
@@ -274,13 +307,6 @@ impl Run<'_> {
             positions: 1..self.cluster.simulation().disk(*node, 0).log().len() + 1,
         });
         ranges.filter(|range| !range.positions.is_empty()).collect()
-    }
-}
-
-/// A run that was to be as another one, and is not.
-fn not_there() -> Judged {
-    Judged::Inconclusive {
-        why: "the run did not come to that moment".into(),
     }
 }
 

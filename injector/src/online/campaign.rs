@@ -116,21 +116,9 @@ impl Summary {
 
     /// What of the specifications had nothing to look at in any run.
     pub fn never_looked(&self) -> Vec<&Unlooked> {
-        let is_same = |one: &Unlooked, other: &Unlooked| {
-            (&one.specification, &one.violation) == (&other.specification, &other.violation)
-        };
-        let mut examined = self
-            .results
-            .iter()
-            .filter(|result| !result.ran.is_cut_short);
-        let Some(first) = examined.next() else {
-            return Vec::new();
-        };
-        let is_in_all = |one: &&Unlooked| {
-            let mut others = examined.clone();
-            others.all(|result| result.ran.unlooked.iter().any(|other| is_same(one, other)))
-        };
-        first.ran.unlooked.iter().filter(is_in_all).collect()
+        let results = self.results.iter();
+        let examined = results.filter(|result| !result.ran.is_cut_short);
+        Unlooked::in_all(examined.map(|result| &result.ran.unlooked[..]))
     }
 
     /// Whether nothing of that happened, though something should.

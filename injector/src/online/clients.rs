@@ -1,16 +1,15 @@
 //! The clients of a run, and what they have said.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
-use std::io::{self, Write};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
 use cluster::{Ending, SidedClient};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::ground::{Ground, ProgramId};
 use super::plan::FaultPlan;
+use super::scribe::{Scribe, operation_of};
 use crate::laboratory::OPERATIONS;
 
 /// Names a client to itself.
@@ -49,9 +48,8 @@ struct Said {
 
 impl Said {
     fn new(line: Vec<u8>, round: u64) -> Self {
-        let operation: Option<Map<String, Value>> = serde_json::from_slice(&line).ok();
         Self {
-            operation: operation.filter(|operation| operation.contains_key("type")),
+            operation: operation_of(&line),
             line,
             round,
         }
@@ -67,23 +65,11 @@ impl Said {
 /// All of them, and where what they say is kept.
 pub(super) struct Clients {
     pub(super) all: Vec<RunningClient>,
-    /// Every line, as it came.
-    lines: File,
-    /// Those that are of a history, with their times.
-    history: File,
-    /// The number in the history of each process of a client.
-    processes: BTreeMap<(usize, String), usize>,
+    kept: Scribe,
     begun: Duration,
     /// When they were last heard.
     now: Duration,
     round: u64,
-}
-
-fn create(path: &Path) -> crate::Result<File> {
-    File::create(path).map_err(|error| crate::Error::System {
-        doing: format!("create {}", path.display()),
-        error,
-    })
 }
 
 impl Clients {
@@ -110,17 +96,9 @@ impl Clients {
                 said: VecDeque::new(),
             });
         }
-        let mut history = create(history)?;
-        let first = json!({"type": "history", "version": 1});
-        writeln!(history, "{first}").map_err(|error| crate::Error::System {
-            doing: "begin the history".into(),
-            error,
-        })?;
         Ok(Self {
             all,
-            lines: create(acknowledgements)?,
-            history,
-            processes: BTreeMap::new(),
+            kept: Scribe::new(acknowledgements, history)?,
             begun,
             now: begun,
             round: 0,
@@ -146,11 +124,7 @@ impl Clients {
         }
         while let Some(place) = self.next() {
             let said = self.all[place].said.pop_front().expect("there is one");
-            let kept = self.keep(place, said);
-            kept.map_err(|error| crate::Error::System {
-                doing: "keep what a client says".into(),
-                error,
-            })?;
+            self.keep(place, said)?;
         }
         let mut ended = Vec::new();
         for (place, client) in self.all.iter_mut().enumerate() {
@@ -172,11 +146,8 @@ impl Clients {
 
     /// Of each process of the history the client's name.
     pub(super) fn processes(&self) -> Vec<String> {
-        let mut names = vec![String::new(); self.processes.len()];
-        for ((place, _), process) in &self.processes {
-            names[*process].clone_from(&self.all[*place].config.name);
-        }
-        names
+        let names = self.all.iter().map(|client| client.config.name.as_str());
+        self.kept.processes(&names.collect::<Vec<_>>())
     }
 
     /// Whether one still runs.
@@ -213,40 +184,30 @@ impl Clients {
 
     /// Keeps a line of a client. One of a history is an object with a type; of a client that prints
     /// none, each line is an acknowledgement.
-    fn keep(&mut self, place: usize, said: Said) -> io::Result<()> {
-        self.lines.write_all(&said.line)?;
-        self.lines.write_all(b"\n")?;
+    fn keep(&mut self, place: usize, said: Said) -> crate::Result<()> {
         let counts = &mut self.all[place].counts;
         counts.lines += 1;
-        let Some(mut operation) = said.operation else {
-            counts.acknowledged += 1;
-            return Ok(());
-        };
-        match operation["type"].as_str() {
-            Some("invoke") => counts.invoked += 1,
-            Some("ok") => counts.acknowledged += 1,
-            _ => {}
+        let kind = said.operation.as_ref().map(|operation| &operation["type"]);
+        match kind.map(Value::as_str) {
+            Some(Some("invoke")) => counts.invoked += 1,
+            None | Some(Some("ok")) => counts.acknowledged += 1,
+            Some(_) => {}
         }
-        let process = operation.get("process").map(Value::to_string);
-        let next = self.processes.len();
-        let key = (place, process.unwrap_or_default());
-        let process = *self.processes.entry(key).or_insert(next);
-        operation.insert("process".into(), process.into());
-        let time_ns = self.now.saturating_sub(self.begun).as_nanos() as u64;
-        operation.insert("time".into(), time_ns.into());
-        writeln!(self.history, "{}", Value::Object(operation))
+        let time_ns = self.since_begin(self.now);
+        let Said {
+            line, operation, ..
+        } = said;
+        self.kept.keep_as(place, &line, operation, time_ns)
     }
 
     /// Keeps what happened to the cluster among the operations.
     pub(super) fn nemesis(&mut self, now: Duration, what: &str, words: &str) -> crate::Result<()> {
-        let time_ns = now.saturating_sub(self.begun).as_nanos() as u64;
-        let event = json!({
-            "time": time_ns, "process": "nemesis", "type": "info", "f": what, "value": words,
-        });
-        writeln!(self.history, "{event}").map_err(|error| crate::Error::System {
-            doing: "keep what a client says".into(),
-            error,
-        })
+        let time_ns = self.since_begin(now);
+        self.kept.nemesis(what, words, time_ns)
+    }
+
+    fn since_begin(&self, at: Duration) -> u64 {
+        at.saturating_sub(self.begun).as_nanos() as u64
     }
 }
 

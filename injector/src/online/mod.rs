@@ -29,6 +29,7 @@ mod recovered;
 mod restarts;
 mod roles;
 mod run;
+mod scribe;
 mod select;
 mod simulated;
 mod sometimes;
@@ -48,6 +49,7 @@ pub use directory::{
 };
 pub use disk_fault::{DiskFault, Requested};
 pub use errno::Errno;
+pub(crate) use facts::write_times;
 pub use facts::{
     ACKNOWLEDGEMENTS, FACTS_FILE, LOG_TIMES, LOGS, LogTime, RunFacts, RunFiles, examine,
 };
@@ -64,10 +66,12 @@ pub use points::{Collected, Order, Point, PointFailure, SeenPoint, UNSEEN, point
 pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub use recovered::{Recovered, nearest_recovered};
 pub use run::{HISTORY, Place, run};
+pub(crate) use scribe::Scribe;
 pub use simulated::Simulated;
 pub use sometimes::conditions;
 pub use strategies::{EXHAUSTIVE, Exhaustive, STRATEGIES, Search, strategy, without_faults};
 pub use strategy::{Repeated, Strategy};
+pub(crate) use text::derivations;
 pub use text::{alike, findings, headline, table, timeline, totals};
 pub use want::{Agreement, WANTED, Want};
 pub use witness::{anomalies, seen};

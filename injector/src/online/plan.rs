@@ -328,6 +328,11 @@ impl PlannedFault {
 }
 
 impl FaultPlan {
+    /// What each of its faults is called.
+    pub fn kinds(&self) -> Vec<&'static str> {
+        self.faults.iter().map(|fault| fault.what.name()).collect()
+    }
+
     /// How long a trigger is waited for after the clients' end, if it is not said.
     pub const WITHIN: Duration = Duration::from_secs(30);
 

@@ -192,7 +192,7 @@ pub enum State {
 }
 
 impl FaultCame {
-    pub(super) fn not_yet() -> Self {
+    pub(crate) fn not_yet() -> Self {
         Self {
             state: State::NeverFired,
             fired_ns: None,

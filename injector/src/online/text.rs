@@ -2,13 +2,15 @@
 
 use std::fmt::Write;
 
-use brief::{counted, without_numbers};
+use brief::counted;
+use specification::Violated;
 
 use super::campaign::Summary;
 use super::directory::{InjectManifest, InjectResult, OnMachines};
 use super::plan::{CallFault, CallOf, Comes};
 use super::ran::{Happening, Ran, SimulatedRun};
 use crate::laboratory::Judged;
+use crate::text::likeness;
 
 /// How many lines of what is broken are shown.
 const BROKEN_MAX: usize = 4;
@@ -71,13 +73,7 @@ pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
 /// Whether two runs are broken in the same way: in the same words, but for numbers. Of a violation of a
 /// specification, its name says that: which keys it is about may be another each time.
 pub fn alike(one: &InjectResult, other: &InjectResult) -> bool {
-    let likeness = |result: &InjectResult| {
-        let ran = &result.ran;
-        let first = ran.broken().and_then(|broken| broken.first().cloned())?;
-        let mut violations = ran.violations.iter();
-        let violated = violations.find(|violated| violated.words() == first);
-        Some(violated.map_or_else(|| without_numbers(&first), specification::Violated::kind))
-    };
+    let likeness = |result: &InjectResult| likeness(&result.ran.judged, &result.ran.violations);
     likeness(one).is_some() && likeness(one) == likeness(other)
 }
 
@@ -122,7 +118,7 @@ pub fn timeline(ran: &Ran, machines: Option<&OnMachines>) -> String {
     for (name, words) in rows(ran, machines) {
         let _ = writeln!(text, "  {name:12}  {words}");
     }
-    derivations(&mut text, ran);
+    derivations(&mut text, &ran.violations);
     text
 }
 
@@ -152,9 +148,9 @@ fn rows(ran: &Ran, machines: Option<&OnMachines>) -> Vec<(&'static str, String)>
 }
 
 /// Why the first fact of each violation holds.
-fn derivations(text: &mut String, ran: &Ran) {
+pub(crate) fn derivations(text: &mut String, violations: &[Violated]) {
     let mut told: Vec<(&str, &str)> = Vec::new();
-    for violated in &ran.violations {
+    for violated in violations {
         let relation = violated.fact.split('(').next().unwrap_or_default();
         let of = (violated.specification.as_str(), relation);
         if told.contains(&of) {
@@ -274,7 +270,7 @@ mod tests {
     #[test]
     fn violations_of_one_rule_are_alike_whatever_they_are_about() {
         let violation = |relation: &str, key: &str| {
-            let violated = specification::Violated {
+            let violated = Violated {
                 specification: "own".into(),
                 fact: format!("{relation}(\"{key}\", 5)"),
                 since_ns: 0,

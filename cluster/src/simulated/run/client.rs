@@ -87,7 +87,7 @@ impl SimulatedCluster {
     }
 
     /// Lets the client go on, until it ends, the simulation is at the point that was asked for, at a
-    /// time, or `acknowledged`, which gets each line and its time, wants no more.
+    /// time, or `acknowledged`, which gets each line and the time at which that came, wants no more.
     ///
     /// # Errors
     /// If the simulation cannot go on.
@@ -100,12 +100,11 @@ impl SimulatedCluster {
     ) -> Result<Driven> {
         let machine = self.client();
         loop {
-            let now_ns = self.now_ns();
             let Some(process) = self.hosts.process(machine, client.id) else {
                 return Ok(Driven::Ended(Ending::Unknown));
             };
-            while let Some(line) = process.line() {
-                if !acknowledged(now_ns, &line) {
+            while let Some((line, time_ns)) = process.timed_line() {
+                if !acknowledged(time_ns, &line) {
                     return Ok(Driven::Stopped);
                 }
             }
@@ -121,6 +120,13 @@ impl SimulatedCluster {
                 Heard::Time => return Ok(Driven::Time),
             }
         }
+    }
+
+    /// When the client ended by itself, in nanoseconds since the simulation began, if it has.
+    pub fn client_ended_ns(&mut self, client: &RunningClient) -> Option<u64> {
+        let machine = self.client();
+        let process = self.hosts.process(machine, client.id)?;
+        process.status.map(|_| process.ended_ns)
     }
 
     /// Kills the client, if it runs.

@@ -117,7 +117,7 @@ impl SimulatedCluster {
             let Some(process) = self.hosts.process(look.machine, look.id) else {
                 return Ok(Looked::Ended(Ending::Unknown));
             };
-            let bytes = std::mem::take(&mut process.printed);
+            let bytes = process.take_printed();
             let status = process.status;
             printed(&bytes);
             last.extend(bytes);

@@ -44,6 +44,15 @@ impl SimulatedCluster {
         Some(Ending::from(ExitStatus::from_raw(status)).to_string())
     }
 
+    /// When that was, in nanoseconds since the simulation began.
+    pub fn ended_ns(&mut self, node: usize) -> Option<u64> {
+        if self.hosts.end(node).is_some() {
+            return Some(self.hosts.ended_ns(node));
+        }
+        let process = self.hosts.process(node, self.nodes[node].command?)?;
+        process.status.map(|_| process.ended_ns)
+    }
+
     /// Whether a node was started, and has neither ended nor been killed since.
     pub fn is_running(&mut self, node: usize) -> bool {
         self.nodes[node].fate != Fate::Down && self.end_of(node).is_none()

@@ -241,6 +241,7 @@ impl SimulatedCluster {
         let node = &mut self.nodes[machine];
         node.is_ready = is_ready;
         if is_ready {
+            node.ready_ns = Some(now_ns);
             if let Some(process) = self.hosts.process(machine, id) {
                 process.logged = None;
             }

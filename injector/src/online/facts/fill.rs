@@ -6,6 +6,7 @@ use std::path::Path;
 
 use datalog::{Database, Value};
 use history::{History, Operation, Outcome, ReadError};
+use specification::About;
 
 use super::logs::{each_line, log_of, read_times};
 use super::{RunFacts, refused_file};
@@ -145,12 +146,29 @@ fn printed(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
         let parsed: Option<serde_json::Map<_, _>> = serde_json::from_str(line).ok();
         parsed.is_some_and(|object| object.contains_key("type"))
     };
-    let lines = text.lines().filter(|line| !is_of_history(line));
-    let rows = lines.enumerate().map(|(place, line)| {
-        let number = Value::Integer(place as i64 + 1);
-        vec![number, line.replace('\0', "").into()]
+    let lines = text.lines().enumerate();
+    let lines: Vec<_> = lines.filter(|(_, line)| !is_of_history(line)).collect();
+    let rows = lines.iter().enumerate();
+    let rows = rows.map(|(place, (_, line))| vec![count(place), line.replace('\0', "").into()]);
+    database.add("printed", rows)?;
+    let places: Vec<_> = lines.iter().map(|(place, _)| *place).collect();
+    printed_at(database, run, &places)
+}
+
+fn count(place: usize) -> Value {
+    Value::Integer(place as i64 + 1)
+}
+
+/// When that was, of a live run; the lines are at these places among all.
+fn printed_at(database: &mut Database, run: &RunFacts<'_>, places: &[usize]) -> Result<()> {
+    let Some(client) = run.clients.first().filter(|_| run.about == About::LiveRun) else {
+        return Ok(());
+    };
+    let rows = places.iter().enumerate().filter_map(|(place, line)| {
+        let time_ns = run.lines_ns.get(*line)?;
+        Some(vec![count(place), client.as_str().into(), ns(*time_ns)])
     });
-    Ok(database.add("printed", rows)?)
+    Ok(database.add("printed_at", rows)?)
 }
 
 fn faults(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
@@ -236,8 +254,7 @@ fn fact(run: &RunFacts<'_>, what: &Happening) -> Option<(&'static str, Vec<Value
     let number = |fault: &usize| Value::Integer(*fault as i64);
     Some(match what {
         Happening::InPlace { fault, words } => {
-            let planned = run.plan.faults.get(fault - 1);
-            let kind = planned.map_or("", |planned| planned.what.name());
+            let kind = run.kinds.get(fault - 1).copied().unwrap_or_default();
             ("fault", vec![number(fault), kind.into(), value(words)])
         }
         Happening::Undone { fault } => ("fault_ended", vec![number(fault)]),

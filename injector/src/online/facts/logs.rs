@@ -29,7 +29,7 @@ fn doing(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 ///
 /// # Errors
 /// If it cannot be written.
-pub(in crate::online) fn write_times(path: &Path, times: &[LogTime]) -> Result<()> {
+pub(crate) fn write_times(path: &Path, times: &[LogTime]) -> Result<()> {
     let mut text = String::new();
     for time in times {
         text += &serde_json::to_string(time).expect("it has only text and numbers");

@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 use datalog::{Database, Program};
 use specification::{About, Examined, FACTS_VERSION, Specification, facts};
 
-use super::plan::FaultPlan;
 use super::ran::Ran;
 use super::run::HISTORY;
 use crate::error::{Error, Result};
 
 pub use logs::LogTime;
-pub(super) use logs::write_times;
+pub(crate) use logs::write_times;
 pub(super) use logs::{log_of, log_times};
 
 /// What the file with every line of the clients is called.
@@ -57,16 +56,20 @@ impl RunFiles {
 /// A run that rules are about.
 #[derive(Debug, Clone)]
 pub struct RunFacts<'a> {
+    /// Which kind of run it is: what there can be facts of.
+    pub about: About,
     /// The names of nodes.
     pub nodes: &'a [String],
     /// The names of clients.
     pub clients: &'a [String],
-    /// Its plan.
-    pub plan: &'a FaultPlan,
+    /// Of each fault how a plan calls it.
+    pub kinds: Vec<&'static str>,
     /// What happened.
     pub ran: &'a Ran,
     /// What it left.
     pub files: &'a RunFiles,
+    /// Of a live run, when each line of the first client came, in nanoseconds from its start on.
+    pub lines_ns: &'a [u64],
 }
 
 impl RunFacts<'_> {
@@ -78,15 +81,28 @@ impl RunFacts<'_> {
     pub fn database(&self, path: Option<&Path>) -> Result<Database> {
         match path {
             None => {
-                let mut database = Database::in_memory(&facts(About::Run))?;
+                let mut database = Database::in_memory(&facts(self.about))?;
                 fill::fill(&mut database, self)?;
                 Ok(database)
             }
             Some(path) if path.exists() => Ok(Database::open(path, FACTS_VERSION)?),
-            Some(path) => Database::create(path, &facts(About::Run), FACTS_VERSION, |database| {
+            Some(path) => Database::create(path, &facts(self.about), FACTS_VERSION, |database| {
                 fill::fill(database, self)
             }),
         }
+    }
+
+    /// Its facts in a new file that stays, with what nodes logged: nothing else of it is there later.
+    ///
+    /// # Errors
+    /// If something of the run cannot be read, or the database not be made.
+    pub fn keep(&self, path: &Path) -> Result<()> {
+        let inputs = facts(self.about);
+        let made = Database::create(path, &inputs, FACTS_VERSION, |database| {
+            fill::fill(database, self)?;
+            fill::fill_logs(database, self)
+        });
+        made.map(drop)
     }
 
     /// Puts in what a program needs and was left out so far: what nodes logged.
@@ -121,7 +137,7 @@ pub fn examine(
     for specification in specifications {
         let name = &specification.name;
         let program = specification
-            .program(&format!("{name}.dl"), About::Run)
+            .program(&format!("{name}.dl"), run.about)
             .map_err(|problem| refused_file(Path::new(name), &problem))?;
         run.complete(&mut database, &program)?;
         database.evaluate(&program)?;

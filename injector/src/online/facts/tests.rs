@@ -65,11 +65,13 @@ fn examined(name: &str, history: &str, events: Vec<RunEvent>) -> (Vec<String>, V
     std::fs::write(&files.history, history).expect("written");
     let nodes = ["a", "b", "c"].map(str::to_owned);
     let facts = RunFacts {
+        about: About::Run,
         nodes: &nodes,
         clients: &["work".to_owned()],
-        plan: &FaultPlan::new(0, Vec::new()),
+        kinds: Vec::new(),
         ran: &run(events),
         files: &files,
+        lines_ns: &[],
     };
     let path = format!("{SPECS}/{name}.dl");
     let specification = Specification::read(Path::new(&path)).expect("read");
@@ -272,4 +274,40 @@ fn an_acknowledgement_after_most_syncs_failed_is_a_violation_until_a_node_is_bac
         of(vec![hit(1_000, "a"), hit(2_000, "b"), ready(3_000, "a")]),
         [""; 0]
     );
+}
+
+#[test]
+fn of_a_live_run_it_is_known_when_each_line_was_printed_and_which_kind_a_fault_is() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let files = RunFiles::kept(folder.path());
+    let printed = "put 1\n{\"type\":\"invoke\"}\nput 2\n";
+    std::fs::write(&files.acknowledgements, printed).expect("written");
+    let ran = run(vec![event(
+        15,
+        Happening::InPlace {
+            fault: 1,
+            words: "power loss of a".into(),
+        },
+    )]);
+    let facts = RunFacts {
+        about: About::LiveRun,
+        nodes: &["a".to_owned()],
+        clients: &["client".to_owned()],
+        kinds: vec!["power-loss"],
+        ran: &ran,
+        files: &files,
+        lines_ns: &[10, 12, 20],
+    };
+    let specification = Specification {
+        name: "s".into(),
+        text: "violation before(L, T) :- printed(N, L), printed_at(number: N, client: \"client\", time: T), \
+               fault(fault: 1, kind: \"power-loss\", time: F), T < F.\n\
+               violation after(L, T) :- printed(N, L), printed_at(number: N, time: T), fault(time: F), \
+               T > F."
+            .into(),
+    };
+    let examined = examine(&[specification], &facts, None, || false).expect("examined");
+    let violated = examined.violated.iter().map(|one| one.fact.as_str());
+    let violated: Vec<_> = violated.collect();
+    assert_eq!(violated, ["before(\"put 1\", 10)", "after(\"put 2\", 20)"]);
 }

@@ -112,3 +112,44 @@ pub(super) fn together(one: Verdict, other: Verdict) -> Verdict {
         (Verdict::Ok, other) | (other, Verdict::Ok) => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use history::{Contract, Model};
+
+    use super::*;
+
+    /// What comes of a register that was written, and then read as nothing so often.
+    fn came(reads: usize) -> Verdict {
+        let lines = |kind: &str, f: &str| {
+            format!("{{\"type\":\"{kind}\",\"process\":0,\"f\":\"{f}\",\"key\":\"k\"")
+        };
+        let write = lines("invoke", "write") + ",\"value\":1}\n" + &lines("ok", "write") + "}\n";
+        let read = lines("invoke", "read") + "}\n" + &lines("ok", "read") + "}\n";
+        let text = write + &read.repeat(reads);
+        let history = history::read(text.as_bytes()).expect("a history");
+        let rules = [Rule::of_all(Contract::new(Model::Map))];
+        judged(&seen(&rules, &history, LOOKED_AT_WITHIN).expect("it is of the model"))
+    }
+
+    #[test]
+    fn how_many_answers_miss_what_is_lost_makes_no_run_unlike_others() {
+        let broken = |reads| match came(reads) {
+            Verdict::Broken(broken) => broken,
+            other => panic!("{other:?}"),
+        };
+        let (once, often) = (broken(1), broken(10));
+        assert!(once[0].starts_with("write-lost of k: read k"), "{once:?}");
+        assert_eq!(once[0], often[0]);
+        assert_eq!(often[1], "write-lost of k: 9 more answers miss it");
+        assert!(once[1].starts_with("not-linearizable"), "{once:?}");
+    }
+
+    #[test]
+    fn what_nobody_read_is_inconclusive() {
+        let Verdict::Inconclusive(why) = came(0) else {
+            panic!("nothing was read");
+        };
+        assert!(why.starts_with("no object could be judged"), "{why}");
+    }
+}

@@ -42,7 +42,8 @@ pub enum Answer {
     /// It does it at once, and says so after so many more requests, or when none has come for a
     /// few milliseconds. Of what is not a write it says so at once.
     After(u8),
-    /// It does it, and says so, after this time, in which it does nothing else.
+    /// It does it, and says so, so much later than it would. Whether it does others meanwhile is the
+    /// front end's.
     Slow(Duration),
     /// It does not do it, and says so: an I/O error (EIO).
     Fail,

@@ -56,8 +56,10 @@ pub(crate) struct Disk {
     image: Image,
     pub(crate) log: BlockLog,
     behaviour: Box<dyn Behaviour>,
-    /// How many behaviours it has had before that.
+    /// How often that has changed, or [`Self::hurries`] has.
     behaviours: u64,
+    /// Whether nothing is slow, whatever its behaviour says.
+    hurries: bool,
     recording: bool,
     /// How many recordings were started or stopped: what was held in one is not noted in another.
     pub(crate) recordings: u64,
@@ -66,10 +68,12 @@ pub(crate) struct Disk {
 impl Disk {
     /// What becomes of a request: whatever is asked of a disk that is not recorded it does.
     fn answer(&mut self, request: DiskRequest) -> Answer {
-        if self.recording {
-            self.behaviour.answer(request, self.log.len())
-        } else {
-            Answer::AtOnce
+        if !self.recording {
+            return Answer::AtOnce;
+        }
+        match self.behaviour.answer(request, self.log.len()) {
+            Answer::Slow(_) if self.hurries => Answer::AtOnce,
+            answer => answer,
         }
     }
 }
@@ -94,6 +98,7 @@ impl FuseDisk {
             log: BlockLog::default(),
             behaviour: Box::new(behaviour),
             behaviours: 0,
+            hurries: false,
             recording: false,
             recordings: 0,
         };
@@ -180,6 +185,16 @@ impl FuseDisk {
         drop(disk);
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// Whether it takes its time for nothing, whatever its behaviour says: a request that is slow is
+    /// done then.
+    pub fn set_hurries(&self, hurries: bool) {
+        let mut disk = self.lock();
+        disk.hurries = hurries;
+        disk.behaviours += 1;
+        drop(disk);
+        self.changed.notify_all();
     }
 
     /// How it keeps its word.

@@ -253,10 +253,6 @@ impl Cluster {
     /// Kills all nodes with everything in them, at once. The network and the clients stay.
     pub fn kill(&mut self) {
         self.nodes.iter_mut().for_each(Node::begin_kill);
-        for disk in self.nodes.iter_mut().filter_map(Node::disk) {
-            // One that cannot be told is slow, that is all.
-            let _ = disk.give_up_if_slow();
-        }
         self.nodes.iter_mut().for_each(Node::kill);
     }
 

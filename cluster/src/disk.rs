@@ -189,16 +189,22 @@ impl Disk {
         Ok(())
     }
 
-    /// Has it fail all that it is asked for from now on, if it is slow: processes that were killed and
-    /// wait for it do not end before it has answered, and nothing is done that nobody waits for.
+    /// Has it fail all that it is asked for until its power has failed, if it is slow: nothing is done
+    /// that nobody waits for.
     ///
     /// # Errors
     /// If the disk cannot be told.
-    pub fn give_up_if_slow(&mut self) -> Result<()> {
+    pub(crate) fn give_up_if_slow(&mut self) -> Result<()> {
         match self.fault {
             Some(Answer::Slow(_)) => self.answer_some(Answer::Fail, u64::MAX, Box::new(|_| true)),
             _ => Ok(()),
         }
+    }
+
+    /// Whether it takes its time for nothing, also if it is slow: processes that were killed and wait for
+    /// it do not end before it has answered.
+    pub(crate) fn set_hurries(&self, hurries: bool) {
+        self.front_end.set_hurries(hurries);
     }
 
     /// Makes everything durable that is in the directory: what the node begins with.

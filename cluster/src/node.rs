@@ -469,7 +469,16 @@ impl Node {
     /// on: it writes what they have written, and tells others that their connections have ended.
     pub fn kill(&mut self) {
         self.begin_kill();
+        self.be_gone();
+    }
+
+    /// Waits until all of its processes are gone that were killed. That its disk is slow is no reason to
+    /// wait.
+    fn be_gone(&mut self) {
+        let hurry = |disk: Option<&Disk>, hurries| disk.map(|disk| disk.set_hurries(hurries));
+        hurry(self.disk.as_ref(), true);
         self.running = None;
+        hurry(self.disk.as_ref(), false);
     }
 
     /// Kills without waiting for the end.
@@ -505,9 +514,9 @@ impl Node {
             Ok(())
         };
         self.begin_kill();
-        // Only now: nobody is told what came of what waited for it.
+        // What waited for it is not done. Who reads of the error in a program's log reads of its end.
         let told = self.disk.as_mut().map_or(Ok(()), Disk::give_up_if_slow);
-        self.running = None;
+        self.be_gone();
         tracing::info!(node = self.config().name, "switched a node off");
         unplugged.and(told)
     }

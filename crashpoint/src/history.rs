@@ -41,7 +41,7 @@ pub(crate) enum HistoryCommand {
     /// Reads JSON lines or Jepsen's EDN (docs/histories.md), and looks for failures that have a
     /// name, and for an order. `crashpoint history check RESULTS N` holds run N of `crashpoint inject`
     /// against [[histories]] of its cluster file, as the campaign did. Exit status: 0 nothing was found, 1 something was, 2 the file could
-    /// not be read, 3 it could not be decided in time, or nothing was answered that can be wrong.
+    /// not be read, 3 it could not be decided in time, or no answer says anything of the state.
     Check(CheckArgs),
     /// Write a history in another form
     Convert(ConvertArgs),

@@ -111,10 +111,10 @@ pub enum Verdict {
 
 /// Checks a history.
 ///
-/// A history in which nothing was answered that can be wrong is undecided.
+/// A history in which no answer says anything of the state is undecided.
 ///
 /// # Errors
-/// If its operations are not those of the model, or of no object of it its operations say what it is.
+/// If its operations are not those of the model, or the operations of no object say what it is.
 pub fn check(history: &History, settings: &Settings) -> Result<Report, Refused> {
     for rule in &settings.rules {
         rule.contract.fits()?;

@@ -213,7 +213,8 @@ corrupt = \"{how}\"\nonce = true\nuntil = {{ after_s = 0.7 }}\n"
         )
     };
     let plan = [fault("read", "bit", 0.1), fault("write", "zeros", 1.0)];
-    let (result, said) = laid.run_as_planned(&plan.concat(), |_| true);
+    // On a machine that stands still for a second, it says so of a call that is right.
+    let (result, said) = laid.run_as_planned(&plan.concat(), |said| !said.contains(", slowly"));
     let hits = |fault: usize| result["faults"][fault]["calls"].as_u64();
     assert_eq!((hits(0), hits(1)), (Some(1), Some(1)), "{result}");
     assert_eq!(count(&said, "read: b'hemlo'"), 1, "{said}");
@@ -246,14 +247,16 @@ slow_s = 1.2\nuntil = { after_s = 2.0 }\n";
     let loss = "[[faults]]\nat = { after_s = 0.5 }\nfault = \"power-loss\"\non = \"a\"
 until = { after_s = 0.2 }\n";
     let plan = plan
-        .replace("slow_s = 1.2", "slow_s = 60")
+        .replace("slow_s = 1.2", "slow_s = 600")
         .replace("2.0 }", "3.0 }");
-    let (status, runs) = laid.runs(&format!("{plan}{loss}"), 1);
-    let (result, said) = &runs[0];
-    assert_eq!(status, 0, "{result}");
-    assert_eq!(count(said, "ready"), 2, "{said}");
-    // Nobody waited for it.
-    assert!(result["seconds"].as_f64() < Some(60.0), "{result}");
+    for fault in ["power-loss", "kill"] {
+        let loss = loss.replace("power-loss", fault);
+        let plan = format!("{plan}{loss}");
+        let (result, said) = laid.run_as_planned(&plan, |said| count(said, "ready") == 2);
+        // Nobody waited for it.
+        let took = result["seconds"].as_f64().expect("it is said");
+        assert!(took < 500.0, "{fault}: {result}{said}");
+    }
 }
 
 /// The thread that is held is the one that writes; the other one goes on.
@@ -300,7 +303,7 @@ fails = \"EIO\"\n";
     // Each of its nodes counts.
     let idle = "[[nodes]]\nname = \"b\"\ncommand = \"sh -c 'echo ready; exec sleep 600'\"
 ready = { log = \"ready\" }\nstop = \"SIGKILL\"\n";
-    let laid = Laid::new(RENAMES, &format!("{}{idle}", client(0.5)));
+    let laid = Laid::new(RENAMES, &format!("{}{idle}", client(2.0)));
     let plan =
         "[[faults]]\nat = { time_s = 0 }\nfault = \"call\"\non = [\"a\", \"b\"]\ncall = \"rename\"
 slow_s = 0.001\n";

@@ -34,21 +34,19 @@ fn out_of_bounds(
     let initial = seen.initial.as_int().unwrap_or(0);
     let mut told = Told::new();
     let mut failure = 0;
-    // What makes the wrong values right.
-    let mut lacking: Option<i64> = None;
+    // From what to what has to be added to make all wrong values right.
+    let mut lacking: Option<(i64, i64)> = None;
     for &(place, one, value) in values {
         let (least, most) = bounds(added, one, initial);
-        let is_possible = |value: i64| (least..=most).contains(&value);
-        let is_same = |lacking: i64| value.checked_add(lacking).is_some_and(is_possible);
-        let is_known = lacking.is_some_and(is_same);
-        if is_possible(value) {
-            lacking = lacking.filter(|_| is_known);
+        let now = (least.saturating_sub(value), most.saturating_sub(value));
+        let both = lacking.map(|(from, to)| (from.max(now.0), to.min(now.1)));
+        let both = both.filter(|(from, to)| from <= to);
+        if (least..=most).contains(&value) {
+            lacking = both;
             continue;
         }
-        if !is_known {
-            failure += 1;
-            lacking = Some(value.clamp(least, most).saturating_sub(value));
-        }
+        failure += u64::from(both.is_none());
+        lacking = both.or(Some(now));
         told.tell(failure, place, || {
             let what = format!(
                 "{} saw a value that is not from {least} to {most}",

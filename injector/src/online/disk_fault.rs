@@ -134,10 +134,15 @@ pub(super) fn disk_fault(raw: &RawFault) -> Checked<Option<DiskFault>> {
     let times = raw.times.as_ref().map(|times| *times.get_ref());
     let slow = raw.slow_s.as_ref();
     let slow = slow.map(|time| duration(time.span(), *time.get_ref()));
+    let slow = slow.transpose()?;
+    if let (Some(Duration::ZERO), Some(given)) = (slow, &raw.slow_s) {
+        let what = "a disk that takes no longer is not slow: without `slow_s` requests fail";
+        return Err(Wrong(given.span(), what.into()));
+    }
     Ok(Some(DiskFault {
         requests,
         times,
-        slow: slow.transpose()?,
+        slow,
     }))
 }
 

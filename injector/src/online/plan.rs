@@ -126,6 +126,14 @@ pub enum Comes {
 }
 
 impl Comes {
+    /// What becomes of the bytes of a call, in words.
+    pub(super) fn words_of_bytes(&self) -> &'static str {
+        match self {
+            Self::Corrupt(what) => what.words(),
+            _ => "",
+        }
+    }
+
     /// What a call has to have to be hit, in words.
     pub(super) fn needs_of_calls(&self) -> &'static str {
         match self {

@@ -69,6 +69,7 @@ struct Rule {
     fault: CallFault,
     seen: u64,
     hits: u64,
+    is_told: bool,
 }
 
 /// Why a thread is held.
@@ -224,6 +225,7 @@ impl Desk {
             fault,
             seen: 0,
             hits: 0,
+            is_told: false,
         };
         self.state().rules.insert(id, rule);
     }
@@ -298,8 +300,8 @@ pub(super) struct Kept {
     counted: Option<Counted>,
     /// The fault that corrupts what it reads.
     spoils: Option<usize>,
-    /// What it writes, which a fault has corrupted.
-    spoilt: Option<Spoilt>,
+    /// What it writes, which this fault has corrupted.
+    spoilt: Option<(usize, Spoilt)>,
 }
 
 impl Kept {
@@ -313,7 +315,10 @@ impl Kept {
 
     /// Whether nobody wants to see it return.
     fn is_nothing(&self) -> bool {
-        self.watch.is_none() && self.counted.is_none() && self.spoils.is_none()
+        self.watch.is_none()
+            && self.counted.is_none()
+            && self.spoils.is_none()
+            && self.spoilt.is_none()
     }
 }
 
@@ -384,17 +389,21 @@ impl State {
 
     /// A call has been made. What a program wrote is what it had, whatever was written.
     fn has_returned<'a>(&mut self, call: impl Fn() -> Made<'a>, kept: &Kept, result: i64) {
-        if let Some(spoilt) = &kept.spoilt {
-            spoilt.restore();
-        }
         if let (true, Some(counted)) = (result < 0, &kept.counted) {
             self.tally.failed(counted);
         }
-        let of_fault = kept
-            .spoils
-            .and_then(|id| Some((id, self.rules.get_mut(&id)?)));
-        if let (Some((id, rule)), Ok(bytes)) = (of_fault, usize::try_from(result)) {
-            self.news.extend(rule.spoil(id, &call(), bytes));
+        let bytes = usize::try_from(result).unwrap_or(0);
+        if let Some((id, spoilt)) = &kept.spoilt {
+            spoilt.restore();
+            if let Some(rule) = self.rules.get_mut(id) {
+                let told = rule.has_written(*id, &call(), (spoilt, bytes));
+                self.news.extend(told);
+            }
+        }
+        if let Some(id) = kept.spoils
+            && let Some(rule) = self.rules.get_mut(&id)
+        {
+            self.news.extend(rule.has_read(id, &call(), bytes));
         }
     }
 
@@ -425,15 +434,16 @@ impl State {
     /// What faults make of a call.
     fn ruled(&mut self, call: &Made, mut kept: Kept) -> Decision<Kept> {
         let is_hit = |(_, rule): &(&usize, &mut Rule)| call.is(&rule.fault.of);
+        let mut corrupts = None;
         for (id, rule) in self.rules.iter_mut().filter(is_hit) {
             rule.seen += 1;
             if rule.seen < rule.fault.of.nth || rule.is_over() {
                 continue;
             }
-            if rule.fault.corrupts_reads() {
-                // There is nothing yet to corrupt.
-                kept.spoils = Some(*id);
-                break;
+            if let Comes::Corrupt(_) = rule.fault.comes {
+                // Only if it is made as it is.
+                corrupts = corrupts.or(Some(*id));
+                continue;
             }
             let Some((decision, words)) = rule.fault.decide(call, &mut kept) else {
                 continue;
@@ -444,6 +454,11 @@ impl State {
                 self.held.insert(call.origin.thread, held);
             }
             return decision;
+        }
+        if let Some(id) = corrupts
+            && let Some(rule) = self.rules.get_mut(&id)
+        {
+            rule.corrupt(id, call, &mut kept);
         }
         if kept.is_nothing() {
             return Decision::GoOn;
@@ -462,28 +477,57 @@ impl Rule {
     fn has_hit(&mut self, id: usize, call: &Made, words: &str) -> Option<String> {
         self.hits += 1;
         let tell = || format!("{}: {words} (fault {})", call.words(), id + 1);
-        (self.hits == 1).then(tell)
+        (!std::mem::replace(&mut self.is_told, true)).then(tell)
     }
 
-    /// Corrupts what a call has read, so many bytes.
-    fn spoil(&mut self, id: usize, call: &Made, bytes: usize) -> Option<String> {
-        let Comes::Corrupt(what) = self.fault.comes else {
-            return None;
-        };
+    /// Corrupts what a call is about to write; of one that reads there is nothing yet to corrupt. Whether
+    /// it is hit shows when it returns.
+    fn corrupt(&mut self, id: usize, call: &Made, kept: &mut Kept) {
+        if self.fault.of.call == READ {
+            kept.spoils = Some(id);
+            return;
+        }
+        let asked = call.bytes().and_then(|bytes| usize::try_from(bytes).ok());
+        let spoilt = asked.and_then(|asked| self.spoils(call, asked));
+        if let Some(spoilt) = spoilt {
+            // As long as it is not known, it is the one.
+            self.hits += 1;
+            kept.spoilt = Some((id, spoilt));
+        }
+    }
+
+    fn spoils(&self, call: &Made, bytes: usize) -> Option<Spoilt> {
+        match self.fault.comes {
+            Comes::Corrupt(what) => what.spoil(call.buffer(bytes)?),
+            _ => None,
+        }
+    }
+
+    /// A call has read so many bytes: they are corrupted.
+    fn has_read(&mut self, id: usize, call: &Made, bytes: usize) -> Option<String> {
         if self.is_over() {
             return None;
         }
-        what.spoil(call.buffer(bytes)?)?;
-        self.has_hit(id, call, what.words())
+        self.spoils(call, bytes)?;
+        self.has_hit(id, call, self.fault.comes.words_of_bytes())
+    }
+
+    /// A call that was corrupted has written so many bytes.
+    fn has_written(
+        &mut self,
+        id: usize,
+        call: &Made,
+        (spoilt, bytes): (&Spoilt, usize),
+    ) -> Option<String> {
+        self.hits -= 1;
+        if !spoilt.is_in(bytes) {
+            return None;
+        }
+        self.has_hit(id, call, self.fault.comes.words_of_bytes())
     }
 }
 
 impl CallFault {
-    /// Whether it corrupts what is read.
-    fn corrupts_reads(&self) -> bool {
-        matches!(self.comes, Comes::Corrupt(_)) && self.of.call == READ
-    }
-
     /// What a call comes to that it hits, and that in words. None if there is nothing to hit.
     fn decide(&self, call: &Made, kept: &mut Kept) -> Option<(Decision<Kept>, String)> {
         Some(match &self.comes {
@@ -506,15 +550,8 @@ impl CallFault {
                 format!("takes {} s more", time.as_secs_f64()),
             ),
             Comes::Held(_) => (Decision::Hold, "is held".into()),
-            Comes::Corrupt(what) => {
-                let asked = usize::try_from(call.bytes()?).ok()?;
-                let spoilt = what.spoil(call.buffer(asked)?)?;
-                let kept = Kept {
-                    spoilt: Some(spoilt),
-                    ..std::mem::take(kept)
-                };
-                (Decision::ToExit(kept), what.words().into())
-            }
+            // It is made, and looked at when it returns.
+            Comes::Corrupt(_) => return None,
         })
     }
 
@@ -595,8 +632,11 @@ impl Observer for Clerk {
     fn abandoned(&mut self, _: &Origin, _: &Entry, _: Kept) {}
 
     fn withdrawn(&mut self, _: &Origin, kept: Option<Kept>) {
-        if let Some(spoilt) = kept.and_then(|kept| kept.spoilt) {
+        if let Some((id, spoilt)) = kept.and_then(|kept| kept.spoilt) {
             spoilt.restore();
+            if let Some(rule) = self.0.state().rules.get_mut(&id) {
+                rule.hits -= 1;
+            }
         }
     }
 

@@ -131,9 +131,11 @@ impl Calls {
 
     /// Puts a fault in place on these nodes.
     pub(super) fn hit(&self, nodes: &[usize], id: usize, fault: &CallFault) {
-        for desk in nodes.iter().filter_map(|node| self.desks.get(node)) {
-            self.hits.borrow_mut().entry((id, desk.node)).or_default();
-            desk.hit(id, fault);
+        for node in nodes {
+            self.hits.borrow_mut().entry((id, *node)).or_default();
+            if let Some(desk) = self.desks.get(node) {
+                desk.hit(id, fault);
+            }
         }
     }
 

@@ -202,7 +202,7 @@ impl Runner<'_> {
     /// Ends all faults, those of disks first: a node that is started needs its disk.
     pub(in super::super) fn undo_all(&mut self) {
         self.active
-            .sort_by_key(|active| matches!(active.undo, Undo::Disks(_)));
+            .sort_by_key(|active| matches!(active.undo, Undo::Disks(_) | Undo::SlowDisks(_)));
         while let Some(active) = self.active.pop() {
             self.undo(&active);
         }

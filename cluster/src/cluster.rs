@@ -254,6 +254,10 @@ impl Cluster {
     pub fn kill(&mut self) {
         self.nodes.iter_mut().for_each(Node::begin_kill);
         self.nodes.iter_mut().for_each(Node::kill);
+        // Nobody is to wait for a slow disk that is taken down.
+        for disk in self.nodes.iter_mut().filter_map(Node::disk) {
+            let _ = disk.spare_if_slow();
+        }
     }
 
     /// The first node that has ended by itself, as an error.

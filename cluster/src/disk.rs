@@ -189,6 +189,17 @@ impl Disk {
         Ok(())
     }
 
+    /// Has it be slow no more, if it is.
+    ///
+    /// # Errors
+    /// If the disk cannot be told.
+    pub(crate) fn spare_if_slow(&mut self) -> Result<()> {
+        match self.fault {
+            Some(Answer::Slow(_)) => self.spare_requests(),
+            _ => Ok(()),
+        }
+    }
+
     /// Has it fail all that it is asked for until its power has failed, if it is slow: nothing is done
     /// that nobody waits for.
     ///

@@ -300,18 +300,15 @@ fails = \"EIO\"\n";
     let expected = "fault 1 hit nothing on a: there was no such call: fsync fails with EIO";
     assert_eq!((status, why), (3, expected));
     assert_eq!(runs[0].0["faults"][0]["calls"], 0);
-    // Each of its nodes counts.
+    // One of its nodes is enough.
     let idle = "[[nodes]]\nname = \"b\"\ncommand = \"sh -c 'echo ready; exec sleep 600'\"
 ready = { log = \"ready\" }\nstop = \"SIGKILL\"\n";
     let laid = Laid::new(RENAMES, &format!("{}{idle}", client(2.0)));
     let plan =
         "[[faults]]\nat = { time_s = 0 }\nfault = \"call\"\non = [\"a\", \"b\"]\ncall = \"rename\"
 slow_s = 0.001\n";
-    let (status, runs) = laid.runs(plan, 1);
-    let why = runs[0].0["why"].as_str().expect("words");
-    let expected = "fault 1 hit nothing on b: there was no such call: rename takes 0.001 s more";
-    assert_eq!((status, why), (3, expected));
-    assert!(runs[0].0["faults"][0]["calls"].as_u64() > Some(0));
+    let (result, _) = laid.run_as_planned(plan, |_| true);
+    assert!(result["faults"][0]["calls"].as_u64() > Some(0), "{result}");
 }
 
 #[test]

@@ -66,22 +66,26 @@ impl Runner<'_> {
         }
     }
 
-    /// Counts what a fault of calls or disks has hit. What it missed, if it did: one node that it was to
-    /// hit is enough.
+    /// Counts what a fault of calls or disks has hit. What it missed, if it did: one disk that it was to
+    /// hit is enough, but calls may be made by one of its nodes only, such as the one that leads.
     fn count_hits(&mut self, fault: usize) -> Option<String> {
-        let (hits, none) = match &self.plan.faults[fault].what {
+        let (hits, none, may_be_one) = match &self.plan.faults[fault].what {
             What::Call(call) => {
                 let (such, words) = (call.comes.needs_of_calls(), call.words());
                 let none = format!("there was no such call{such}: {words}");
-                (self.calls.hits(fault), none)
+                (self.calls.hits(fault), none, true)
             }
             What::Disk(how) => {
                 let none = format!("there was no such request: {}", how.which());
-                (self.requests_hit(fault), none)
+                (self.requests_hit(fault), none, false)
             }
             _ => return None,
         };
-        self.came[fault].calls = Some(hits.iter().map(|(_, count)| count).sum());
+        let all = hits.iter().map(|(_, count)| count).sum();
+        self.came[fault].calls = Some(all);
+        if may_be_one && all > 0 {
+            return None;
+        }
         let missed = hits.iter().filter(|(_, count)| *count == 0);
         let missed: Vec<_> = missed.map(|(node, _)| *node).collect();
         let words = || format!("hit nothing on {}: {none}", self.names(&missed));

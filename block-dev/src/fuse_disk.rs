@@ -179,19 +179,20 @@ impl FuseDisk {
             let cannot = io::Error::from(io::ErrorKind::Unsupported);
             return Err(cannot).doing(|| "have a disk answer late that was made to answer at once");
         }
-        let mut disk = self.lock();
-        disk.behaviour = Box::new(behaviour);
-        disk.behaviours += 1;
-        drop(disk);
-        self.changed.notify_all();
+        self.change(|disk| disk.behaviour = Box::new(behaviour));
         Ok(())
     }
 
     /// Whether it takes its time for nothing, whatever its behaviour says: a request that is slow is
     /// done then.
     pub fn set_hurries(&self, hurries: bool) {
+        self.change(|disk| disk.hurries = hurries);
+    }
+
+    /// Changes how it behaves, also to a request that is slow.
+    fn change(&self, change: impl FnOnce(&mut Disk)) {
         let mut disk = self.lock();
-        disk.hurries = hurries;
+        change(&mut disk);
         disk.behaviours += 1;
         drop(disk);
         self.changed.notify_all();

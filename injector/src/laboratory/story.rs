@@ -204,20 +204,11 @@ impl Story {
         events.sort_by_key(|event| event.time_ns);
         Ran {
             events,
-            processes: Vec::new(),
             faults: self.faults.iter().map(|told| told.came.clone()).collect(),
-            reached: Vec::new(),
             acknowledged: printed.count() as u64,
-            acknowledged_before_heal: 0,
             seconds: self.since_begin(end_ns) as f64 / 1e9,
-            judged,
             is_cut_short: self.is_cut_short,
-            notes: Vec::new(),
-            violations: Vec::new(),
-            unlooked: Vec::new(),
-            points: Vec::new(),
-            agreement: None,
-            simulated: None,
+            ..Ran::of(judged)
         }
     }
 

@@ -309,8 +309,8 @@ impl Ran {
         }
     }
 
-    /// A run that could not be made.
-    pub(super) fn without(error: &cluster::Error) -> Self {
+    /// A run that came to this, of which nothing else is known.
+    pub(crate) fn of(judged: Judged) -> Self {
         Self {
             events: Vec::new(),
             processes: Vec::new(),
@@ -319,16 +319,23 @@ impl Ran {
             acknowledged: 0,
             acknowledged_before_heal: 0,
             seconds: 0.0,
-            judged: Judged::Inconclusive {
-                why: error.to_string(),
-            },
-            is_cut_short: true,
+            judged,
+            is_cut_short: false,
             notes: Vec::new(),
             violations: Vec::new(),
             unlooked: Vec::new(),
             points: Vec::new(),
             agreement: None,
             simulated: None,
+        }
+    }
+
+    /// A run that could not be made.
+    pub(super) fn without(error: &cluster::Error) -> Self {
+        let why = error.to_string();
+        Self {
+            is_cut_short: true,
+            ..Self::of(Judged::Inconclusive { why })
         }
     }
 }

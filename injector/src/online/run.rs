@@ -155,15 +155,8 @@ impl Runner<'_> {
             reached: sometimes.map_or_else(Vec::new, |sometimes| sometimes.reached),
             acknowledged: self.clients.acknowledged(),
             seconds: self.since_begin(self.ground.now()) as f64 / 1e9,
-            acknowledged_before_heal: 0,
-            judged,
-            is_cut_short: false,
             notes,
-            violations: Vec::new(),
-            unlooked: Vec::new(),
-            points: Vec::new(),
-            agreement: None,
-            simulated: None,
+            ..Ran::of(judged)
         }
     }
 

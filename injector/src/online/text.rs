@@ -227,26 +227,17 @@ mod tests {
             index,
             plan: String::new(),
             ran: Ran {
-                events: Vec::new(),
-                processes: Vec::new(),
                 faults: vec![FaultCame::not_yet(); faults],
                 reached: reached.iter().map(|name| (*name).to_owned()).collect(),
                 acknowledged: 7,
                 acknowledged_before_heal: 7,
                 seconds: 1.0,
-                judged: match broken {
+                ..Ran::of(match broken {
                     "" => Judged::Ok,
                     broken => Judged::Broken {
                         broken: vec![broken.to_owned()],
                     },
-                },
-                is_cut_short: false,
-                notes: Vec::new(),
-                violations: Vec::new(),
-                unlooked: Vec::new(),
-                points: Vec::new(),
-                agreement: None,
-                simulated: None,
+                })
             },
         }
     }

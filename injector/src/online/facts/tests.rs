@@ -13,19 +13,8 @@ fn run(events: Vec<RunEvent>) -> Ran {
     Ran {
         events,
         processes: vec!["work".into(); 10],
-        faults: Vec::new(),
-        reached: Vec::new(),
-        acknowledged: 0,
-        acknowledged_before_heal: 0,
         seconds: 100.0,
-        judged: Judged::Ok,
-        is_cut_short: false,
-        notes: Vec::new(),
-        violations: Vec::new(),
-        unlooked: Vec::new(),
-        points: Vec::new(),
-        agreement: None,
-        simulated: None,
+        ..Ran::of(Judged::Ok)
     }
 }
 

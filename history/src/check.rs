@@ -1,6 +1,6 @@
 //! The checks of a history: what they found of each object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::repeat;
 use std::time::{Duration, Instant};
 
@@ -443,6 +443,19 @@ impl Report {
         } else {
             Verdict::Undecided
         }
+    }
+
+    /// Of which of these rules no object could be judged.
+    pub fn unjudged<'a>(&self, rules: &'a [Rule]) -> impl Iterator<Item = &'a Rule> {
+        let rule_of = |object: &Object| {
+            rules
+                .iter()
+                .position(|rule| rule.is_of(object.key.as_ref()))
+        };
+        let judged = self.objects.iter().filter(|object| object.is_judged);
+        let judged: BTreeSet<_> = judged.filter_map(rule_of).collect();
+        let places = (0..rules.len()).filter(move |place| !judged.contains(place));
+        places.map(|place| &rules[place])
     }
 
     /// What Porcupine's page draws of each object.

@@ -1,5 +1,7 @@
 //! What objects are, and what is promised of each: said, or told from its operations.
 
+use std::fmt;
+
 use crate::model::{Refused, counter, lock, queue, register, set};
 use crate::{Consistency, Model, Operation, Outcome, Value};
 
@@ -55,6 +57,17 @@ impl Contract {
             model: self.model.row().name,
             consistency: self.consistency.name(),
         })
+    }
+}
+
+/// The model, and the keys of its objects.
+impl fmt::Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.contract.model.row().name)?;
+        match &self.keys {
+            Some(keys) => write!(formatter, " {keys}"),
+            None => Ok(()),
+        }
     }
 }
 

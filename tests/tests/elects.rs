@@ -180,6 +180,12 @@ fn what_clients_saw_is_enough_to_judge() {
     assert!(text.contains(words), "{text}");
     // No client does anything with such a key.
     let other = judged_by_clients("").replace("l*", "x*");
+    let one = other.replace("model = \"map\"", "model = \"map\"\nkeys = \"k*\"");
+    let output = inject_into(&one, "leader", 1);
+    assert_eq!(output.status.code(), Some(3), "{}", printed(&output));
+    let words =
+        "[[histories]] of lock x*: no operation was answered with anything that can be wrong";
+    assert!(printed(&output).contains(words), "{}", printed(&output));
     let other = other
         .replace("c*", "y*")
         .replace("model = \"map\"", "model = \"map\"\nkeys = \"z*\"");

@@ -534,6 +534,7 @@ pub(crate) fn outcome(summary: &Summary, manifest: &InjectManifest) -> Outcome {
         || summary.is_cut_off
         || summary.inconclusive() > 0
         || !summary.never_looked().is_empty()
+        || !summary.never_judged().is_empty()
         || summary.results.is_empty()
     {
         Outcome::Incomplete

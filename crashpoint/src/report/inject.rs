@@ -125,6 +125,7 @@ impl Injected {
         let mut short: Vec<_> = never.map(|name| format!("never reached: {name}")).collect();
         let unlooked = self.summary.never_looked().into_iter();
         short.extend(unlooked.map(specification::Unlooked::words));
+        short.extend(self.summary.never_judged());
         if self.summary.is_cut_off {
             let runs = counted(self.summary.results.len(), "run");
             short.push(format!("not finished: {runs} made so far"));

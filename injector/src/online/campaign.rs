@@ -121,6 +121,27 @@ impl Summary {
         Unlooked::in_all(examined.map(|result| &result.ran.unlooked[..]))
     }
 
+    /// Which rules of `[[histories]]` could judge nothing in any run, each in a sentence.
+    pub fn never_judged(&self) -> Vec<String> {
+        let results = self.results.iter();
+        let mut judged = results.filter(|result| !result.ran.is_cut_short);
+        let Some(first) = judged.next() else {
+            return Vec::new();
+        };
+        let in_all = |rule: &&String| {
+            judged
+                .clone()
+                .all(|result| result.ran.unjudged.contains(rule))
+        };
+        let never = first.ran.unjudged.iter().filter(in_all);
+        let words = |rule: &String| {
+            format!(
+                "[[histories]] of {rule}: no operation was answered with anything that can be wrong"
+            )
+        };
+        never.map(words).collect()
+    }
+
     /// Whether nothing of that happened, though something should.
     pub fn is_uneventful(&self, sometimes: &[String]) -> bool {
         !sometimes.is_empty() && self.never_reached(sometimes).len() == sometimes.len()

@@ -41,6 +41,10 @@ pub struct Ran {
     /// What of these had nothing to look at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlooked: Vec<Unlooked>,
+    /// The rules of `[[histories]]` of whose objects no operation was answered with anything that can be
+    /// wrong, in words: of these it says nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unjudged: Vec<String>,
     /// The calls that nodes made since the last fault was put in place, or all if there was none, until
     /// everything was healed; none if they were not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -324,6 +328,7 @@ impl Ran {
             notes: Vec::new(),
             violations: Vec::new(),
             unlooked: Vec::new(),
+            unjudged: Vec::new(),
             points: Vec::new(),
             agreement: None,
             simulated: None,

@@ -133,7 +133,7 @@ impl Runner<'_> {
             broken.extend(self.progress()?);
         }
         self.end_clients()?;
-        let verdict = self.verdict(broken, place)?;
+        let (verdict, unjudged) = self.verdict(broken, place)?;
         let seconds = self.since_begin(self.ground.now()) as f64 / 1e9;
         self.close();
         write_times(&place.log_times, &self.log_times)?;
@@ -141,6 +141,7 @@ impl Runner<'_> {
         Ok(Ran {
             acknowledged_before_heal,
             seconds,
+            unjudged,
             ..self.so_far(judged, notes)
         })
     }

@@ -67,6 +67,9 @@ pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
     for unlooked in summary.never_looked() {
         let _ = writeln!(text, "{}", unlooked.words());
     }
+    for unjudged in summary.never_judged() {
+        let _ = writeln!(text, "{unjudged}");
+    }
     text
 }
 
@@ -240,6 +243,29 @@ mod tests {
                 })
             },
         }
+    }
+
+    #[test]
+    fn a_rule_by_which_no_run_could_be_judged_is_said_and_one_of_some_runs_is_not() {
+        let with = |index, unjudged: &[&str], is_cut_short| {
+            let mut result = result(index, 1, "", &[]);
+            result.ran.unjudged = unjudged.iter().map(|rule| (*rule).to_owned()).collect();
+            result.ran.is_cut_short = is_cut_short;
+            result
+        };
+        let summary = Summary {
+            results: vec![
+                // It knows nothing of rules, since nothing was held against it.
+                with(0, &[], true),
+                with(1, &["lock l*", "counter c*"], false),
+                with(2, &["lock l*"], false),
+            ],
+            ..Summary::default()
+        };
+        let told =
+            "[[histories]] of lock l*: no operation was answered with anything that can be wrong";
+        assert_eq!(summary.never_judged(), [told]);
+        assert!(Summary::default().never_judged().is_empty());
     }
 
     #[test]

@@ -16,11 +16,12 @@ const LOOKED_AT_WITHIN: Duration = Duration::from_secs(60);
 /// So many anomalies of one sort are said.
 const SAID_MAX: usize = 3;
 
-/// What the history says of the objects that the rules are of.
+/// What the history says of the objects that the rules are of; and by which of these nothing could be
+/// judged, in words.
 ///
 /// # Errors
 /// If there is no such file.
-pub(super) fn verdict(rules: &[Rule], history: &Path) -> crate::Result<Verdict> {
+pub(super) fn verdict(rules: &[Rule], history: &Path) -> crate::Result<(Verdict, Vec<String>)> {
     let file = File::open(history).map_err(|error| crate::Error::System {
         doing: format!("read {}", history.display()),
         error,
@@ -29,12 +30,18 @@ pub(super) fn verdict(rules: &[Rule], history: &Path) -> crate::Result<Verdict> 
         Ok(history) => history,
         Err(wrong) => {
             let why = format!("what the clients printed is no history: {HISTORY}: {wrong}");
-            return Ok(Verdict::Inconclusive(why));
+            return Ok((Verdict::Inconclusive(why), Vec::new()));
         }
     };
     Ok(match seen(rules, &history, LOOKED_AT_WITHIN) {
-        Err(refused) => Verdict::Inconclusive(format!("[[histories]]: {HISTORY}: {refused}")),
-        Ok(report) => judged(&report),
+        Err(refused) => {
+            let why = format!("[[histories]]: {HISTORY}: {refused}");
+            (Verdict::Inconclusive(why), Vec::new())
+        }
+        Ok(report) => {
+            let unjudged = report.unjudged(rules).map(Rule::to_string);
+            (judged(&report), unjudged.collect())
+        }
     })
 }
 
@@ -143,6 +150,31 @@ mod tests {
         assert_eq!(once[0], often[0]);
         assert_eq!(often[1], "write-lost of k: 9 more answers miss it");
         assert!(once[1].starts_with("not-linearizable"), "{once:?}");
+    }
+
+    #[test]
+    fn a_rule_of_whose_objects_nothing_was_read_is_named() {
+        let text = [
+            r#"{"type":"invoke","process":0,"f":"write","key":"k","value":1}"#,
+            r#"{"type":"ok","process":0,"f":"write","key":"k","value":1}"#,
+            r#"{"type":"invoke","process":0,"f":"read","key":"k"}"#,
+            r#"{"type":"ok","process":0,"f":"read","key":"k","value":1}"#,
+            r#"{"type":"invoke","process":0,"f":"add","key":"c","value":1}"#,
+            r#"{"type":"ok","process":0,"f":"add","key":"c"}"#,
+        ];
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text.join("\n")).expect("it is written");
+        let here = Path::new("/");
+        let cluster = "[[nodes]]\nname = \"a\"\ncommand = \"true\"\n[client]\ncommand = \"true\"\n";
+        let rules = [("k", "map"), ("c", "counter"), ("l*", "lock")].map(|(keys, model)| {
+            format!("[[histories]]\nkeys = \"{keys}\"\nmodel = \"{model}\"\n")
+        });
+        let cluster =
+            cluster::ClusterFile::parse(&(cluster.to_owned() + &rules.concat()), here, here);
+        let rules = cluster.expect("a cluster file").histories;
+        let (verdict, unjudged) = verdict(&rules, file.path()).expect("it is read");
+        assert!(matches!(verdict, Verdict::Ok), "{verdict:?}");
+        assert_eq!(unjudged, ["counter c", "lock l*"]);
     }
 
     #[test]

@@ -10,8 +10,13 @@ use crate::error::Result;
 use crate::laboratory::Judged;
 
 impl Runner<'_> {
-    /// What is broken already, or else what the check says; with what the clients saw.
-    pub(super) fn verdict(&mut self, broken: Vec<String>, place: &Place) -> Result<Verdict> {
+    /// What is broken already, or else what the check says; with what the clients saw. And the rules of
+    /// `[[histories]]` by which nothing of that could be judged, in words.
+    pub(super) fn verdict(
+        &mut self,
+        broken: Vec<String>,
+        place: &Place,
+    ) -> Result<(Verdict, Vec<String>)> {
         let verdict = if broken.is_empty() {
             self.check(place)?
         } else {
@@ -19,10 +24,10 @@ impl Runner<'_> {
         };
         let rules = &self.ground.file().histories;
         if rules.is_empty() {
-            return Ok(verdict);
+            return Ok((verdict, Vec::new()));
         }
-        let seen = witness::verdict(rules, &place.history)?;
-        Ok(witness::together(verdict, seen))
+        let (seen, unjudged) = witness::verdict(rules, &place.history)?;
+        Ok((witness::together(verdict, seen), unjudged))
     }
 
     /// Asks the check, and once more if something is broken: what is broken for a while only, on a

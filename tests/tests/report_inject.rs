@@ -66,7 +66,7 @@ fn written(out: &Path) {
     fs::create_dir_all(out.join("runs/1")).expect("made");
     let write = |name: &str, text: String| fs::write(out.join(name), text).expect("written");
     let manifest = json!({
-        "version": env!("CARGO_PKG_VERSION"), "format": 1, "kind": "inject", "file": "/x/kv/cluster.toml",
+        "version": env!("CARGO_PKG_VERSION"), "format": 2, "kind": "inject", "file": "/x/kv/cluster.toml",
         "text": NODES, "nodes": ["a", "b"], "plan": "plan", "strategy": null, "seed": 0, "first": 2,
         "sometimes": [], "shard": null, "command": [],
     });

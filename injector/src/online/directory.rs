@@ -20,7 +20,7 @@ use crate::surrounded::Surrounded;
 use specification::Specification;
 
 /// The version of these files.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// What they say of their kind.
 const KIND: &str = "inject";

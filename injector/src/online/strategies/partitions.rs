@@ -144,12 +144,16 @@ fn whens() -> Vec<Ranked<Trigger>> {
     ]
 }
 
-/// It lasts until the system has reacted, or is over before.
+/// It lasts until the system has reacted, or is over before. A leader that is cut off from some nodes
+/// only may go on to lead: then no change is waited for.
 fn ends(cut: &PlannedFault, file: &ClusterFile) -> Vec<Ranked<Trigger>> {
     let after = |seconds| trigger(Awaited::After(Duration::from_secs(seconds)));
     let mut all = vec![(0, after(5)), (2, after(1)), (3, after(15))];
     let leading = file.probe.as_ref().and_then(|probe| probe.roles.first());
-    if let Some(role) = leading.filter(|role| cut.on == [Selector::Role((*role).clone())]) {
+    let is_from_all =
+        matches!(&cut.what, What::Partition { from, .. } if from[..] == [Selector::Others]);
+    let is_cut_off = |role: &&String| cut.on == [Selector::Role((*role).clone())];
+    if let Some(role) = leading.filter(is_cut_off).filter(|_| is_from_all) {
         let changed = Trigger {
             awaited: Awaited::Changed(role.clone()),
             delay: Duration::from_secs(1),
@@ -209,12 +213,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_role_that_no_node_had_before_the_first_fault_is_not_waited_for() {
+    fn of_three_nodes() -> Partitions {
         let text = "[[nodes]]\nnames = [\"a\", \"b\", \"c\"]\ncommand = \"sh\"\n[probe]\n\
                     command = \"sh\"\nroles = [\"leader\", \"follower\", \"candidate\"]\n";
         let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
-        let partitions = Partitions::new(&file.expect("a cluster"), 0);
+        Partitions::new(&file.expect("a cluster"), 0)
+    }
+
+    #[test]
+    fn another_leader_is_waited_for_only_where_nobody_sees_the_one_that_is() {
+        let plans = of_three_nodes().plans;
+        let waits = |plan: &&FaultPlan| plan.to_string().contains("changed = ");
+        let waiting: Vec<_> = plans
+            .iter()
+            .filter(waits)
+            .map(FaultPlan::to_string)
+            .collect();
+        assert!(waiting.iter().any(|plan| plan.contains("flow = ")));
+        assert!(waiting.iter().any(|plan| !plan.contains("flow = ")));
+        let partial: Vec<_> = waiting
+            .iter()
+            .filter(|plan| plan.contains("from = "))
+            .collect();
+        assert!(partial.is_empty(), "{partial:?}");
+    }
+
+    #[test]
+    fn a_role_that_no_node_had_before_the_first_fault_is_not_waited_for() {
+        let partitions = of_three_nodes();
         let in_place = Happening::InPlace {
             fault: 1,
             words: String::new(),

@@ -1,0 +1,138 @@
+//! The specifications of the project about ZooKeeper and etcd: with a program that keeps files as they do,
+//! and with the systems themselves. Needs root.
+
+use std::path::Path;
+
+use end_to_end::{Folder, findings_and_summary, printed, said};
+use serde_json::Value;
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/epochs/program.py");
+const SPECS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../specs");
+const CLUSTERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
+
+/// What findings say is broken.
+fn all_broken(findings: &[Value]) -> impl Iterator<Item = &str> {
+    let words = findings
+        .iter()
+        .filter_map(|finding| finding["broken"].as_array());
+    words.flatten().map(|words| words.as_str().expect("words"))
+}
+
+/// The violations that a program shows which keeps the files of this system, and leaves these syncs out.
+fn violated(system: &str, without: &str) -> Vec<String> {
+    let folder = Folder::new(&[]);
+    let spec = format!("{SPECS}/{system}.dl");
+    let status = i32::from(without != "right");
+    let sweep = [
+        "app",
+        "--model",
+        "posix",
+        "--jobs",
+        "2",
+        "--check",
+        "echo ok",
+        "--format",
+        "json",
+        "--spec",
+        &spec,
+        "--",
+        "/usr/bin/python3",
+        PROGRAM,
+        "{dir}",
+        system,
+        without,
+    ];
+    let output = folder.ends(status, &sweep);
+    let (findings, summary) = findings_and_summary(&output);
+    assert!(summary["checked"].as_u64() > Some(20), "{summary}");
+    assert!(summary.get("unlooked").is_none(), "{summary}");
+    let words = all_broken(&findings);
+    let name = |words: &str| words.split_once('(').expect("a fact").0.to_owned();
+    let mut names: Vec<_> = words.map(name).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn each_sync_that_zookeeper_needs_is_missed() {
+    assert!(violated("zookeeper", "right").is_empty());
+    for (without, name) in [
+        ("epochs", "zookeeper: epoch_not_accepted"),
+        ("snapshot", "zookeeper: log_without_snapshot"),
+        ("header", "zookeeper: log_without_header"),
+        ("log", "zookeeper: acknowledged_early"),
+    ] {
+        assert_eq!(violated("zookeeper", without), [name], "{without}");
+    }
+}
+
+#[test]
+fn the_sync_that_etcd_needs_is_missed() {
+    assert!(violated("etcd", "right").is_empty());
+    assert_eq!(violated("etcd", "log"), ["etcd: acknowledged_early"]);
+}
+
+/// The violations in crash states of a cluster of `workloads/clusters`, recorded with a change to its file.
+/// What else is broken does not matter here.
+fn violated_by(system: &str, model: &str, change: (&str, &str)) -> Vec<String> {
+    let here = Path::new(CLUSTERS).join(system);
+    let file = std::fs::read_to_string(here.join("cluster.toml")).expect("a cluster file");
+    assert!(file.contains(change.0), "{file}");
+    let file = file.replace(change.0, change.1);
+    let file = file.replace("{here}", here.to_str().expect("text"));
+    let folder = Folder::new(&[("cluster.toml", &file)]);
+    folder.ends(0, &["cluster", "record", "cluster.toml", "-o", "trace"]);
+    let spec = format!("{SPECS}/{system}.dl");
+    let sweep = [
+        "cluster",
+        "sweep",
+        "trace",
+        "--model",
+        model,
+        "--starts",
+        "together",
+        "--sample",
+        "12",
+        "--seed",
+        "1",
+        "--stop-after",
+        "4",
+        "--jobs",
+        "2",
+        "--format",
+        "json",
+        "--spec",
+        &spec,
+    ];
+    let output = folder.run(&sweep);
+    let (findings, summary) = findings_and_summary(&output);
+    println!("{system}: {summary}");
+    assert!(
+        summary.get("unlooked").is_none(),
+        "{}{}",
+        printed(&output),
+        said(&output)
+    );
+    let words = all_broken(&findings);
+    let of_spec = |words: &&str| words.starts_with(&format!("{system}: "));
+    words.filter(of_spec).map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "it takes ZooKeeper, and minutes"]
+fn zookeeper_has_synced_what_it_answers_unless_it_is_told_not_to() {
+    let early = |words: &String| words.contains("acknowledged_early");
+    let words = violated_by("zookeeper", "ext4-ordered", ("java ", "java "));
+    assert!(!words.iter().any(early), "{words:?}");
+    let not_forced = ("java ", "java -Dzookeeper.forceSync=no ");
+    let words = violated_by("zookeeper", "ext4-ordered", not_forced);
+    assert!(words.iter().any(early), "{words:?}");
+}
+
+#[test]
+#[ignore = "it takes etcd"]
+fn etcd_has_synced_what_it_answers() {
+    let words = violated_by("etcd", "posix", ("etcd ", "etcd "));
+    assert!(words.is_empty(), "{words:?}");
+}

@@ -85,11 +85,11 @@ impl Rules {
 
     /// Whether a rule may say other things of states that recover from the same.
     pub(crate) fn tell_disks_apart(&self) -> bool {
-        let is_asked = |relation: &&str| {
-            let mut programs = self.programs.iter();
-            programs.any(|(_, program)| program.mentions(relation))
-        };
-        OF_DISKS.iter().any(|relation| is_asked(&relation))
+        let mut programs = self.programs.iter();
+        programs.any(|(_, program)| {
+            let mut of_disks = OF_DISKS.iter();
+            of_disks.any(|relation| program.mentions(relation))
+        })
     }
 
     fn mention(&self, relation: &str) -> bool {

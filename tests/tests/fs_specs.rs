@@ -270,7 +270,7 @@ fn the_texts_are_kept_and_parts_with_other_rules_are_not_put_together() {
     require_root();
     let folder = folder();
     let part = |shard: &str, out: &str, spec: &str| {
-        swept_as(&folder, &["--shard", shard, "--out", out, "--spec", spec])
+        swept_as(&folder, &["--shard", shard, "--out", out, "--spec", spec]);
     };
     part("1/2", "one", "gone.dl");
     // Stopped before its end, it goes on without the file.
@@ -312,16 +312,13 @@ fn a_crash_in_a_recovery_is_held_against_rules() {
     let folder = folder();
     let of_second = "violation second(K) :- disk_state(crash: 1, kind: K), lost_write(crash: 1).\n";
     folder.write("second.dl", of_second);
-    let options = [
-        "--spec",
-        "second.dl",
-        "kept.dl",
-        "--again",
-        "1",
-        "--format",
-        "json",
+    folder.write("one.wl", "workload one; creat a; write a 0 4K; fsync a\n");
+    let sweep = [
+        "fs", "one.wl", "--fs", "ext4", "--jobs", "1", "--states", "prefix",
     ];
-    let output = swept(&folder, 1, &options);
+    let again = ["--again", "1", "--again-states", "every-write,reorder:1"];
+    let rules = ["--spec", "second.dl", "kept.dl", "--format", "json"];
+    let output = folder.ends(1, &[&sweep[..], &again, &rules].concat());
     let results = results(&output);
     let states: Vec<_> = results
         .iter()

@@ -115,7 +115,7 @@ impl Names {
                 let file = self.file(source);
                 let mut change = self.change("link", file);
                 if let Target::Path(path) = source {
-                    change.path = plain(path).to_owned();
+                    plain(path).clone_into(&mut change.path);
                 }
                 dest.clone_into(&mut change.to);
                 self.files.insert(plain(dest).to_owned(), file);

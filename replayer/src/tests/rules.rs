@@ -171,7 +171,9 @@ fn rules_without_a_fact_to_look_at_are_named() {
     let texts = [text, "creat bar; fsync bar; unlink bar; sync"];
     let results = sweep(&options, &texts);
     let mut summary = crate::sweep::Summary::default();
-    results.iter().for_each(|result| summary.add(result));
+    for result in &results {
+        summary.add(result);
+    }
     let left: Vec<_> = summary.never_looked().iter().map(Unlooked::words).collect();
     assert_eq!(left.len(), 2, "{left:?}");
     assert!(left[0].starts_with("s: one never had a fact"), "{left:?}");

@@ -90,6 +90,7 @@ impl Aspects<'_> {
             path: self.path.to_owned(),
             what,
             promised_by: bound.by,
+            rule: None,
         }
     }
 

@@ -182,6 +182,7 @@ impl<'a> Comparison<'a> {
             path,
             what,
             promised_by: bound.by,
+            rule: None,
         }
     }
 

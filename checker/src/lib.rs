@@ -25,7 +25,7 @@ mod write_check;
 
 pub use contract::{CONTRACTS, Contract, Line};
 pub use error::{NoContract, Undecided};
-pub use finding::Finding;
+pub use finding::{BrokenRule, Finding};
 pub use model::Model;
 pub use promise::Promise;
 pub use write_check::write_check;

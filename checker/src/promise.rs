@@ -87,6 +87,8 @@ pub enum Promise {
     /// After fsync of a file, what its directory was renamed to before the file was made is durable,
     /// and so is what was renamed into that directory before.
     EarlierRenames,
+    /// No rule of a specification that was given is violated. No contract has it.
+    Rule,
 }
 
 impl Promise {
@@ -160,6 +162,7 @@ impl Promise {
             Self::EarlierRenames => {
                 "renames of a directory, and into it, are durable after fsync of a file that was made in it later"
             }
+            Self::Rule => "no rule of a specification that was given is violated",
             Self::ReusedSpace => "what is durable shares no space with removed files that are back",
         }
     }

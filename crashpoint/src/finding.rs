@@ -2,6 +2,7 @@
 
 mod cluster_script;
 mod export;
+mod facts;
 mod live;
 mod look;
 mod minimize;
@@ -25,6 +26,7 @@ use workloads::Workload;
 use crate::fs;
 
 pub(crate) use export::{ExportArgs, export};
+pub(crate) use facts::facts_of as facts_of_file_system;
 pub(crate) use live::{facts_of as facts_of_live_run, make_empty};
 pub(crate) use minimize::{MinimizeArgs, minimize};
 pub(crate) use replay::{ReplayArgs, replay};

@@ -9,9 +9,11 @@ use clap::{Args, Command, FromArgMatches};
 use machine::Machine;
 use replayer::{FileSystemArgs, Kernel, Manifest, Options, Results};
 use replayer::{NumberedWorkloads, SweepCommand, WorkloadFiles};
+use specification::About;
 
 use crate::options;
 use crate::source::{Chosen, Source, sharded};
+use crate::specs;
 
 /// The arguments of `crashpoint fs`.
 #[derive(Debug, Args)]
@@ -30,6 +32,16 @@ pub(crate) struct FsArgs {
     /// begun: no other option is needed
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "workload_files"])]
     resume: Option<PathBuf>,
+
+    /// Hold each crash state against the rules in this file as well. It can be given several times; a
+    /// file with workloads comes before it, or after another option
+    ///
+    /// A violation is a finding, beside what the contract of the file system says. The rules are
+    /// Datalog, about what the workload did, what the disk had not kept, and what the file system shows
+    /// once it has recovered: docs/specifications.md. With `violation left(P) :- crashed(event: E),
+    /// entry(path: P), P ~ "[.]tmp$".` in tmp.dl, `--spec tmp.dl` finds each state with such a file.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "resume")]
+    spec: Vec<PathBuf>,
 
     /// Stop once N workloads have shown something
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -71,6 +83,18 @@ impl FsArgs {
     pub(crate) fn settle(mut self) -> Self {
         self.file_system.kernel.seed = self.selection.seed;
         self
+    }
+
+    /// Reads the specifications that were named.
+    ///
+    /// # Errors
+    /// The first mistake in one.
+    pub(crate) fn with_specifications(mut self) -> anyhow::Result<Self> {
+        let read = specs::read(&self.spec, About::FileSystem)?;
+        let called = self.spec.iter().map(|path| path.display().to_string());
+        self.file_system.specifications = read;
+        self.file_system.spec_files = called.collect();
+        Ok(self)
     }
 
     /// What is tested, and on which disk.
@@ -178,7 +202,9 @@ fn resume(
 pub(crate) fn recorded_arguments(command: &Command, manifest: &Manifest) -> anyhow::Result<FsArgs> {
     let words = std::iter::once(command.get_name().to_owned()).chain(options::words(manifest));
     let matches = command.clone().try_get_matches_from(words)?;
-    Ok(FsArgs::from_arg_matches(&matches)?.settle())
+    let mut arguments = FsArgs::from_arg_matches(&matches)?.settle();
+    arguments.file_system.hold_against(&manifest.specifications);
+    Ok(arguments)
 }
 
 /// Fails if what those arguments come to here is not what they came to when the sweep was begun.

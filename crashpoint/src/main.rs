@@ -143,7 +143,7 @@ enum Command {
     History(history::HistoryArgs),
     /// Ask a finished run, or a finding, in Datalog: what must hold, and why it did not
     ///
-    /// The run is one of `crashpoint inject`, the finding one of `app` or `cluster sweep`, also with --live.
+    /// The run is one of `crashpoint inject`, the finding one of `fs`, `app` or `cluster sweep`, also with --live.
     /// `crashpoint rules results 4 'lost(K) :- acked(K), !served(K).'` prints the facts that follow.
     /// With `violation` before a rule, its facts are violations, and each is told with what it rests
     /// on. docs/specifications.md has the rules and the facts. Exit status: 0 no violation, 1 one, 2
@@ -224,7 +224,8 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     let interrupt = Interrupt::watch()?;
     match parsed.command {
         Command::Fs(arguments) => {
-            fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt)
+            let arguments = arguments.settle().with_specifications()?;
+            fs::run(&arguments, &parsed.fs, &parsed.given, &interrupt)
         }
         Command::App(arguments) => app::run(&arguments.settle(), &interrupt),
         Command::Merge(arguments) => merge::run(&arguments, &interrupt),
@@ -239,7 +240,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Command::Cluster(command) => cluster::run(command, &interrupt),
         Command::Inject(arguments) => inject::run(&arguments, &interrupt),
         Command::History(arguments) => history::run(&arguments),
-        Command::Rules(arguments) => rules::run(&arguments, &interrupt),
+        Command::Rules(arguments) => rules::run(&arguments, &parsed.fs, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),

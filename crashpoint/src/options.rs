@@ -7,9 +7,17 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use replayer::{Manifest, Options};
 
-/// Flags of `fs` that do not decide what is tested. Every other one does: what is not listed is
-/// recorded, and compared.
-const INFORMATION: [&str; 6] = ["out", "resume", "jobs", "format", "stop-after", "verbose"];
+/// Flags of `fs` that do not decide what is tested, and the one of which the texts are recorded and not
+/// the names of the files. Every other one does: what is not listed is recorded, and compared.
+const INFORMATION: [&str; 7] = [
+    "out",
+    "resume",
+    "jobs",
+    "format",
+    "stop-after",
+    "verbose",
+    "spec",
+];
 
 /// The flag that tells the parts of a sweep apart.
 pub(crate) const SHARD: &str = "shard";

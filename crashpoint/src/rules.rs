@@ -1,12 +1,12 @@
 //! `crashpoint rules`: questions to a finished run of `crashpoint inject`, or to a finding of a sweep of
-//! crash states or of a live sweep, in Datalog.
+//! crash states, of a file system too, or of a live sweep, in Datalog.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, say};
-use clap::Args;
+use clap::{Args, Command};
 use datalog::{Database, Derivation, Fact, Program, Relation, Unseen, Value};
 use injector::LiveManifest;
 use injector::online::{FACTS_FILE, RunFacts, RunFiles};
@@ -14,13 +14,13 @@ use node_sweep::{Numbered, Recorded, facts_of, load_trace};
 use serde_json::json;
 use specification::{About, FACTS, FACTS_VERSION, Specification};
 
-use crate::finding::facts_of_live_run;
+use crate::finding::{facts_of_file_system, facts_of_live_run};
 use crate::inject::Finished;
 
 /// The arguments of `crashpoint rules`.
 #[derive(Debug, Args)]
 pub(crate) struct RulesArgs {
-    /// The results of `crashpoint inject`, `app` or `cluster sweep`, which --out named
+    /// The results of `crashpoint inject`, `fs`, `app` or `cluster sweep`, which --out named
     #[arg(value_name = "RESULTS")]
     directory: PathBuf,
 
@@ -57,7 +57,11 @@ struct Asked {
 }
 
 /// Does it.
-pub(crate) fn run(arguments: &RulesArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+pub(crate) fn run(
+    arguments: &RulesArgs,
+    fs: &Command,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
     if let Some(recorded) = Recorded::read(&arguments.directory)? {
         let programs = programs(arguments, About::CrashState)?;
         let Numbered::Finding(finding) = recorded.get(arguments.number)? else {
@@ -74,6 +78,9 @@ pub(crate) fn run(arguments: &RulesArgs, interrupt: &Interrupt) -> anyhow::Resul
     }
     if let Some(manifest) = injector::manifest(&arguments.directory)? {
         return of_live_run(arguments, &manifest, interrupt);
+    }
+    if injector::online::manifest(&arguments.directory)?.is_none() {
+        return of_file_system(arguments, fs, interrupt);
     }
     let programs = programs(arguments, About::Run)?;
     let finished = Finished::read(&arguments.directory, arguments.number)?;
@@ -97,6 +104,22 @@ fn of_live_run(
     };
     let database = Database::open(&path, FACTS_VERSION)?;
     let of = (About::LiveRun, None);
+    answer(arguments, &programs, database, of, interrupt)
+}
+
+/// Asks a finding of a file system.
+fn of_file_system(
+    arguments: &RulesArgs,
+    fs: &Command,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let programs = programs(arguments, About::FileSystem)?;
+    let finding = (arguments.directory.clone(), arguments.number);
+    let Some(path) = facts_of_file_system(finding, fs, interrupt)? else {
+        return Ok(Outcome::Incomplete);
+    };
+    let database = Database::open(&path, FACTS_VERSION)?;
+    let of = (About::FileSystem, None);
     answer(arguments, &programs, database, of, interrupt)
 }
 

@@ -138,7 +138,8 @@
       fact("broken", (broken.path === "" ? "" : broken.path + ": ") + broken.what, { class: "broken" });
       const promise = index.promises[broken.promise];
       const by = broken.by === null ? "" : `; by operation ${broken.by}, ${item.operations[broken.by]}`;
-      fact("promised", `${promise.words} (${promise.name})${by}`);
+      if (broken.because === null) fact("promised", `${promise.words} (${promise.name})${by}`);
+      else facts.append(element("dt", {}, "because"), element("dd", {}, element("pre", { tabindex: "0" }, broken.because)));
       if (broken.source !== null) fact("source", index.sources[broken.source]);
     }
     for (const way of of.prevented) fact("prevented by", way);

@@ -1,5 +1,7 @@
 //! Rules as they are written.
 
+use serde::{Deserialize, Serialize};
+
 use crate::problem::Position;
 
 /// What a column holds.
@@ -22,7 +24,7 @@ impl Kind {
 }
 
 /// A value of a fact.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Value {
     /// A whole number.
     Integer(i64),

@@ -153,7 +153,7 @@ fn is_covered(finding: &Finding, facts: &[Fact]) -> bool {
         Promise::RenameAtomic => facts
             .iter()
             .any(|fact| matches!(fact.kind, FactKind::OrAt(_))),
-        Promise::OrderedMetadata | Promise::DirectoryLinkCount => false,
+        Promise::OrderedMetadata | Promise::DirectoryLinkCount | Promise::Rule => false,
         _ => facts.iter().any(|fact| fact.path == finding.path),
     }
 }

@@ -9,6 +9,7 @@ use local_fs::Variant;
 use machine::Machine;
 use pace_rules::Sector;
 use pace_rules::disk::States;
+use specification::Specification;
 use workloads::{Reader, Workload};
 
 use crate::crash_again::CrashAgain;
@@ -115,9 +116,25 @@ pub struct FileSystemArgs {
     /// How many workers to run side by side [default: one for each processor].
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,
+
+    /// What crash states are held against besides.
+    #[arg(skip)]
+    pub specifications: Vec<Specification>,
+
+    /// What the command line calls the files of these.
+    #[arg(skip)]
+    pub spec_files: Vec<String>,
 }
 
 impl FileSystemArgs {
+    /// Has crash states be held against the specifications of a sweep, of which only the texts were
+    /// kept.
+    pub fn hold_against(&mut self, kept: &[Specification]) {
+        self.specifications = kept.to_vec();
+        let files = kept.iter().map(|kept| format!("{}.dl", kept.name));
+        self.spec_files = files.collect();
+    }
+
     /// The file systems that were named.
     ///
     /// # Errors
@@ -189,6 +206,7 @@ impl FileSystemArgs {
             jobs: self.jobs(),
             machine: machine.clone(),
             import: None,
+            specifications: self.specifications.clone(),
         }
     }
 
@@ -210,7 +228,13 @@ impl FileSystemArgs {
     /// finding.
     pub fn replay_flags(&self, variant: &Variant) -> String {
         let name = variant.to_string();
-        let mut flags = format!("--fs {}", quoted(&name));
+        // Another flag has to follow, or a file with workloads would be one of them.
+        let mut flags = String::new();
+        if !self.spec_files.is_empty() {
+            let files = self.spec_files.iter().map(|file| quoted(file));
+            flags += &format!("--spec {} ", files.collect::<Vec<_>>().join(" "));
+        }
+        flags += &format!("--fs {}", quoted(&name));
         if let Some(size_mib) = self.size {
             flags += &format!(" --size {size_mib}");
         }

@@ -26,10 +26,7 @@ use crate::sweep::{Summary, SweepOptions, Workers};
 pub(crate) fn outcome(rows: &[(Variant, Summary)]) -> Outcome {
     if rows.iter().any(|(_, summary)| summary.findings > 0) {
         Outcome::Findings
-    } else if rows
-        .iter()
-        .any(|(_, summary)| summary.inconclusive > 0 || !summary.is_whole())
-    {
+    } else if rows.iter().any(|(_, summary)| summary.is_open()) {
         Outcome::Incomplete
     } else {
         Outcome::Clean
@@ -188,6 +185,12 @@ impl<'a> SweepCommand<'a> {
         let mut workloads = workloads.map(|numbered| Ok(numbers.give_out(numbered?)));
         let mut done = |workload: &Workload, result: WorkloadResult| {
             let number = numbers.take_back(workload);
+            if let Some(what) = result.violated_without_crash {
+                return Err(Error::ViolatedWithoutCrash {
+                    workload: result.workload,
+                    what,
+                });
+            }
             let counted = results
                 .as_deref_mut()
                 .filter(|_| is_final(&result, interrupt));

@@ -2,6 +2,7 @@ mod again;
 mod judge;
 mod naming;
 mod refusal;
+mod rules;
 pub(crate) mod search;
 mod states;
 
@@ -16,6 +17,7 @@ use crash_images::{rebuild, requests};
 use local_fs::{Tree, Variant};
 use pace_rules::disk::{Disk, Log, Relaxation, State, States};
 use recorder::Recorded;
+use specification::Specification;
 use workloads::Workload;
 
 use self::refusal::{Refusal, kept_after_removal, refusal};
@@ -26,6 +28,7 @@ use crate::fsck::FsckPlace;
 use crate::import::{Import, Imported, has_operations, something_in};
 use crate::moment::{Progress, disagreement};
 use crate::result::{RunLog, StateFindings, WorkloadResult};
+use crate::specs::Rules;
 use crate::stopwatch::Stopwatch;
 use crate::test_bed::{Complaint, KernelBed, TestBed, Ticket};
 
@@ -51,6 +54,8 @@ pub struct Engine {
     name_blocks: bool,
     /// Where workloads are not run, because that was done elsewhere.
     import: Option<Import>,
+    /// What crash states are held against besides the contract.
+    rules: Rules,
     watch: Stopwatch,
     /// A stack trace in the kernel's log that may be about the present workload, or another
     /// engine's.
@@ -112,6 +117,7 @@ impl Engine {
             hash_log: false,
             name_blocks: false,
             import: None,
+            rules: Rules::default(),
             watch: Stopwatch::start(),
             whose: None,
         })
@@ -156,6 +162,15 @@ impl Engine {
     /// If there is no contract for it.
     pub fn judge_by(&mut self, variant: &Variant) -> Result<()> {
         self.contract = Contract::for_variant(variant)?;
+        Ok(())
+    }
+
+    /// Has crash states be held against specifications besides.
+    ///
+    /// # Errors
+    /// The first mistake in one.
+    pub fn hold_against(&mut self, specifications: &[Specification]) -> Result<()> {
+        self.rules = Rules::of(specifications).map_err(|problem| problem.to_string())?;
         Ok(())
     }
 
@@ -215,11 +230,31 @@ impl Engine {
         }
         let trace = self.record(workload, &mut unfinished.result, tell)?;
         let last = self.last_position(workload, &trace, &mut unfinished.result);
-        let recording = Recording::new(workload, &trace, last, None, self.disk);
-        let visited = self.visit_states(&recording, unfinished, tell);
+        let recording = self.recording(workload, &trace, last);
+        self.hold_run(&recording, &mut unfinished.result);
+        let visited = if unfinished.result.violated_without_crash.is_some() {
+            Ok(())
+        } else {
+            self.visit_states(&recording, unfinished, tell)
+        };
         self.name_what_was_written(&trace, &mut unfinished.result);
         self.bed.recycle(trace);
         visited
+    }
+
+    /// What is known of a run that was recorded, on the disk that this engine has.
+    fn recording<'r>(
+        &self,
+        workload: &'r Workload,
+        trace: &'r Recorded,
+        last: usize,
+    ) -> Recording<'r> {
+        let recording = Recording::new(workload, trace, last, None, self.disk);
+        if self.rules.are_asked() {
+            recording.with_done(self.variant.file_system.name)
+        } else {
+            recording
+        }
     }
 
     /// Runs a workload, and notes in its result what of it was not done.

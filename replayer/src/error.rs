@@ -126,6 +126,21 @@ pub enum Error {
         why: String,
     },
 
+    /// The facts of a crash state cannot be kept.
+    #[error(transparent)]
+    Facts(#[from] datalog::Error),
+    /// Rules are violated by what no crash has touched.
+    #[error(
+        "{workload} violates a rule while nothing has crashed, so the rule says nothing about crashes: \
+         {what}; what is so only after a crash is known by `crashed`"
+    )]
+    ViolatedWithoutCrash {
+        /// The workload.
+        workload: String,
+        /// What is violated.
+        what: String,
+    },
+
     /// A worker cannot do what it is told, or is gone; with its words.
     #[error("{0}")]
     Worker(String),

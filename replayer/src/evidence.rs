@@ -97,7 +97,12 @@ impl<'a> Evidence<'a> {
         }
         let operations: Vec<&Op> = workload.operations().collect();
         let mut ways: Vec<String> = Vec::new();
-        for finding in &state.findings {
+        // What a rule is about, the log does not say.
+        let promised = state
+            .findings
+            .iter()
+            .filter(|finding| finding.rule.is_none());
+        for finding in promised {
             let way = match finding
                 .promised_by
                 .and_then(|number| Some((number, *operations.get(number)?)))

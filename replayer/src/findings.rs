@@ -174,11 +174,7 @@ impl Found {
         match &self.what {
             FoundWhat::State(state) => {
                 let mut names = CanonicalPaths::default();
-                let mut broken: Vec<_> = state
-                    .findings
-                    .iter()
-                    .map(|finding| (finding.promise, &finding.path))
-                    .collect();
+                let mut broken: Vec<_> = state.findings.iter().map(Finding::kind).collect();
                 broken.sort();
                 broken.dedup();
                 let relaxation = match state.state.relaxation {
@@ -190,8 +186,9 @@ impl Found {
                 if state.is_by_recovery() {
                     kind += " again";
                 }
-                for (promise, path) in broken {
+                for (promise, path, rule) in broken {
                     kind += &format!(" {} {}", promise.name(), names.of(path));
+                    kind.extend(rule.map(|rule| format!(" {rule}")));
                 }
             }
             // What it died of, but for addresses and numbers.

@@ -30,6 +30,7 @@ mod prepare;
 mod report;
 mod result;
 mod results_directory;
+mod specs;
 mod stopwatch;
 mod story;
 mod sweep;
@@ -66,6 +67,7 @@ pub use result::{
     WorkloadResult,
 };
 pub use results_directory::Results;
+pub use specs::{KeptFacts, keep_facts};
 pub use story::{Story, again_sentence, death_text, replay_text, state_words};
 pub use sweep::{Summary, SweepOptions, Workers, sweep};
 pub use terminal::terminal_size;

@@ -38,5 +38,8 @@ pub fn look(
     }
     engine.set_states(search.states, options.seed);
     engine.set_again(options.again);
+    engine
+        .hold_against(&options.specifications)
+        .map_err(failed)?;
     Ok(engine.look(workload, search, &mut |_| {}, hook))
 }

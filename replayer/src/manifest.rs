@@ -8,6 +8,7 @@ use local_fs::Variant;
 use machine::Machine;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use specification::Specification;
 
 use crate::args::FileSystemArgs;
 use crate::error::{Context as _, Error, Result};
@@ -51,6 +52,9 @@ pub struct Manifest {
     pub states: Vec<String>,
     /// The part of the workloads that is tested, if not all.
     pub shard: Option<String>,
+    /// What crash states are held against besides, if something is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub specifications: Vec<Specification>,
     /// The BLAKE3 hash of the kept workloads; none if they are generated.
     pub workloads_hash: Option<String>,
     /// Where the workloads are from, in words.
@@ -137,6 +141,7 @@ impl Manifest {
                 .map(str::to_owned)
                 .collect(),
             shard,
+            specifications: arguments.specifications.clone(),
             workloads_hash: None,
             workloads,
             jobs: arguments.jobs(),
@@ -196,6 +201,9 @@ impl Manifest {
     /// Where the sweep differs from another one, in words; `None` if they are the same, or shards
     /// of the same.
     pub fn difference(&self, other: &Self) -> Option<String> {
+        if self.specifications != other.specifications {
+            return Some("the specifications (--spec) are others".into());
+        }
         let (own, others) = (self.value(), other.value());
         let fields = own.as_object().expect("a manifest is an object");
         let differing = fields.iter().find(|(name, value)| {

@@ -114,12 +114,14 @@ pub fn search_for(found: &Found, asked: &States) -> Result<Search> {
     Ok(Search {
         promise: first.promise,
         path: Some(first.path.clone()),
+        rule: first.rule_name().map(str::to_owned),
         state: state.state.clone(),
         again: places_again(state),
         operations_done: state.operations_done,
         under_way: state.under_way,
         states: without_sample(asked),
         fewest: false,
+        facts: false,
     })
 }
 

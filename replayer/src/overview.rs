@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::findings::Found;
 
 use crate::manifest::Manifest;
+use crate::report::unlooked_words;
 use crate::result::Verdict;
 use crate::results_directory::{Recorded, ResultLine, is_finished, read_result, read_time};
 use crate::sweep::Summary;
@@ -89,6 +90,12 @@ impl Overview {
             file_systems: swept.collect(),
             open,
         })
+    }
+
+    /// The rules that had nothing to look at, in words, of each file system.
+    pub fn unlooked(&self) -> Vec<String> {
+        let of = |swept: &Swept| unlooked_words(&swept.variant, &swept.summary);
+        self.file_systems.iter().flat_map(of).collect()
     }
 
     /// The place of a finding's file system in the manifest.

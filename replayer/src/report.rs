@@ -4,6 +4,7 @@ use campaign::{OutputFormat, Progress, columns, is_closed};
 use checker::{Contract, Finding};
 use local_fs::Variant;
 use serde_json::{Value, json};
+use specification::Unlooked;
 use workloads::Workload;
 
 use crate::result::{
@@ -117,6 +118,9 @@ impl Report {
         if let Some(again) = result.again {
             value["again"] = json!(again);
         }
+        if let Some(unlooked) = &result.unlooked {
+            value["unlooked"] = json!(unlooked);
+        }
         value
     }
 
@@ -147,14 +151,18 @@ impl Report {
         let line = self
             .contract
             .and_then(|contract| contract.line(finding.promise));
-        json!({
+        let mut value = json!({
             "promise": finding.promise.name(),
             "path": finding.path,
             "what": finding.what,
             "promised": finding.promise.words(),
             "promised_by": finding.promised_by,
             "source": line.map(|line| line.source),
-        })
+        });
+        if let Some(rule) = &finding.rule {
+            value["rule"] = json!(rule);
+        }
+        value
     }
 
     fn text(&self, workload: &Workload, result: &WorkloadResult) -> String {
@@ -235,13 +243,23 @@ fn again_json(again: &Again) -> Value {
     })
 }
 
-/// The table at the end of a sweep, and a line on crashes in recoveries for each file system of
-/// which they were asked for.
+/// The table at the end of a sweep, a line on crashes in recoveries for each file system of which they
+/// were asked for, and one for each rule that had nothing to look at.
 pub fn summary_text(rows: &[(Variant, Summary)]) -> String {
     let again = rows
         .iter()
         .filter_map(|(variant, summary)| Some(again_words(variant, &summary.again?)));
-    table(rows) + &again.collect::<String>()
+    let unlooked = rows
+        .iter()
+        .flat_map(|(variant, summary)| unlooked_words(variant, summary));
+    let unlooked = unlooked.map(|words| words + "\n");
+    table(rows) + &again.collect::<String>() + &unlooked.collect::<String>()
+}
+
+/// The rules that had nothing to look at on a file system.
+pub(crate) fn unlooked_words(variant: &Variant, summary: &Summary) -> Vec<String> {
+    let words = summary.never_looked().iter().map(Unlooked::words);
+    words.map(|words| format!("{variant}: {words}")).collect()
 }
 
 fn again_words(variant: &Variant, again: &AgainCounts) -> String {
@@ -323,6 +341,9 @@ pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
     });
     if let Some(again) = summary.again {
         value["again"] = json!(again);
+    }
+    if !summary.never_looked().is_empty() {
+        value["unlooked"] = json!(summary.never_looked());
     }
     value
 }

@@ -6,6 +6,9 @@ use block_dev::{BlockLog, Kind, Mark};
 use checker::Finding;
 use pace_rules::disk::{Relaxation, State};
 use serde::{Deserialize, Serialize};
+use specification::Unlooked;
+
+use crate::specs::KeptFacts;
 
 /// What came of one workload on one file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +41,14 @@ pub struct WorkloadResult {
     /// A hash of all that the recorded disk was asked to do, in hexadecimal, where it was asked
     /// for.
     pub block_log: Option<String>,
+    /// The violations of rules that had nothing to look at in any of its states; none if no rule was
+    /// asked.
+    pub unlooked: Option<Vec<Unlooked>>,
+    /// What rules say is violated while it ran, without a crash: they say nothing about crashes.
+    pub violated_without_crash: Option<String>,
+    /// All that rules can be about of the crash state that was searched for, where that was asked
+    /// for.
+    pub facts: Option<KeptFacts>,
     /// Where the time went.
     pub timing: Timing,
 }
@@ -360,14 +371,13 @@ impl StateFindings {
     }
 
     fn breaks_the_same(&self, other: &Self) -> bool {
-        let broken = |finding: &Finding| (finding.promise, finding.path.clone());
         // What only a second failure breaks is not what the first has broken elsewhere.
         self.recoveries_needed() == other.recoveries_needed()
             && self
                 .findings
                 .iter()
-                .map(broken)
-                .eq(other.findings.iter().map(broken))
+                .map(Finding::kind)
+                .eq(other.findings.iter().map(Finding::kind))
     }
 }
 
@@ -475,6 +485,7 @@ impl WorkloadResult {
         let (states_checked, states_equal, states_left, broken, log) = <_>::default();
         let (death, inconclusive, not_applicable) = <_>::default();
         let (retry_alone, block_log, timing) = <_>::default();
+        let (unlooked, violated_without_crash, facts) = <_>::default();
         Self {
             workload,
             states_checked,
@@ -488,6 +499,9 @@ impl WorkloadResult {
             not_applicable,
             retry_alone,
             block_log,
+            unlooked,
+            violated_without_crash,
+            facts,
             timing,
         }
     }

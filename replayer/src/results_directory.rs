@@ -11,6 +11,7 @@ use campaign::{
 use local_fs::Variant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use specification::Unlooked;
 use workloads::Workload;
 
 use crate::command::outcome;
@@ -78,6 +79,8 @@ pub(crate) struct ResultLine {
     states_left: u64,
     #[serde(default)]
     again: Option<AgainCounts>,
+    #[serde(default)]
+    unlooked: Option<Vec<Unlooked>>,
     #[serde(default, alias = "not_measured")]
     pub(crate) inconclusive: Option<String>,
     #[serde(default)]
@@ -418,6 +421,7 @@ pub(crate) fn read_result(
     if let Some(again) = line.again {
         summary.again.get_or_insert_default().add(again);
     }
+    summary.add_unlooked(line.unlooked.as_deref());
     summary.findings += u64::from(line.verdict == Some(Verdict::Finding));
     summary.inconclusive += u64::from(line.inconclusive.is_some());
     summary.not_applicable += u64::from(line.not_applicable.is_some());

@@ -121,11 +121,19 @@ impl Story<'_> {
             format!("{}: ", finding.path)
         };
         let mut text = format!("  broken    {place}{}\n", finding.what);
-        text += &format!(
-            "  promised  {} ({})\n",
-            finding.promise.words(),
-            finding.promise.name()
-        );
+        if let Some(rule) = &finding.rule {
+            text += "  because\n";
+            for line in rule.derivation.lines() {
+                text += &format!("  {line}\n");
+            }
+        }
+        if finding.rule.is_none() {
+            text += &format!(
+                "  promised  {} ({})\n",
+                finding.promise.words(),
+                finding.promise.name()
+            );
+        }
         if let Some(op) = finding
             .promised_by
             .and_then(|number| operations.get(number).map(|op| (number, op)))

@@ -6,6 +6,7 @@ use campaign::{Interrupt, one_line, say};
 use local_fs::{FileSystem, Scratch, Variant, enter_mount_namespace};
 use machine::Machine;
 use pace_rules::disk::States;
+use specification::{Specification, Unlooked};
 use workloads::Workload;
 
 use crate::crash_again::CrashAgain;
@@ -50,6 +51,8 @@ pub struct SweepOptions {
     pub machine: Machine,
     /// The log of a run that was done elsewhere, if workloads are not to be run.
     pub import: Option<Import>,
+    /// What crash states are held against besides.
+    pub specifications: Vec<Specification>,
 }
 
 impl Default for SweepOptions {
@@ -65,6 +68,7 @@ impl Default for SweepOptions {
             jobs,
             machine: Machine::Host,
             import: None,
+            specifications: Vec::new(),
         }
     }
 }
@@ -96,6 +100,9 @@ pub struct Summary {
     pub interrupted: bool,
     /// Whether FUA could be told from flushes. If not, the disk seemed to keep more than it must.
     pub fua_recognised: bool,
+    /// The violations of rules that had nothing to look at in any workload; none if no rule was
+    /// asked.
+    pub unlooked: Option<Vec<Unlooked>>,
 }
 
 impl Summary {
@@ -112,12 +119,32 @@ impl Summary {
         self.inconclusive += u64::from(result.inconclusive.is_some());
         self.not_applicable += u64::from(result.not_applicable.is_some());
         self.timing.add(result.timing);
+        self.add_unlooked(result.unlooked.as_deref());
+    }
+
+    /// Counts in what had nothing to look at in a workload of which rules were asked.
+    pub(crate) fn add_unlooked(&mut self, unlooked: Option<&[Unlooked]>) {
+        match (&mut self.unlooked, unlooked) {
+            (Some(all), Some(here)) => Unlooked::narrow(all, here),
+            (all @ None, Some(here)) => *all = Some(here.to_vec()),
+            (_, None) => {}
+        }
+    }
+
+    /// The violations that had nothing to look at: of these it says nothing.
+    pub fn never_looked(&self) -> &[Unlooked] {
+        self.unlooked.as_deref().unwrap_or_default()
     }
 
     /// Whether everything was visited that there was: nobody stopped it, and no time was too short.
     pub(crate) fn is_whole(&self) -> bool {
         let is_complete = self.again.is_none_or(|again| again.is_complete());
         !self.interrupted && self.states_left == 0 && is_complete
+    }
+
+    /// Whether there is something of which it says nothing.
+    pub(crate) fn is_open(&self) -> bool {
+        self.inconclusive > 0 || !self.is_whole() || !self.never_looked().is_empty()
     }
 
     /// Cycles done: one to record each workload and one for each crash state.
@@ -157,6 +184,7 @@ impl Workers {
             jobs,
             machine,
             import,
+            specifications,
         } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
         let files = import
@@ -189,6 +217,7 @@ impl Workers {
             host_helps,
             hash_log,
             import,
+            specifications,
         };
         let jobs = jobs.max(1);
         let mut this = Self {

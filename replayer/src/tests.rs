@@ -3,6 +3,7 @@
 mod again;
 mod engines;
 mod results;
+mod rules;
 mod sweeps;
 mod toy_bed;
 

@@ -16,6 +16,7 @@ use machine::{CHANNEL_BYTES_MAX, GUEST_SHARED};
 use pace_rules::disk::States;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use signal_hook::consts::SIGXFSZ;
+use specification::Specification;
 use workloads::Workload;
 
 use crate::crash_again::CrashAgain;
@@ -67,6 +68,8 @@ pub(crate) struct Start {
     pub(crate) hash_log: bool,
     /// Workloads are not run: this is the log of their run.
     pub(crate) import: Option<Import>,
+    /// What crash states are held against besides.
+    pub(crate) specifications: Vec<Specification>,
 }
 
 /// What a worker is asked to do.
@@ -475,6 +478,7 @@ fn make_engine(
     // Programs are slow to start in a guest, and these are for people: only a host can do that for
     // it.
     engine.set_name_blocks(!start.hash_log);
+    engine.hold_against(&start.specifications)?;
     if let Some(import) = &start.import {
         engine.set_import(import.clone());
     }

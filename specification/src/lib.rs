@@ -2,10 +2,11 @@
 //! specifications, which are rules whose violations are findings.
 //!
 //! It knows which facts there are, and not how they come to be: `injector` has those of runs with
-//! faults, `node-sweep` those of crash states.
+//! faults, `node-sweep` those of crash states of programs and clusters, `replayer` those of file systems.
 
 #![forbid(unsafe_code)]
 
+pub mod rows;
 mod schema;
 mod specification;
 

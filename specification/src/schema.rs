@@ -2,7 +2,7 @@
 
 use datalog::{InputRelation, Kind, Source};
 
-use About::{CrashState, LiveRun, Run};
+use About::{CrashState, FileSystem, LiveRun, Run};
 
 /// The version of these relations; a database of another one is made anew.
 pub const FACTS_VERSION: u32 = 1;
@@ -16,12 +16,14 @@ pub enum About {
     LiveRun,
     /// What a crash left of a program or a cluster.
     CrashState,
+    /// What a crash left of a file system.
+    FileSystem,
 }
 
 impl About {
     /// The others.
     pub fn others(self) -> impl Iterator<Item = Self> {
-        [Run, LiveRun, CrashState]
+        [Run, LiveRun, CrashState, FileSystem]
             .into_iter()
             .filter(move |other| *other != self)
     }
@@ -31,7 +33,8 @@ impl About {
         match self {
             Run => "a run with faults",
             LiveRun => "a live run",
-            CrashState => "a crash state",
+            CrashState => "a crash state of a program or a cluster",
+            FileSystem => "a crash state of a file system",
         }
     }
 }
@@ -53,12 +56,16 @@ impl Known {
 
     /// The same in words.
     pub fn of(&self) -> &'static str {
-        match (self.is_of(Run), self.is_of(LiveRun), self.is_of(CrashState)) {
-            (true, _, true) => "both",
-            (true, true, false) => "runs",
-            (true, false, false) => "runs of inject",
+        let of_states = (self.is_of(CrashState), self.is_of(FileSystem));
+        match (self.is_of(Run), self.is_of(LiveRun), of_states) {
+            (true, _, (true, true)) => "all",
+            (true, _, (true, false)) => "runs, and crash states of programs",
+            (true, true, _) => "runs",
+            (true, false, _) => "runs of inject",
             (false, true, _) => "live runs",
-            (false, false, _) => "crash states",
+            (false, false, (true, true)) => "crash states",
+            (false, false, (true, false)) => "crash states of programs",
+            (false, false, _) => "crash states of file systems",
         }
     }
 }
@@ -75,7 +82,7 @@ pub(crate) fn given(about: About) -> Source {
     let of_runs = include_str!("given_of_runs.dl");
     let text = match about {
         Run | LiveRun => format!("{all}\n{of_runs}"),
-        CrashState => all.to_owned(),
+        CrashState | FileSystem => all.to_owned(),
     };
     Source::new("the short forms", text)
 }
@@ -88,8 +95,14 @@ const RUN: &[About] = &[Run, LiveRun];
 /// A run with a plan.
 const PLANNED: &[About] = &[Run];
 const LIVE: &[About] = &[LiveRun];
-const STATE: &[About] = &[CrashState];
-const BOTH: &[About] = &[Run, LiveRun, CrashState];
+/// What a program or a cluster left.
+const PROGRAM: &[About] = &[CrashState];
+/// What a file system left.
+const DISK: &[About] = &[FileSystem];
+const STATE: &[About] = &[CrashState, FileSystem];
+/// Where somebody says something.
+const SPOKEN: &[About] = &[Run, LiveRun, CrashState];
+const ALL: &[About] = &[Run, LiveRun, CrashState, FileSystem];
 
 /// A relation of which it says nothing that it is empty.
 const fn seen(
@@ -169,14 +182,15 @@ const MESSAGE: &[(&str, Kind)] = &[
 /// from the first thing on that was recorded.
 pub const FACTS: &[Known] = &[
     seen(
-        BOTH,
+        ALL,
         "node",
         &[("node", TEXT)],
         None,
-        "a node of the cluster; of `crashpoint app`, the program",
+        "a node of the cluster; of `crashpoint app`, the program, of `crashpoint fs`, the file system, such \
+         as `ext4`",
     ),
     seen(
-        BOTH,
+        SPOKEN,
         "client",
         &[("client", TEXT)],
         None,
@@ -231,7 +245,7 @@ pub const FACTS: &[Known] = &[
          effect at any time after `called`, or never",
     ),
     seen(
-        BOTH,
+        SPOKEN,
         "printed",
         &[("number", INTEGER), ("line", TEXT)],
         None,
@@ -384,7 +398,7 @@ pub const FACTS: &[Known] = &[
         "the clients had ended, and the check had looked",
     ),
     watched(
-        BOTH,
+        SPOKEN,
         "found",
         &[("words", TEXT), ("time", INTEGER)],
         TIME,
@@ -404,7 +418,7 @@ pub const FACTS: &[Known] = &[
          started has the time 0. It is there if a rule asks for it",
     ),
     seen(
-        STATE,
+        PROGRAM,
         "printed_by",
         &[
             ("number", INTEGER),
@@ -425,31 +439,32 @@ pub const FACTS: &[Known] = &[
          `rename`, `exchange`, `write`, `truncate`, `allocate`, `zero`, `chmod`, `setxattr`, `fsync`, \
          `fdatasync`, `fsync-range` or `sync`; `path` is what the file was called, from the node's \
          directory on (which is `.`); `to` the name that it got, or the target of a symbolic link; \
-         `file` is the same number whatever its name; of `truncate`, `offset` is the new size",
+         `file` is the same number whatever its name; of `truncate`, `offset` is the new size. Of \
+         [file systems](#file-systems) also `chown`, `removexattr`, `collapse`, `insert` and `reflink`",
     ),
     watched(
         STATE,
         "in_flight",
         FILE_OP,
         TIME,
-        "the same of what had not returned, and has left something on the disk",
+        "the same of what had begun and not returned; of programs, if it has left something on the disk",
     ),
     watched(
-        STATE,
+        PROGRAM,
         "lost_op",
         &[("event", INTEGER), ("node", TEXT), ("how", TEXT)],
         None,
         "what of it the disk has not, `all` or `in part`",
     ),
     seen(
-        STATE,
+        PROGRAM,
         "sent",
         MESSAGE,
         TIME,
         "a node sent bytes of a stream, those from `first` to before `after`",
     ),
     seen(
-        STATE,
+        PROGRAM,
         "received",
         MESSAGE,
         TIME,
@@ -461,6 +476,52 @@ pub const FACTS: &[Known] = &[
         &[("node", TEXT), ("event", INTEGER), ("time", INTEGER)],
         TIME,
         "the power failed at a node after this event of its own; -1 if it had done nothing",
+    ),
+    seen(
+        DISK,
+        "operation",
+        &[
+            ("number", INTEGER),
+            ("event", INTEGER),
+            ("part", TEXT),
+            ("words", TEXT),
+            ("outcome", TEXT),
+        ],
+        None,
+        "an operation of the workload that had been begun, numbered as in results: the first of its \
+         events, -1 if it changes nothing and syncs nothing; `part` is `setup` or `run`, `words` is what \
+         the workload says, `outcome` is `done`, `in flight`, or why it was refused",
+    ),
+    seen(
+        DISK,
+        "disk_state",
+        &[
+            ("crash", INTEGER),
+            ("kind", TEXT),
+            ("position", INTEGER),
+            ("pending", INTEGER),
+        ],
+        None,
+        "what the disk had kept when the power failed: `crash` is 0 for the failure in the run, 1 and more \
+         for those in recoveries since (`--again`); `kind` is `prefix` (everything), `flushed`, `lost` or \
+         `torn`; `position` is where in the block log that was, `pending` how many writes it need not have \
+         kept",
+    ),
+    watched(
+        DISK,
+        "lost_write",
+        &[
+            ("crash", INTEGER),
+            ("place", INTEGER),
+            ("number", INTEGER),
+            ("offset", INTEGER),
+            ("length", INTEGER),
+            ("how", TEXT),
+        ],
+        None,
+        "a write that the disk had not kept then, `all` of it or `in part`: its place in the block log, the \
+         operation that was in flight when it came (-1 for none, or in a recovery), and where on the disk \
+         what was lost lies, in bytes",
     ),
     seen(
         STATE,
@@ -487,7 +548,8 @@ pub const FACTS: &[Known] = &[
         ],
         None,
         "what a file has: the BLAKE3 hash of its bytes in hexadecimal, and the first 64 of them as a \
-         text, without zeros",
+         text, without zeros. Of a file of more than 64 MiB of a file system that a rule asks for, the state is \
+         inconclusive",
     ),
     seen(
         STATE,
@@ -501,5 +563,46 @@ pub const FACTS: &[Known] = &[
         None,
         "a line of a file, from number 1 on, without its end and without zeros. Of a file of more \
          than 1 MiB that a rule asks for, the state is inconclusive",
+    ),
+    seen(
+        DISK,
+        "attributes",
+        &[
+            ("node", TEXT),
+            ("path", TEXT),
+            ("inode", INTEGER),
+            ("mode", TEXT),
+            ("uid", INTEGER),
+            ("gid", INTEGER),
+            ("links", INTEGER),
+            ("blocks", INTEGER),
+        ],
+        None,
+        "what stat(2) says of an entry: names with one inode are one file; `mode` is written as `0644`, \
+         `blocks` are of 512 bytes",
+    ),
+    seen(
+        DISK,
+        "xattr",
+        &[
+            ("node", TEXT),
+            ("path", TEXT),
+            ("name", TEXT),
+            ("value", TEXT),
+        ],
+        None,
+        "an extended attribute of an entry",
+    ),
+    watched(
+        DISK,
+        "unreadable",
+        &[
+            ("node", TEXT),
+            ("path", TEXT),
+            ("doing", TEXT),
+            ("error", TEXT),
+        ],
+        None,
+        "something that the file system would not show: what is below it is not among the entries",
     ),
 ];

@@ -150,26 +150,42 @@ impl Violated {
 impl Unlooked {
     /// What had nothing to look at in any of these runs.
     pub fn in_all<'a>(mut runs: impl Iterator<Item = &'a [Self]> + Clone) -> Vec<&'a Self> {
-        let is_same = |one: &Self, other: &Self| {
-            (&one.specification, &one.violation) == (&other.specification, &other.violation)
-        };
         let Some(first) = runs.next() else {
             return Vec::new();
         };
         let is_in_all = |one: &&Self| {
             let mut others = runs.clone();
-            others.all(|unlooked| unlooked.iter().any(|other| is_same(one, other)))
+            others.all(|unlooked| unlooked.iter().any(|other| one.is_of_the_same(other)))
         };
         first.iter().filter(is_in_all).collect()
     }
 
-    /// In a line.
+    /// Leaves of some that had nothing to look at those that had nothing here either.
+    pub fn narrow(all: &mut Vec<Self>, here: &[Self]) {
+        all.retain_mut(|one| {
+            let same = here.iter().find(|other| one.is_of_the_same(other));
+            if let Some(other) = same.filter(|_| one.lacks.is_empty()) {
+                one.lacks.clone_from(&other.lacks);
+            }
+            same.is_some()
+        });
+    }
+
+    /// Whether both are of one violation.
+    fn is_of_the_same(&self, other: &Self) -> bool {
+        (&self.specification, &self.violation) == (&other.specification, &other.violation)
+    }
+
+    /// In a line; one that lacks nothing was not asked.
     pub fn words(&self) -> String {
         let Self {
             specification,
             violation,
             lacks,
         } = self;
+        if lacks.is_empty() {
+            return format!("{specification}: {violation} was asked of no state");
+        }
         format!(
             "{specification}: {violation} never had a fact to look at: there is no {}",
             lacks.join(", and no ")

@@ -125,7 +125,10 @@ fn told(workload: &Workload, what: &FoundWhat) {
 /// Why there is nothing that could be made smaller.
 fn gone(found: &Found) -> String {
     let what = match found.findings().first() {
-        Some(finding) => format!("no state breaks {}", finding.promise.name()),
+        Some(finding) => match finding.rule_name() {
+            Some(rule) => format!("no state violates {rule}"),
+            None => format!("no state breaks {}", finding.promise.name()),
+        },
         None => "the kernel did not die, or not in the same way".to_owned(),
     };
     format!("finding {} did not come again: {what}", found.number)

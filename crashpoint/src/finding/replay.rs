@@ -186,12 +186,15 @@ impl Visit<'_> {
 }
 
 /// That there is no such state any more, and why.
-fn gone(number: usize, search: &Search, why: Option<&str>) -> String {
+pub(super) fn gone(number: usize, search: &Search, why: Option<&str>) -> String {
     let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
     let path = search.path.as_deref().filter(|path| !path.is_empty());
     let path = path.map(|path| format!(" at {path}")).unwrap_or_default();
-    let promise = search.promise.name();
-    format!("finding {number} did not come again: no state breaks {promise}{path}{why}")
+    let breaks = match &search.rule {
+        Some(rule) => format!("violates {rule}"),
+        None => format!("breaks {}", search.promise.name()),
+    };
+    format!("finding {number} did not come again: no state {breaks}{path}{why}")
 }
 
 /// What is done with the state in a guest, whose mounts nobody sees from here.

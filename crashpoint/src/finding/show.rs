@@ -240,7 +240,7 @@ fn row(group: &Group<'_>) -> Vec<String> {
         found
             .findings()
             .first()
-            .map(|finding| finding.path.clone())
+            .map(|finding| finding.rule_name().unwrap_or(&finding.path).to_owned())
             .unwrap_or_default(),
         group.members.len().to_string(),
         group.states().to_string(),

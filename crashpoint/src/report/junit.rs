@@ -116,6 +116,10 @@ fn cases(sweep: &Sweep, place: usize) -> Vec<TestCase> {
         );
         cases.push(error("the sweep", "unfinished", &message, &text));
     }
+    for unlooked in swept.summary.never_looked() {
+        let words = unlooked.words();
+        cases.push(error(&unlooked.violation, "unlooked", &words, &words));
+    }
     cases
 }
 

@@ -41,6 +41,8 @@ struct SweepView {
     states: String,
     workloads: String,
     finished: bool,
+    /// Rules that had nothing to look at.
+    unlooked: Vec<String>,
 }
 
 struct Row {
@@ -131,6 +133,8 @@ struct Broken<'a> {
     what: &'a str,
     by: Option<usize>,
     source: Option<usize>,
+    /// What a violation of a rule follows from.
+    because: Option<&'a str>,
 }
 
 /// The log up to the crash.
@@ -214,6 +218,7 @@ fn view(sweep: &Sweep) -> SweepView {
         states: manifest.states.join(","),
         workloads: manifest.workloads.clone(),
         finished: sweep.overview.finished,
+        unlooked: sweep.overview.unlooked(),
     }
 }
 
@@ -343,6 +348,7 @@ impl<'a> Builder<'a> {
             source: sweep
                 .source(found, finding)
                 .map(|source| place_in(&mut self.source_places, source, &mut self.index.sources)),
+            because: finding.rule.as_ref().map(|rule| rule.derivation.as_str()),
         });
         broken.collect()
     }

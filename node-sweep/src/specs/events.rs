@@ -1,14 +1,12 @@
 //! What the nodes of a run did, as rows of facts.
 
 use datalog::Value;
+use specification::rows::{Fact, text};
 use trace::{Action, Event, FileKind, FileOp, Message, Node, SyncScope};
 use trace_store::Trace;
 
 use super::Specs;
 use crate::operations::Operations;
-
-/// A row, and the relation that it is of.
-pub(super) type Fact = (&'static str, Vec<Value>);
 
 /// What is of a run whatever crash it has: what each event is as a fact, and who is there.
 #[derive(Debug, Default)]
@@ -214,11 +212,6 @@ impl Telling<'_> {
 
 fn is_new(op: &FileOp) -> bool {
     matches!(op, FileOp::Create { .. })
-}
-
-/// Bytes as a text that a database takes.
-pub(super) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).replace('\0', "")
 }
 
 /// What the page calls it.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use campaign::Interrupt;
 use datalog::{Database, Result, Value};
+use specification::rows::{Fact, text};
 use specification::{About, FACTS_VERSION, facts};
 
-use super::events::{Events, Fact, text};
+use super::events::Events;
 use super::leftover::{Leftover, Wanted};
 use super::looked::Looked;
 use super::{FOUND, Specs};

@@ -1,17 +1,10 @@
 //! What a node's directory has after a crash, as rows of facts.
 
-use datalog::Value;
+use specification::rows::{self, BEGINS, Fact, LINES_OF_MAX, text};
 use trace::FileId;
 
-use super::events::{Fact, text};
 use crate::content::Content;
 use crate::tree::{Holds, Tree};
-
-/// Of a larger file nobody is told the lines.
-const LINES_OF_MAX: u64 = 1 << 20;
-
-/// So much of a file is shown, in bytes.
-const BEGINS: u64 = 64;
 
 /// Directories are followed so deep.
 const DEPTH_MAX: usize = 256;
@@ -75,20 +68,14 @@ impl<'a> Leftover<'a> {
     }
 
     fn add_entry(&mut self, path: &str, holds: &Holds) {
-        let (kind, size, target) = match holds {
+        let shown = match holds {
             Holds::Bytes(content) => ("file", content.size(), String::new()),
             Holds::Entries(_) => ("directory", 0, String::new()),
             Holds::Target(target) => ("symlink", 0, text(target)),
             Holds::Pipe | Holds::Nothing => ("special", 0, String::new()),
         };
-        let row = vec![
-            self.node.into(),
-            path.into(),
-            kind.into(),
-            (size as i64).into(),
-            target.into(),
-        ];
-        self.facts.push(("entry", row));
+        self.facts
+            .push(("entry", rows::entry(self.node, path, shown)));
     }
 
     fn add_content(&mut self, path: &str, content: &Content) -> Result<(), String> {
@@ -111,33 +98,19 @@ impl<'a> Leftover<'a> {
             at += length;
         }
         let hash = hasher.finalize().to_hex().to_string();
-        let begins = text(&content.read(0, size.min(BEGINS)));
-        let row = vec![self.node.into(), path.into(), hash.into(), begins.into()];
+        let begins = content.read(0, size.min(BEGINS));
+        let row = rows::content(self.node, path, hash, &begins);
         self.facts.push(("content", row));
     }
 
     fn add_lines(&mut self, path: &str, content: &Content) -> Result<(), String> {
         let size = content.size();
         if size > LINES_OF_MAX {
-            return Err(format!(
-                "rules ask for the lines of files, and {path} of {} has more than {LINES_OF_MAX} bytes",
-                self.node
-            ));
+            return Err(rows::too_many_lines(self.node, path));
         }
-        let bytes = content.read(0, size);
-        let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        for (number, line) in (1_i64..).zip(lines.split(|byte| *byte == b'\n')) {
-            let row = vec![
-                self.node.into(),
-                path.into(),
-                Value::Integer(number),
-                text(line).into(),
-            ];
-            self.facts.push(("line", row));
-        }
+        let lines = rows::lines(self.node, path, &content.read(0, size));
+        self.facts
+            .extend(lines.into_iter().map(|row| ("line", row)));
         Ok(())
     }
 }

@@ -84,14 +84,10 @@ impl Looked {
         let state = self.lock();
         let words = state.unlooked.iter().map(|(violation, lacks)| {
             let (specification, violation) = violation.clone();
-            let lacks = lacks.clone();
-            if lacks.is_empty() {
-                return format!("{specification}: {violation} was asked of no state");
-            }
             let unlooked = Unlooked {
                 specification,
                 violation,
-                lacks,
+                lacks: lacks.clone(),
             };
             unlooked.words()
         });

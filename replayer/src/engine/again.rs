@@ -173,16 +173,17 @@ impl Engine {
         // What has been visited may be forgotten after the first recovery.
         let mut crashed = Vec::new();
         for (hash, states) in firsts {
-            let moments = states.into_iter().map(|first| {
+            let mut moments = Vec::new();
+            for first in states {
                 let again = Vec::new();
-                let clean = self.is_clean(tour, &first, hash);
-                Moment {
+                let mut moment = Moment {
                     first,
                     again,
-                    clean,
-                }
-            });
-            let moments: Vec<_> = moments.collect();
+                    clean: false,
+                };
+                moment.clean = self.is_clean(tour, &moment, hash);
+                moments.push(moment);
+            }
             let tree = tour.visited[&hash].tree.as_ref().map(comparable);
             crashed.push((moments, tree));
         }
@@ -257,7 +258,7 @@ impl Engine {
 
     /// The crash states of a recovery whose own recoveries are to be crashed, and what is in them.
     fn those_that_crash_again(
-        &self,
+        &mut self,
         tour: &mut Tour<'_>,
         crashed: &Crashed,
         recovered: &Recovered,
@@ -274,7 +275,7 @@ impl Engine {
             };
             let mut moments: Vec<_> = crashed.moments.iter().map(of).collect();
             for moment in &mut moments {
-                moment.clean = self.is_clean(tour, &moment.first, hash);
+                moment.clean = self.is_clean(tour, moment, hash);
             }
             let tree = tour.visited[&hash].tree.as_ref().map(comparable);
             let clean = moments.iter().all(|moment| moment.clean);
@@ -366,11 +367,15 @@ impl Engine {
         let mut is_new = false;
         for moment in &crashed.moments {
             let progress = tour.recording.progress[moment.first.position];
-            if !tour.judged.insert((progress, hash)) {
+            let is_known = !tour.judged.insert((progress, hash));
+            if is_known && !self.rules.tell_disks_apart() {
                 continue;
             }
-            is_new = true;
-            let mut id = moment.id(tour.recording);
+            is_new |= !is_known;
+            let mut id = StateId {
+                is_known,
+                ..moment.id(tour.recording)
+            };
             let again = recovered.crash(state.clone(), moment.clean);
             id.state.again.push(again);
             // Of a moment without a model no state of the run was visited either.
@@ -416,14 +421,16 @@ impl Engine {
     }
 
     /// Whether what has recovered from a content, which was visited, breaks nothing if the power
-    /// failed at first in this state.
-    fn is_clean(&self, tour: &Tour<'_>, first: &State, hash: ImageHash) -> bool {
-        let id = tour.recording.id(first.clone());
+    /// failed at this moment.
+    fn is_clean(&mut self, tour: &mut Tour<'_>, moment: &Moment, hash: ImageHash) -> bool {
+        let id = moment.id(tour.recording);
         let Some(Ok(model)) = tour.models.get(&id.progress) else {
             return false;
         };
-        let compared = self.compare(model.as_ref(), id.live, &tour.visited[&hash]);
-        compared.is_ok_and(|findings| findings.is_empty())
+        let seen = &tour.visited[&hash];
+        let compared = self.compare(model.as_ref(), id.live, seen);
+        let keeps_promises = compared.is_ok_and(|findings| findings.is_empty());
+        keeps_promises && self.hold(&id, seen, &mut tour.unfinished.result).is_empty()
     }
 
     fn is_time_up(&self, tour: &Tour<'_>) -> bool {

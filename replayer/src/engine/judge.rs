@@ -14,6 +14,7 @@ use super::{Engine, Result, Tell, Unfinished};
 use crate::import::Places;
 use crate::moment::Progress;
 use crate::result::{StateFindings, Timing, WorkloadResult};
+use crate::specs::{Done, WriteOrigins};
 use crate::test_bed::{Recovery, Seen, Ticket};
 
 /// So many pairs of writes whose order is open are tried in every order. With more of them, what is
@@ -50,6 +51,10 @@ pub(super) struct StateId<'a> {
     pub(super) open: Vec<Unordered>,
     /// What it is made of, if it was imported.
     pub(super) source: Option<(&'a Log, &'a BlockLog, &'a Places)>,
+    /// What was done, and how far the run had come at each position of its log.
+    pub(super) of_rules: (&'a Done, WriteOrigins<'a>),
+    /// The same content was judged at the same moment: only what rules say of the disk may differ.
+    pub(super) is_known: bool,
 }
 
 impl Engine {
@@ -73,22 +78,29 @@ impl Engine {
             result.states_equal += u32::from(id.state.again.is_empty());
         }
         let seen = &visited[&hash];
-        let compared = self.compare(model, id.live, seen);
-        self.watch.lap(&mut result.timing.oracle_us);
-        let mut findings = compared.unwrap_or_else(|undecided| {
-            result
-                .inconclusive
-                .get_or_insert_with(|| undecided.to_string());
+        let mut findings = if id.is_known {
             Vec::new()
-        });
+        } else {
+            self.compare(model, id.live, seen)
+                .unwrap_or_else(|undecided| {
+                    result
+                        .inconclusive
+                        .get_or_insert_with(|| undecided.to_string());
+                    Vec::new()
+                })
+        };
+        findings.extend(self.hold(&id, seen, result));
+        self.watch.lap(&mut result.timing.oracle_us);
         if !findings.is_empty()
             && let Some(why) = self.depends_on_order(model, hash, &id, result)?
         {
             result.inconclusive.get_or_insert(why);
             findings.clear();
         }
-        let state = id.state;
-        if let Some(ticket) = seen.check {
+        let StateId {
+            state, is_known, ..
+        } = id;
+        if let Some(ticket) = seen.check.filter(|_| !is_known) {
             checks.entry(ticket).or_default().push(state.clone());
         }
         if !findings.is_empty() {

@@ -32,6 +32,8 @@ pub struct Search {
     pub promise: Promise,
     /// Where; anywhere if there is no path.
     pub path: Option<String>,
+    /// The name of the rule that must be violated, if it is one of a specification.
+    pub rule: Option<String>,
     /// The state to try first.
     pub state: State,
     /// And, where the power failed again in recoveries, the state of each of them to try first.
@@ -44,15 +46,18 @@ pub struct Search {
     pub states: States,
     /// Lose as few writes as will do, once a state is found.
     pub fewest: bool,
+    /// Keep all that rules can be about of the state that is found.
+    pub facts: bool,
 }
 
 impl Search {
     fn is_answered_by(&self, found: &StateFindings) -> bool {
         let is_it = |path: &str| self.path.as_deref().is_none_or(|wanted| wanted == path);
-        found
-            .findings
-            .iter()
-            .any(|finding| finding.promise == self.promise && is_it(&finding.path))
+        found.findings.iter().any(|finding| {
+            finding.promise == self.promise
+                && is_it(&finding.path)
+                && finding.rule_name() == self.rule.as_deref()
+        })
     }
 
     /// How much another state differs, what matters most first.
@@ -169,6 +174,7 @@ impl Engine {
     ) -> WorkloadResult {
         let mut result = WorkloadResult::new(workload.name.clone());
         self.whose = None;
+        self.rules.keep_everything(search.facts);
         if let Err(error) = self.try_search(workload, search, &mut result, tell, look) {
             inconclusive(&mut result, &error);
         }
@@ -186,7 +192,13 @@ impl Engine {
     ) -> Result<()> {
         let trace = self.record(workload, result, tell)?;
         let last = self.last_position(workload, &trace, result);
-        let recording = Recording::new(workload, &trace, last, None, self.disk);
+        let recording = self.recording(workload, &trace, last);
+        self.hold_run(&recording, result);
+        if let Some(what) = &result.violated_without_crash {
+            let why = format!("without a crash, {what}");
+            result.inconclusive.get_or_insert(why);
+            return Ok(());
+        }
         let mut hunt = Hunt {
             recording: &recording,
             search,
@@ -195,6 +207,7 @@ impl Engine {
         };
         let found = self.find(&mut hunt)?;
         if let Some(Hit { image, state }) = found {
+            result.facts = search.facts.then(|| self.rules.facts());
             if let Some(look) = look {
                 tell("mounting the state for a look");
                 self.mount_and(&image, &state, look)?;
@@ -220,7 +233,8 @@ impl Engine {
         let mut judged = HashSet::new();
         for state in states {
             rebuild(&mut self.image, &trace.log, rules, &state);
-            if !judged.insert((progress[state.position], self.image.hash())) {
+            let is_new = judged.insert((progress[state.position], self.image.hash()));
+            if !is_new && !self.rules.tell_disks_apart() {
                 continue;
             }
             let id = hunt.recording.id(state);
@@ -268,7 +282,9 @@ impl Engine {
         let mut judged = HashSet::new();
         for state in self.states_again(&recovered, wanted, &crashed.address()) {
             recovered.crash_into(&mut self.image, &image, &state);
-            if !judged.insert(self.image.hash()) || hunt.has_looked_at_enough() {
+            let is_new = judged.insert(self.image.hash());
+            let is_worth_it = is_new || self.rules.tell_disks_apart();
+            if !is_worth_it || hunt.has_looked_at_enough() {
                 continue;
             }
             let mut crashed = crashed.clone();

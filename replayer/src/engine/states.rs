@@ -16,6 +16,7 @@ use super::{Engine, Result, Tell, Unfinished};
 use crate::import::{Places, has_operations};
 use crate::moment::Progress;
 use crate::result::{AgainCounts, LostBytes, StateFindings};
+use crate::specs::Done;
 
 /// So many crash states of one workload are visited without a limit of time: hours.
 pub(super) const STATES_MAX: u128 = 10_000_000;
@@ -32,6 +33,8 @@ pub(super) struct Recording<'a> {
     has_model: bool,
     /// Where its places are, in a log that was imported.
     imported: Option<&'a Places>,
+    /// What was done, for rules; nothing if none is asked.
+    pub(super) done: Done,
 }
 
 impl<'a> Recording<'a> {
@@ -57,7 +60,14 @@ impl<'a> Recording<'a> {
             progress,
             has_model,
             imported,
+            done: Done::default(),
         }
+    }
+
+    /// The same with what was done to a file system of this name.
+    pub(super) fn with_done(self, name: &str) -> Self {
+        let done = Done::of(name, self.workload, self.trace);
+        Self { done, ..self }
     }
 
     /// The crash states that are asked for. `seed` is that of the sweep.
@@ -95,6 +105,8 @@ impl<'a> Recording<'a> {
             live: live_at(self.trace, &state, progress),
             open: self.open(&state),
             source: imported.map(|places| (&self.rules, &self.trace.log, places)),
+            of_rules: (&self.done, &self.progress),
+            is_known: false,
             state: StateFindings {
                 place: imported.map(|places| places.place(position)),
                 ..lost(&self.rules, self.trace, progress, state)
@@ -161,8 +173,9 @@ impl Engine {
         let Recording { trace, rules, .. } = recording;
         rebuild(&mut self.image, &trace.log, rules, &state);
         let (progress, hash) = (recording.progress[state.position], self.image.hash());
-        // The same content at the same moment gives the same findings.
-        if !tour.judged.insert((progress, hash)) {
+        // The same content at the same moment gives the same findings, but for rules about the disk.
+        let is_known = !tour.judged.insert((progress, hash));
+        if is_known && !self.rules.tell_disks_apart() {
             tour.unfinished.result.states_equal += 1;
             return Ok(());
         }
@@ -170,10 +183,11 @@ impl Engine {
         let make = || recording.model(&self.contract, progress);
         match tour.models.entry(progress).or_insert_with(make) {
             Ok(model) => {
-                if self.again.times > 0 {
+                if self.again.times > 0 && !is_known {
                     firsts.add(hash, &state);
                 }
-                let (model, id) = (model.as_ref(), recording.id(state));
+                let id = recording.id(state);
+                let (model, id) = (model.as_ref(), StateId { is_known, ..id });
                 let (visited, unfinished) = (&mut tour.visited, &mut *tour.unfinished);
                 self.judge(model, hash, id, visited, unfinished, tour.tell)
             }

@@ -1,0 +1,245 @@
+//! Rules that the crash states of a file system are held against: about what was done, what the disk
+//! lost, and what is there once it has recovered.
+
+mod facts;
+mod leftover;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use checker::{BrokenRule, Finding};
+use datalog::{Database, Problem, Program, Value};
+use specification::rows::Fact;
+use specification::{About, FACTS_VERSION, Specification, Unlooked};
+
+use crate::error::Result;
+
+pub(crate) use facts::{Done, WriteOrigins, of_crash, of_run};
+
+/// So many facts of each violation are told.
+const TOLD_MAX: u64 = 3;
+
+/// Relations that tell states apart that recover from the same content, after the same operations.
+const OF_DISKS: [&str; 2] = ["disk_state", "lost_write"];
+
+type Rows = Vec<Vec<Value>>;
+
+/// Facts of a crash state, each with its relation.
+pub type KeptFacts = Vec<(String, Vec<Value>)>;
+
+/// Specifications that are ready to be asked, and what is known of the state that was asked about
+/// last.
+#[derive(Default)]
+pub(crate) struct Rules {
+    /// Each with its name.
+    programs: Vec<(String, Program)>,
+    /// Somebody may ask for any fact.
+    are_all: bool,
+    database: Option<Database>,
+    /// What is in it.
+    rows: BTreeMap<&'static str, Rows>,
+    /// What came of it.
+    last: Option<Said>,
+}
+
+/// What rules say of a state.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// What is violated: one for each relation.
+    pub(crate) broken: Vec<Finding>,
+    /// What had nothing to look at.
+    pub(crate) unlooked: Vec<Unlooked>,
+}
+
+impl Rules {
+    /// Those of specifications.
+    ///
+    /// # Errors
+    /// The first mistake in one.
+    pub(crate) fn of(specifications: &[Specification]) -> std::result::Result<Self, Problem> {
+        let program = |specification: &Specification| {
+            let name = &specification.name;
+            let program = specification.program(&format!("{name}.dl"), About::FileSystem)?;
+            Ok((name.clone(), program))
+        };
+        let programs = specifications.iter().map(program);
+        Ok(Self {
+            programs: programs.collect::<std::result::Result<_, _>>()?,
+            ..Self::default()
+        })
+    }
+
+    /// Has all facts of a state be there, for rules that are not known yet.
+    pub(crate) fn keep_everything(&mut self, is_wanted: bool) {
+        self.are_all = is_wanted;
+        self.forget();
+    }
+
+    /// Whether states are to be looked at.
+    pub(crate) fn are_asked(&self) -> bool {
+        self.are_all || !self.programs.is_empty()
+    }
+
+    /// Whether a rule may say other things of states that recover from the same.
+    pub(crate) fn tell_disks_apart(&self) -> bool {
+        let mut programs = self.programs.iter();
+        programs.any(|(_, program)| {
+            let mut of_disks = OF_DISKS.iter();
+            of_disks.any(|relation| program.mentions(relation))
+        })
+    }
+
+    fn mention(&self, relation: &str) -> bool {
+        let mut programs = self.programs.iter();
+        self.are_all || programs.any(|(_, program)| program.mentions(relation))
+    }
+
+    /// All violations, as those that had nothing to look at yet.
+    pub(crate) fn unlooked(&self) -> Vec<Unlooked> {
+        let of = |(name, program): &(String, Program)| {
+            let relations = program.relations();
+            let violations = relations.filter(|relation| relation.is_violation());
+            let unlooked = violations.map(|relation| Unlooked {
+                specification: name.clone(),
+                violation: relation.name.clone(),
+                lacks: Vec::new(),
+            });
+            unlooked.collect::<Vec<_>>()
+        };
+        self.programs.iter().flat_map(of).collect()
+    }
+
+    /// What the specifications say of a state with these facts.
+    ///
+    /// # Errors
+    /// If they have no end, or a fact does not fit.
+    pub(crate) fn examine(&mut self, facts: Vec<Fact>) -> datalog::Result<Said> {
+        let said = self.try_examine(facts);
+        if said.is_err() {
+            // What is in the database is not known.
+            self.forget();
+        }
+        said
+    }
+
+    fn forget(&mut self) {
+        (self.database, self.last) = (None, None);
+        self.rows.clear();
+    }
+
+    fn try_examine(&mut self, facts: Vec<Fact>) -> datalog::Result<Said> {
+        let is_another = self.fill(facts)?;
+        if let Some(last) = self.last.as_ref().filter(|_| !is_another) {
+            return Ok(last.clone());
+        }
+        let Some(database) = &mut self.database else {
+            return Ok(Said::default());
+        };
+        let mut said = Said::default();
+        for (name, program) in &self.programs {
+            database.evaluate(program)?;
+            said.add(name, program, database)?;
+        }
+        self.last = Some(said.clone());
+        Ok(said)
+    }
+
+    /// Has the database have these facts, and no others. Says whether it had others.
+    fn fill(&mut self, facts: Vec<Fact>) -> datalog::Result<bool> {
+        let known = specification::facts(About::FileSystem);
+        if self.database.is_none() {
+            self.database = Some(Database::in_memory(&known)?);
+        }
+        let database = self.database.as_mut().expect("it was made");
+        let mut new: BTreeMap<&'static str, Rows> = BTreeMap::new();
+        for (relation, row) in facts {
+            new.entry(relation).or_default().push(row);
+        }
+        let mut is_another = false;
+        for relation in known {
+            let rows = new.remove(relation.name).unwrap_or_default();
+            let old = self.rows.entry(relation.name).or_default();
+            if *old == rows {
+                continue;
+            }
+            is_another = true;
+            if !old.is_empty() {
+                database.remove(relation.name, &[], None)?;
+            }
+            old.clone_from(&rows);
+            database.add(relation.name, rows)?;
+        }
+        debug_assert!(new.is_empty(), "{new:?}");
+        Ok(is_another)
+    }
+
+    /// The facts of the state that was asked about last.
+    pub(crate) fn facts(&self) -> KeptFacts {
+        let of = |(relation, rows): (&&'static str, &Rows)| {
+            let rows = rows.iter().cloned();
+            let relation = (*relation).to_owned();
+            rows.map(move |row| (relation.clone(), row))
+                .collect::<Vec<_>>()
+        };
+        self.rows.iter().flat_map(of).collect()
+    }
+}
+
+/// Writes facts into a new file, which is there when it is whole.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn keep_facts(path: &Path, facts: KeptFacts) -> Result<()> {
+    let known = specification::facts(About::FileSystem);
+    let mut of_each: BTreeMap<String, Rows> = BTreeMap::new();
+    for (relation, row) in facts {
+        of_each.entry(relation).or_default().push(row);
+    }
+    let fill = |database: &mut Database| {
+        for (relation, rows) in of_each {
+            database.add(&relation, rows)?;
+        }
+        Ok(())
+    };
+    let made = Database::create::<datalog::Error>(path, &known, FACTS_VERSION, fill);
+    Ok(made.map(drop)?)
+}
+
+impl Said {
+    /// Adds what a specification comes to, which was evaluated.
+    fn add(&mut self, name: &str, program: &Program, database: &Database) -> datalog::Result<()> {
+        let relations = program.relations();
+        for relation in relations.filter(|relation| relation.is_violation()) {
+            let (facts, of) = database.facts(program, &relation.name, TOLD_MAX)?;
+            if facts.is_empty() {
+                continue;
+            }
+            let derivations = facts.iter().map(|fact| database.derivation(program, fact));
+            let derivations = derivations.collect::<datalog::Result<Vec<_>>>()?;
+            let derivations = derivations.iter().map(ToString::to_string);
+            let derivations: Vec<_> = derivations.map(|tree| tree.trim_end().to_owned()).collect();
+            let rule = BrokenRule {
+                name: format!("{name}: {}", relation.name),
+                derivation: derivations.join("\n"),
+            };
+            let told: Vec<_> = facts.iter().map(ToString::to_string).collect();
+            let mut what = format!("{name}: {}", told.join(", "));
+            let more = of.saturating_sub(facts.len() as u64);
+            if more > 0 {
+                what += &format!(", and {more} more");
+            }
+            self.broken.push(Finding::of_rule(rule, what));
+        }
+        for unseen in database.unseen(program)? {
+            self.unlooked.push(Unlooked {
+                specification: name.to_owned(),
+                violation: unseen.relation,
+                lacks: unseen.missing,
+            });
+        }
+        Ok(())
+    }
+}

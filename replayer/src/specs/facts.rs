@@ -1,0 +1,267 @@
+//! What was done before a crash, and what the disk lost in it, as rows of facts.
+
+use datalog::Value;
+use local_fs::Tree;
+use pace_rules::disk::{Relaxation, State};
+use recorder::{Outcome, Recorded};
+use specification::rows::Fact;
+use workloads::{Op, Workload};
+
+use super::Rules;
+use super::leftover::Leftover;
+use super::names::{Change, Names};
+use crate::moment::Progress;
+use crate::result::{LostBytes, StateFindings};
+
+/// What a sync is called that comes after the setup.
+const END_OF_SETUP: &str = "setup";
+
+/// What a workload did, whatever crash it has.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// The name of the file system.
+    node: String,
+    operations: Vec<Operation>,
+    /// The sync after the setup, and after how many operations it came.
+    after_setup: Option<(usize, (i64, Vec<Value>))>,
+}
+
+/// An operation, and its events.
+#[derive(Debug)]
+struct Operation {
+    number: i64,
+    part: &'static str,
+    words: String,
+    /// Why it was refused.
+    refused: Option<String>,
+    /// The numbers of its events, and each as a row of `file_op`.
+    events: Vec<(i64, Vec<Value>)>,
+}
+
+impl Done {
+    /// What a recorded workload did to a file system of this name.
+    pub(crate) fn of(node: &str, workload: &Workload, trace: &Recorded) -> Self {
+        let mut this = Self {
+            node: node.to_owned(),
+            ..Self::default()
+        };
+        let mut names = Names::default();
+        let mut next = 0;
+        let setup = workload.setup.len();
+        for (number, (op, outcome)) in workload.operations().zip(&trace.outcomes).enumerate() {
+            if number == setup && setup > 0 {
+                this.end_setup(setup, &names, &mut next);
+            }
+            let refused = match outcome {
+                Outcome::Done => None,
+                Outcome::Refused(errno) => {
+                    Some(std::io::Error::from_raw_os_error(*errno).to_string())
+                }
+            };
+            let changes = if refused.is_none() {
+                names.apply(op)
+            } else {
+                Vec::new()
+            };
+            let (words, call) = (op.to_string(), call(op));
+            let part = if number < setup { "setup" } else { "run" };
+            this.operations.push(Operation {
+                number: number as i64,
+                part,
+                words: words.replace('\0', ""),
+                refused,
+                events: this.numbered(changes, &call, &mut next),
+            });
+        }
+        if setup > 0 && this.after_setup.is_none() {
+            this.end_setup(setup, &names, &mut next);
+        }
+        this
+    }
+
+    fn end_setup(&mut self, setup: usize, names: &Names, next: &mut i64) {
+        let events = self.numbered(vec![names.sync_all()], END_OF_SETUP, next);
+        let mut events = events.into_iter();
+        self.after_setup = events.next().map(|event| (setup, event));
+    }
+
+    fn numbered(&self, changes: Vec<Change>, call: &str, next: &mut i64) -> Vec<(i64, Vec<Value>)> {
+        let number = |change| {
+            let event = *next;
+            *next += 1;
+            (event, file_op(event, &self.node, change, call))
+        };
+        changes.into_iter().map(number).collect()
+    }
+
+    /// The events before a moment, in their order: each with its row of `file_op`.
+    fn events(&self, progress: Progress) -> Vec<&(i64, Vec<Value>)> {
+        let done = progress.operations_done;
+        let operations = self.operations.iter().take(done);
+        let events = operations.flat_map(|operation| &operation.events);
+        let after_setup = self.after_setup.iter();
+        let after_setup = after_setup.filter(|(setup, _)| *setup <= done);
+        let mut events: Vec<_> = events.chain(after_setup.map(|(_, event)| event)).collect();
+        events.sort_by_key(|(event, _)| *event);
+        events
+    }
+
+    /// What had been done at a moment.
+    fn facts(&self, progress: Progress) -> Vec<Fact> {
+        let done = progress.operations_done;
+        let mut facts = vec![("node", vec![self.node.as_str().into()])];
+        for operation in self.operations.iter().take(done) {
+            let outcome = operation.refused.as_deref().unwrap_or("done");
+            facts.push(operation.fact(outcome));
+        }
+        let events = self.events(progress).into_iter();
+        facts.extend(events.map(|(_, row)| ("file_op", row.clone())));
+        if let Some(operation) = self.operations.get(done).filter(|_| progress.under_way) {
+            facts.push(operation.fact("in flight"));
+            let rows = operation.events.iter().map(|(_, row)| row.clone());
+            facts.extend(rows.map(|row| ("in_flight", row)));
+        }
+        facts
+    }
+
+    /// The last event before a moment, -1 if there is none.
+    fn last_event(&self, progress: Progress) -> i64 {
+        let events = self.events(progress);
+        events.last().map_or(-1, |(event, _)| *event)
+    }
+}
+
+impl Operation {
+    fn fact(&self, outcome: &str) -> Fact {
+        let first = self.events.first().map_or(-1, |(event, _)| *event);
+        let row = vec![
+            self.number.into(),
+            first.into(),
+            self.part.into(),
+            self.words.as_str().into(),
+            outcome.into(),
+        ];
+        ("operation", row)
+    }
+}
+
+/// The word that an operation begins with.
+fn call(op: &Op) -> String {
+    let words = op.to_string();
+    words
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Nobody took the times: they are the numbers of the events.
+fn file_op(event: i64, node: &str, change: Change, call: &str) -> Vec<Value> {
+    let whole = |bytes: u64| Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX));
+    vec![
+        event.into(),
+        node.into(),
+        change.op.into(),
+        change.path.into(),
+        change.to.into(),
+        change.file.into(),
+        whole(change.offset),
+        whole(change.length),
+        call.into(),
+        event.into(),
+    ]
+}
+
+/// Which operation was in flight when a write came, by its place in the block log.
+pub(crate) type WriteOrigins<'a> = &'a [Progress];
+
+/// The facts of a crash state, which shows this tree, or why they cannot be told.
+pub(crate) fn of_crash(
+    rules: &Rules,
+    done: &Done,
+    (state, origins): (&StateFindings, WriteOrigins<'_>),
+    tree: &Tree,
+) -> Result<Vec<Fact>, String> {
+    let progress = Progress {
+        operations_done: state.operations_done as usize,
+        under_way: state.under_way,
+    };
+    let mut facts = done.facts(progress);
+    let last = done.last_event(progress);
+    let row = vec![
+        done.node.as_str().into(),
+        last.into(),
+        Value::Integer(last.max(0)),
+    ];
+    facts.push(("crashed", row));
+    add_disk(
+        &mut facts,
+        0,
+        (&state.state, state.pending, &state.lost),
+        origins,
+    );
+    for (crash, again) in (1..).zip(&state.again) {
+        let disk = (&again.state, again.pending, again.lost.as_slice());
+        add_disk(&mut facts, crash, disk, &[]);
+    }
+    facts.extend(Leftover::facts(&done.node, tree, rules)?);
+    facts.retain(|(relation, _)| rules.mention(relation));
+    Ok(facts)
+}
+
+/// The facts of a run that no crash has touched, after so many operations, when it showed this tree.
+pub(crate) fn of_run(
+    rules: &Rules,
+    done: &Done,
+    operations_done: usize,
+    tree: &Tree,
+) -> Result<Vec<Fact>, String> {
+    let mut facts = done.facts(Progress {
+        operations_done,
+        under_way: false,
+    });
+    facts.extend(Leftover::facts(&done.node, tree, rules)?);
+    facts.retain(|(relation, _)| rules.mention(relation));
+    Ok(facts)
+}
+
+/// What the disk had kept when the power failed.
+fn add_disk(
+    facts: &mut Vec<Fact>,
+    crash: i64,
+    (state, pending, lost): (&State, u32, &[LostBytes]),
+    origins: WriteOrigins<'_>,
+) {
+    let (kind, torn) = match &state.relaxation {
+        Relaxation::Prefix => ("prefix", None),
+        Relaxation::Flushed => ("flushed", None),
+        Relaxation::Lost(_) => ("lost", None),
+        Relaxation::Torn { place, .. } => ("torn", Some(*place)),
+    };
+    let row = vec![
+        crash.into(),
+        kind.into(),
+        Value::Integer(state.position as i64),
+        i64::from(pending).into(),
+    ];
+    facts.push(("disk_state", row));
+    for lost in lost {
+        let place = lost.place as usize;
+        let origin = origins.get(place).filter(|progress| progress.under_way);
+        let number = origin.map_or(-1, |progress| progress.operations_done as i64);
+        let how = if torn == Some(place) {
+            "in part"
+        } else {
+            "all"
+        };
+        let row = vec![
+            crash.into(),
+            Value::Integer(place as i64),
+            number.into(),
+            Value::Integer(lost.offset as i64),
+            Value::Integer(lost.length as i64),
+            how.into(),
+        ];
+        facts.push(("lost_write", row));
+    }
+}

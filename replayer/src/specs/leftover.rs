@@ -1,0 +1,162 @@
+//! What a file system shows, as rows of facts.
+
+use std::borrow::Cow;
+
+use datalog::Value;
+use local_fs::{Content, Inode, InodeKind, Tree};
+use specification::rows::{self, BEGINS, Fact, LINES_OF_MAX, text};
+
+use super::Rules;
+
+/// Of a larger file nobody is told what is in it, in bytes.
+const CONTENT_OF_MAX: u64 = 64 << 20;
+
+/// A file system that is told of.
+pub(super) struct Leftover<'a> {
+    node: &'a str,
+    tree: &'a Tree,
+    rules: &'a Rules,
+    facts: Vec<Fact>,
+    /// The directories that lead to where we are: one that is damaged may be below itself.
+    above: Vec<u64>,
+}
+
+impl<'a> Leftover<'a> {
+    /// All that rules ask for of a tree, or why that cannot be told.
+    pub(super) fn facts(
+        node: &'a str,
+        tree: &'a Tree,
+        rules: &'a Rules,
+    ) -> Result<Vec<Fact>, String> {
+        let mut told = Self {
+            node,
+            tree,
+            rules,
+            facts: Vec::new(),
+            above: Vec::new(),
+        };
+        told.add(tree.root, ".")?;
+        told.add_errors();
+        Ok(told.facts)
+    }
+
+    fn add(&mut self, number: u64, path: &str) -> Result<(), String> {
+        let Some(inode) = self.tree.inode(number) else {
+            return Ok(());
+        };
+        self.add_entry(path, number, inode);
+        match &inode.kind {
+            InodeKind::File(content) => self.add_content(path, inode, content),
+            InodeKind::Directory(entries) if !self.above.contains(&number) => {
+                self.above.push(number);
+                for (name, below) in entries {
+                    let below_path = if path == "." {
+                        Cow::Borrowed(name.as_str())
+                    } else {
+                        Cow::Owned(format!("{path}/{name}"))
+                    };
+                    self.add(*below, &below_path)?;
+                }
+                self.above.pop();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn add_entry(&mut self, path: &str, number: u64, inode: &Inode) {
+        let shown = match &inode.kind {
+            InodeKind::File(_) => ("file", inode.size_bytes, String::new()),
+            InodeKind::Directory(_) => ("directory", 0, String::new()),
+            InodeKind::Symlink(target) => ("symlink", 0, target.clone()),
+            _ => ("special", 0, String::new()),
+        };
+        let node = self.node;
+        self.push("entry", || rows::entry(node, path, shown));
+        self.push("attributes", || attributes(node, path, number, inode));
+        for (name, value) in &inode.xattrs {
+            let row = || {
+                vec![
+                    node.into(),
+                    path.into(),
+                    name.replace('\0', "").into(),
+                    text(value).into(),
+                ]
+            };
+            self.push("xattr", row);
+        }
+    }
+
+    fn push(&mut self, relation: &'static str, row: impl FnOnce() -> Vec<Value>) {
+        if self.rules.mention(relation) {
+            self.facts.push((relation, row()));
+        }
+    }
+
+    fn add_content(&mut self, path: &str, inode: &Inode, content: &Content) -> Result<(), String> {
+        let (node, size) = (self.node, inode.size_bytes);
+        if self.rules.mention("line") {
+            if size > LINES_OF_MAX {
+                return Err(rows::too_many_lines(node, path));
+            }
+            let bytes = bytes_of(content, size);
+            let lines = rows::lines(node, path, &bytes);
+            self.facts
+                .extend(lines.into_iter().map(|row| ("line", row)));
+        }
+        if self.rules.mention("content") {
+            if size > CONTENT_OF_MAX {
+                return Err(format!(
+                    "rules ask for what files hold, and {path} has more than {CONTENT_OF_MAX} bytes"
+                ));
+            }
+            let bytes = bytes_of(content, size);
+            let hash = blake3::hash(&bytes).to_hex().to_string();
+            let begins = &bytes[..bytes.len().min(BEGINS as usize)];
+            let row = rows::content(node, path, hash, begins);
+            self.facts.push(("content", row));
+        }
+        Ok(())
+    }
+
+    fn add_errors(&mut self) {
+        let node = self.node;
+        for error in &self.tree.errors {
+            let row = || {
+                let why = std::io::Error::from_raw_os_error(error.errno).to_string();
+                vec![
+                    node.into(),
+                    error.path.replace('\0', "").into(),
+                    error.doing.into(),
+                    why.into(),
+                ]
+            };
+            self.push("unreadable", row);
+        }
+    }
+}
+
+fn attributes(node: &str, path: &str, number: u64, inode: &Inode) -> Vec<Value> {
+    let whole = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    vec![
+        node.into(),
+        path.into(),
+        whole(number),
+        format!("{:04o}", inode.mode).into(),
+        i64::from(inode.uid).into(),
+        i64::from(inode.gid).into(),
+        whole(inode.link_count),
+        whole(inode.blocks),
+    ]
+}
+
+/// The first bytes of a file, holes as zeros.
+fn bytes_of(content: &Content, size: u64) -> Vec<u8> {
+    let mut bytes = vec![0; size as usize];
+    for segment in &content.segments {
+        let from = (segment.offset as usize).min(bytes.len());
+        let to = from.saturating_add(segment.data.len()).min(bytes.len());
+        bytes[from..to].copy_from_slice(&segment.data[..to - from]);
+    }
+    bytes
+}

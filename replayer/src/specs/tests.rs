@@ -1,0 +1,426 @@
+//! The facts of workloads and trees, and what is kept from one state to the next.
+
+use std::collections::BTreeMap;
+
+use local_fs::{Content, Inode, InodeKind, Segment, Tree, WalkError};
+use pace_rules::disk::{Relaxation, State};
+use recorder::{Outcome, Recorded};
+use workloads::Workload;
+
+use super::*;
+use crate::moment::Progress;
+use crate::result::{Again, LostBytes, RunLog, StateFindings};
+
+fn rules(text: &str) -> Rules {
+    let specification = Specification {
+        name: "s".into(),
+        text: text.into(),
+    };
+    Rules::of(&[specification]).unwrap_or_else(|problem| panic!("{problem}"))
+}
+
+fn everything() -> Rules {
+    let mut rules = Rules::default();
+    rules.keep_everything(true);
+    rules
+}
+
+fn workload(text: &str) -> Workload {
+    workloads::parse(text, "test").expect("one").remove(0)
+}
+
+/// A run of a workload, of whose operations one is refused.
+fn recorded(workload: &Workload, refused: Option<usize>) -> Recorded {
+    let outcome = |number| {
+        if Some(number) == refused {
+            Outcome::Refused(libc::ENOSPC)
+        } else {
+            Outcome::Done
+        }
+    };
+    Recorded {
+        outcomes: (0..workload.operations().count()).map(outcome).collect(),
+        setup_operations: workload.setup.len(),
+        durable_position: 0,
+        root_mode: 0o755,
+        root_owner: (0, 0),
+        crash_points: Vec::new(),
+        log: block_dev::BlockLog::default(),
+    }
+}
+
+fn state(operations_done: u32, under_way: bool, relaxation: Relaxation) -> StateFindings {
+    StateFindings {
+        operations_done,
+        under_way,
+        state: State {
+            position: 7,
+            relaxation,
+        },
+        pending: 2,
+        lost: Vec::new(),
+        place: None,
+        again: Vec::new(),
+        findings: Vec::new(),
+        more: 0,
+    }
+}
+
+fn words(row: &[Value]) -> String {
+    let words: Vec<_> = row.iter().map(ToString::to_string).collect();
+    words.join(" ")
+}
+
+/// The rows of a relation, in words.
+fn of(facts: &[Fact], relation: &str) -> Vec<String> {
+    let facts = facts.iter().filter(|(of, _)| *of == relation);
+    facts.map(|(_, row)| words(row)).collect()
+}
+
+/// What a workload did after so many operations, all of it.
+fn facts(text: &str, done: u32, under_way: bool, refused: Option<usize>) -> Vec<Fact> {
+    let workload = workload(text);
+    let trace = recorded(&workload, refused);
+    let what = Done::of("ext4", &workload, &trace);
+    let state = state(done, under_way, Relaxation::Prefix);
+    of_crash(&everything(), &what, (&state, &[]), &Tree::default()).expect("told")
+}
+
+/// Of each change: what it is, the path, the other name, the number of the file, and the range.
+fn changes(text: &str) -> Vec<String> {
+    let count = workload(text).operations().count() as u32;
+    let changes = facts(text, count, false, None)
+        .into_iter()
+        .filter_map(|(relation, row)| (relation == "file_op").then_some(row));
+    changes.map(|row| words(&row[2..8])).collect()
+}
+
+#[test]
+fn files_keep_their_numbers_whatever_they_are_called() {
+    let text = "mkdir A; creat A/f; rename A B; write B/f 0 10; link B/f g; unlink B/f; append g 5; \
+                open g as @h; unlink g; fsync @h";
+    assert_eq!(
+        changes(text),
+        [
+            r#""mkdir" "A" "" 1 0 0"#,
+            r#""creat" "A/f" "" 2 0 0"#,
+            r#""rename" "A" "B" 1 0 0"#,
+            r#""write" "B/f" "" 2 0 10"#,
+            r#""link" "B/f" "g" 2 0 0"#,
+            r#""unlink" "B/f" "" 2 0 0"#,
+            r#""write" "g" "" 2 10 5"#,
+            r#""unlink" "g" "" 2 0 0"#,
+            r#""fsync" "" "" 2 0 0"#,
+        ]
+    );
+}
+
+#[test]
+fn names_are_exchanged_replaced_and_stay_where_both_are_of_one_file() {
+    let text = "creat a; mkdir B; creat B/c; rename a B exchange; fsync B; fsync a/c; creat d; rename d B; \
+                fsync B; link B e; rename B e; fsync e";
+    let changes = changes(text);
+    let of_names: Vec<_> = changes.iter().map(String::as_str).collect();
+    assert_eq!(
+        of_names,
+        [
+            r#""creat" "a" "" 1 0 0"#,
+            r#""mkdir" "B" "" 2 0 0"#,
+            r#""creat" "B/c" "" 3 0 0"#,
+            r#""exchange" "a" "B" 1 0 0"#,
+            r#""fsync" "B" "" 1 0 0"#,
+            r#""fsync" "a/c" "" 3 0 0"#,
+            r#""creat" "d" "" 4 0 0"#,
+            r#""rename" "d" "B" 4 0 0"#,
+            r#""fsync" "B" "" 4 0 0"#,
+            r#""link" "B" "e" 4 0 0"#,
+            r#""fsync" "e" "" 4 0 0"#,
+        ]
+    );
+}
+
+#[test]
+fn syncs_are_told_as_what_they_make_durable() {
+    let text = "creat a; write a 0 4K sync; write a 4K 4K dsync; mmapwrite a 0 4K; msync a 0 4K; fdatasync a; \
+                fsync .; sync; syncfs; sync_file_range a 0 4K; setxattr a user.x y; removexattr a user.x; \
+                chmod a 600; chown a 1 2; truncate a 3; falloc a keep_size 0 8K; falloc a punch_hole|keep_size 0 4K";
+    let told = changes(text);
+    let ops: Vec<_> = told
+        .iter()
+        .map(|words| words.split('"').nth(1).expect("a word"))
+        .collect();
+    let expected = [
+        "creat",
+        "write",
+        "fsync-range",
+        "write",
+        "fsync-range",
+        "write",
+        "fsync-range",
+        "fdatasync",
+        "fsync",
+        "sync",
+        "sync",
+        "setxattr",
+        "removexattr",
+        "chmod",
+        "chown",
+        "truncate",
+        "allocate",
+        "zero",
+    ];
+    assert_eq!(ops, expected);
+    assert!(told.contains(&r#""fsync-range" "a" "" 1 4096 4096"#.to_owned()));
+    assert!(told.contains(&r#""fsync" "." "" 0 0 0"#.to_owned()));
+    assert!(told.contains(&r#""truncate" "a" "" 1 3 0"#.to_owned()));
+}
+
+#[test]
+fn what_had_returned_what_was_in_flight_and_what_was_refused_are_told_apart() {
+    let text = "setup; creat a; run; write a 0 4K; write a 4K 4K sync; fsync a";
+    let told = facts(text, 2, true, None);
+    let operations = of(&told, "operation");
+    assert_eq!(
+        operations,
+        [
+            r#"0 0 "setup" "creat a" "done""#,
+            r#"1 2 "run" "write a 0 4K" "done""#,
+            r#"2 3 "run" "write a 4K 4K sync" "in flight""#,
+        ]
+    );
+    // The setup is durable.
+    let done = of(&told, "file_op");
+    assert_eq!(
+        done[1], r#"1 "ext4" "sync" "." "" 0 0 0 "setup" 1"#,
+        "{done:?}"
+    );
+    assert_eq!((done.len(), of(&told, "in_flight").len()), (3, 2));
+    assert_eq!(of(&told, "crashed"), [r#""ext4" 2 2"#]);
+    // After the setup alone, that is durable too; before it nothing is done.
+    let after_setup = facts(text, 1, false, None);
+    assert_eq!(of(&after_setup, "file_op").len(), 2);
+    let before = facts("creat a; fsync a", 0, false, None);
+    assert_eq!(of(&before, "crashed"), [r#""ext4" -1 0"#]);
+    let refused = facts(text, 4, false, Some(1));
+    assert_eq!(of(&refused, "operation")[1], {
+        let why = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        format!(r#"1 -1 "run" "write a 0 4K" "{why}""#)
+    });
+    assert!(
+        of(&refused, "file_op")
+            .iter()
+            .all(|row| !row.contains("0 4096"))
+    );
+}
+
+#[test]
+fn what_the_disk_lost_is_told_of_each_crash() {
+    let lost = |place, length| LostBytes {
+        place,
+        offset: 8192,
+        length,
+    };
+    let torn = Relaxation::Torn {
+        place: 3,
+        from: 512,
+        to: 1024,
+        lost: vec![2],
+    };
+    let mut state = state(1, true, torn);
+    state.lost = vec![lost(2, 4096), lost(3, 512)];
+    state.again = vec![Again {
+        state: State {
+            position: 4,
+            relaxation: Relaxation::Lost(vec![3]),
+        },
+        written: 3,
+        writes: 5,
+        pending: 1,
+        lost: vec![lost(3, 4096)],
+        clean: true,
+        log: RunLog::default(),
+    }];
+    let workload = workload("creat a; fsync a");
+    let done = Done::of("ext4", &workload, &recorded(&workload, None));
+    let at = |operations_done, under_way| Progress {
+        operations_done,
+        under_way,
+    };
+    let origins = [at(0, false), at(0, true), at(1, true), at(1, false)];
+    let told = of_crash(&everything(), &done, (&state, &origins), &Tree::default());
+    let told = told.expect("told");
+    assert_eq!(
+        of(&told, "disk_state"),
+        [r#"0 "torn" 7 2"#, r#"1 "lost" 4 1"#]
+    );
+    assert_eq!(
+        of(&told, "lost_write"),
+        [
+            r#"0 2 1 8192 4096 "all""#,
+            r#"0 3 -1 8192 512 "in part""#,
+            r#"1 3 -1 8192 4096 "all""#,
+        ]
+    );
+}
+
+fn inode(kind: InodeKind, size_bytes: u64) -> Inode {
+    Inode {
+        kind,
+        mode: 0o640,
+        uid: 1,
+        gid: 2,
+        size_bytes,
+        blocks: 8,
+        link_count: 2,
+        xattrs: BTreeMap::from([("user.x".to_owned(), b"y\0z".to_vec())]),
+    }
+}
+
+/// A file with a hole at two names, a symbolic link, and a directory that is below itself.
+fn tree(size: u64) -> Tree {
+    let entries = |names: &[(&str, u64)]| {
+        let names = names.iter().map(|(name, id)| ((*name).to_owned(), *id));
+        inode(InodeKind::Directory(names.collect()), 0)
+    };
+    let segment = Segment {
+        offset: 2,
+        data: b"\none\ntwo".to_vec(),
+    };
+    let content = Content {
+        segments: vec![segment],
+    };
+    let inodes = [
+        (1, entries(&[("A", 2), ("f", 3), ("l", 4)])),
+        (2, entries(&[("A", 2), ("g", 3)])),
+        (3, inode(InodeKind::File(content), size)),
+        (4, inode(InodeKind::Symlink("f".into()), 1)),
+    ];
+    Tree {
+        root: 1,
+        inodes: inodes.into(),
+        errors: vec![WalkError {
+            path: "A/h".into(),
+            doing: "read",
+            errno: libc::EIO,
+        }],
+    }
+}
+
+fn of_tree(rules: &Rules, tree: &Tree) -> Result<Vec<Fact>, String> {
+    of_run(rules, &Done::default(), 0, tree)
+}
+
+type Result<T, E> = std::result::Result<T, E>;
+
+#[test]
+fn a_tree_is_told_by_names_inodes_attributes_bytes_and_lines() {
+    let told = of_tree(&everything(), &tree(12)).expect("told");
+    let entries = of(&told, "entry");
+    let paths: Vec<_> = entries
+        .iter()
+        .map(|row| row.split('"').nth(3).expect("a path"))
+        .collect();
+    // What is below itself is named once more, and not entered.
+    assert_eq!(paths, [".", "A", "A/A", "A/g", "f", "l"]);
+    assert_eq!(entries[4], r#""" "f" "file" 12 """#);
+    assert_eq!(entries[5], r#""" "l" "symlink" 0 "f""#);
+    let attributes = of(&told, "attributes");
+    assert!(attributes.contains(&r#""" "A/g" 3 "0640" 1 2 2 8"#.to_owned()));
+    assert!(of(&told, "xattr").contains(&r#""" "f" "user.x" "yz""#.to_owned()));
+    let lines = of(&told, "line");
+    assert_eq!(
+        lines[3..],
+        [r#""" "f" 1 """#, r#""" "f" 2 "one""#, r#""" "f" 3 "two""#]
+    );
+    let bytes = b"\0\0\none\ntwo\0\0";
+    let hash = blake3::hash(bytes).to_hex();
+    let content = format!(r#""" "f" "{hash}" "\none\ntwo""#);
+    assert!(of(&told, "content").contains(&content), "{told:?}");
+    let unreadable = of(&told, "unreadable");
+    assert!(
+        unreadable[0].starts_with(r#""" "A/h" "read" "#),
+        "{unreadable:?}"
+    );
+}
+
+#[test]
+fn of_a_file_that_is_too_large_nothing_is_said_where_a_rule_asks() {
+    let of_lines = rules("violation x(L) :- line(path: \"other\", line: L).");
+    let why = of_tree(&of_lines, &tree((1 << 20) + 1)).expect_err("too large");
+    assert!(why.contains("A/g of  has more than 1048576 bytes"), "{why}");
+    let of_bytes = rules("violation x(H) :- content(path: \"other\", hash: H).");
+    let why = of_tree(&of_bytes, &tree((64 << 20) + 1)).expect_err("too large");
+    assert!(why.contains("more than 67108864 bytes"), "{why}");
+    let of_names = rules("violation x(P) :- entry(path: P).");
+    assert!(of_tree(&of_names, &tree(1 << 40)).is_ok());
+}
+
+/// What stays in the database from one state to the next is what a new one would have.
+#[test]
+fn each_state_has_its_own_facts_whichever_was_before_it() {
+    let text = "violation ops(count(E)) :- file_op(event: E). violation lines(count(N)) :- line(number: N). \
+                violation lost(count(P)) :- lost_write(place: P). violation begun(P) :- in_flight(path: P).";
+    let workload = workload("creat a; write a 0 4K; fsync a");
+    let done = Done::of("ext4", &workload, &recorded(&workload, None));
+    let mut one = rules(text);
+    let mut all = Vec::new();
+    for (operations, under_way) in [(3, false), (1, true), (1, true), (0, false), (2, true)] {
+        for tree in [tree(12), Tree::default()] {
+            let mut state = state(operations, under_way, Relaxation::Flushed);
+            let lost = LostBytes {
+                place: 1,
+                offset: 0,
+                length: 512,
+            };
+            state.lost = vec![lost; operations.min(1) as usize];
+            let facts = of_crash(&one, &done, (&state, &[]), &tree).expect("told");
+            let said = one.examine(facts.clone()).expect("asked");
+            assert_eq!(said, rules(text).examine(facts).expect("asked"));
+            all.push(said.broken.len());
+        }
+    }
+    assert_eq!(all, [3, 2, 4, 3, 4, 3, 1, 0, 4, 3]);
+}
+
+#[test]
+fn several_violations_of_a_rule_are_one_finding_with_what_they_follow_from() {
+    let mut rules = rules(
+        "violation named(P) :- entry(path: P). violation x(P) :- xattr(path: P), P = \"no\".",
+    );
+    let facts = of_tree(&rules, &tree(12)).expect("told");
+    let said = rules.examine(facts).expect("asked");
+    let [finding] = &said.broken[..] else {
+        panic!("{said:?}");
+    };
+    assert_eq!(finding.rule_name(), Some("s: named"));
+    let told = r#"s: named("."), named("A"), named("A/A"), and 3 more"#;
+    assert_eq!(finding.what, told);
+    let rule = finding.rule.as_ref().expect("one");
+    assert_eq!(rule.derivation.matches("by violation named(P)").count(), 3);
+    let unlooked: Vec<_> = said.unlooked.iter().map(Unlooked::words).collect();
+    let words = "s: x never had a fact to look at: there is no xattr(path: \"no\")";
+    assert_eq!(unlooked, [words]);
+    assert_eq!(rules.unlooked().len(), 2);
+}
+
+#[test]
+fn what_programs_and_clusters_have_is_not_known_of_a_file_system() {
+    for relation in [
+        "lost_op(event: X)",
+        "sent(event: X)",
+        "printed(X, _)",
+        "found(words: X)",
+    ] {
+        let specification = Specification {
+            name: "s".into(),
+            text: format!("violation x(X) :-\n  {relation}."),
+        };
+        let problem = Rules::of(&[specification]).err().expect("refused");
+        let said = problem.to_string();
+        let name = relation.split('(').next().expect("a name");
+        let why = format!(
+            "s.dl:2:3: in the rule of x: nothing is known of {name} of a crash state of a file system"
+        );
+        assert!(said.starts_with(&why), "{said}");
+    }
+}

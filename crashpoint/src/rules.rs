@@ -2,6 +2,7 @@
 //! crash states, of a file system too, or of a live sweep, in Datalog.
 
 use std::io::{self, Write};
+use std::iter::once;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
@@ -12,7 +13,7 @@ use injector::LiveManifest;
 use injector::online::{FACTS_FILE, RunFacts, RunFiles};
 use node_sweep::{Numbered, Recorded, facts_of, load_trace};
 use serde_json::json;
-use specification::{About, FACTS, FACTS_VERSION, Specification};
+use specification::{About, FACTS, FACTS_VERSION, Specification, rows};
 
 use crate::finding::{facts_of_file_system, facts_of_live_run};
 use crate::inject::Finished;
@@ -143,6 +144,7 @@ fn answer(
     if arguments.facts {
         answers.list(&database, about)?;
     }
+    refuse_long_files(programs, &database)?;
     let is_interrupted = match answers.answer_all(programs, facts, &mut database) {
         Err(error) if is_interrupted(&error) => {
             say("interrupted: not all rules were evaluated");
@@ -157,6 +159,29 @@ fn answer(
     } else {
         outcome
     })
+}
+
+/// Refuses rules that may ask for the lines of a file of which there are none, since it is too large.
+fn refuse_long_files(programs: &[(Asked, Program)], database: &Database) -> anyhow::Result<()> {
+    let asking = programs.iter().map(|(_, program)| program);
+    for program in asking.filter(|program| program.mentions("line")) {
+        let (entries, _) = database.facts(program, "entry", i64::MAX as u64)?;
+        for entry in entries {
+            let [
+                Value::Text(node),
+                Value::Text(path),
+                _,
+                Value::Integer(size),
+                _,
+            ] = &entry.values[..]
+            else {
+                bail!("{entry} is no entry");
+            };
+            let file = (node.as_str(), path.as_str(), size.unsigned_abs());
+            rows::are_lines_told(once(program), false, file).map_err(|why| anyhow!(why))?;
+        }
+    }
+    Ok(())
 }
 
 fn is_interrupted(error: &anyhow::Error) -> bool {

@@ -10,6 +10,7 @@ use crate::derivation::Row;
 use crate::error::{Error, Result};
 use crate::functions;
 use crate::program::{Head, Program, Rule};
+use crate::safety;
 use crate::syntax::{Aggregate, Comparison, Condition, Expression, Operation, Term, Value};
 
 /// A fact that does not follow from what it is said to rest on.
@@ -112,6 +113,36 @@ fn calculated(left: i64, operation: Operation, right: i64) -> Option<i64> {
         Operation::Multiply => left.checked_mul(right),
         Operation::Divide => left.checked_div(right),
         Operation::Remainder => left.checked_rem(right),
+    }
+}
+
+/// Whether the conditions of a rule may hold if a term of it is this value. What rests on other values is
+/// not known.
+fn may_be(rule: &Rule, term: &Term, value: &Value) -> bool {
+    let mut bound = match term {
+        Term::Any => return true,
+        Term::Constant(constant) => return constant == value,
+        Term::Variable(name) => Bindings::from([(name.clone(), value.clone())]),
+    };
+    rule.conditions.iter().all(|(condition, _)| {
+        let names = bound.keys().cloned().collect();
+        !safety::is_ready(condition, &names) || holds(condition, &mut bound) == Some(true)
+    })
+}
+
+impl Program {
+    /// Whether a rule asks for facts of a relation with this value in a column, or for their absence: no
+    /// constant and no condition says that it is another value.
+    pub fn may_ask(&self, relation: &str, column: &str, value: &Value) -> bool {
+        self.rules.iter().any(|rule| {
+            let mut atoms = rule.atoms.iter().chain(&rule.absent);
+            atoms.any(|atom| {
+                let of = &self.relations[atom.relation];
+                let mut columns = of.columns.iter().zip(&atom.terms);
+                let term = columns.find(|(named, _)| named.name == column);
+                of.name == relation && term.is_none_or(|(_, term)| may_be(rule, term, value))
+            })
+        })
     }
 }
 

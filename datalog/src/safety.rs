@@ -97,7 +97,8 @@ pub(crate) fn assignment<'a>(
     binds(left, right).or_else(|| binds(right, left))
 }
 
-fn is_ready(condition: &Condition, bound: &BTreeSet<String>) -> bool {
+/// Whether all is known that a condition needs, or all but a variable that it binds.
+pub(crate) fn is_ready(condition: &Condition, bound: &BTreeSet<String>) -> bool {
     let is_known = match condition {
         Condition::Compare(left, _, right) => {
             unbound(left, bound).is_none() && unbound(right, bound).is_none()

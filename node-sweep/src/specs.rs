@@ -13,7 +13,7 @@ use std::sync::Arc;
 use campaign::Interrupt;
 use datalog::Program;
 use pace_rules::nodes::Histories;
-use specification::{About, Specification};
+use specification::{About, Specification, rows};
 use trace_store::Trace;
 
 use crate::error::{Error, Result};
@@ -96,6 +96,13 @@ impl Specs {
     fn mention(&self, relation: &str) -> bool {
         let mut programs = self.programs.iter();
         self.are_all || programs.any(|(_, program)| program.mentions(relation))
+    }
+
+    /// Whether the lines of a file are told, of which this is the node, the path and the size; or why
+    /// nothing can be said of a state that has it.
+    fn are_lines_told(&self, file: (&str, &str, u64)) -> std::result::Result<bool, String> {
+        let programs = self.programs.iter().map(|(_, program)| program);
+        rows::are_lines_told(programs, self.are_all, file)
     }
 
     /// Which violations they have, as specification and relation.

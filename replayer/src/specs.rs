@@ -12,7 +12,7 @@ use std::path::Path;
 
 use checker::{BrokenRule, Finding};
 use datalog::{Database, Problem, Program, Value};
-use specification::rows::Fact;
+use specification::rows::{self, Fact};
 use specification::{About, FACTS_VERSION, Specification, Unlooked};
 
 use crate::error::Result;
@@ -95,6 +95,13 @@ impl Rules {
     fn mention(&self, relation: &str) -> bool {
         let mut programs = self.programs.iter();
         self.are_all || programs.any(|(_, program)| program.mentions(relation))
+    }
+
+    /// Whether the lines of a file are told, of which this is the node, the path and the size; or why
+    /// nothing can be said of a state that has it.
+    fn are_lines_told(&self, file: (&str, &str, u64)) -> std::result::Result<bool, String> {
+        let programs = self.programs.iter().map(|(_, program)| program);
+        rows::are_lines_told(programs, self.are_all, file)
     }
 
     /// All violations, as those that had nothing to look at yet.

@@ -1,6 +1,6 @@
 //! Rows of facts about files, the same wherever a crash left them.
 
-use datalog::Value;
+use datalog::{Program, Value};
 
 /// A row, and the relation that it is of.
 pub type Fact = (&'static str, Vec<Value>);
@@ -55,9 +55,25 @@ pub fn lines(node: &str, path: &str, bytes: &[u8]) -> Vec<Vec<Value>> {
     lines.map(row).collect()
 }
 
-/// Why nothing can be said of a state with a file that is too large.
-pub fn too_many_lines(node: &str, path: &str) -> String {
-    format!(
-        "rules ask for the lines of files, and {path} of {node} has more than {LINES_OF_MAX} bytes"
-    )
+/// Whether the lines of a file are told: if rules ask for lines, or anybody may ask for anything. Those
+/// of a file with more than [`LINES_OF_MAX`] bytes never are.
+///
+/// # Errors
+/// Why nothing can be said of a state with this file, if it is so large and rules may ask for its lines.
+pub fn are_lines_told<'a>(
+    mut rules: impl Iterator<Item = &'a Program>,
+    are_all: bool,
+    (node, path, size): (&str, &str, u64),
+) -> Result<bool, String> {
+    if size <= LINES_OF_MAX {
+        return Ok(are_all || rules.any(|program| program.mentions("line")));
+    }
+    if rules.any(|program| program.may_ask("line", "path", &path.into())) {
+        let of = if node.is_empty() { "" } else { " of " };
+        return Err(format!(
+            "rules may ask for the lines of {path}{of}{node}, which has more than {LINES_OF_MAX} bytes: \
+             name the files that are meant, as in line(path: P), P !~ \"[.]log$\""
+        ));
+    }
+    Ok(false)
 }

@@ -130,6 +130,44 @@ fn rules_without_a_fact_to_look_at_are_no_pass_and_wrong_ones_run_nothing() {
     }
 }
 
+/// Stores allocate files ahead, of which nobody is told the lines. That matters only where rules may ask
+/// for them.
+#[test]
+fn a_file_that_is_too_large_to_have_lines_is_said_where_rules_may_ask_for_them() {
+    let left =
+        |others: &str| format!("violation left(P) :- line(path: P, line: \"a\"), P {others}.\n");
+    let folder = Folder::new(&[
+        ("one.dl", &left("~ \"^na\"")),
+        ("any.dl", &left("!= \"b\"")),
+    ]);
+    let script = "cd $0; truncate -s 2M ahead; echo a > name; mv name b";
+    let sweep = |spec: &str, status: i32, out: &str| {
+        let common = [
+            "app", "--model", "posix", "--check", "echo ok", "--out", out, "--spec", spec,
+        ];
+        let program = ["--", "/bin/sh", "-c", script, "{dir}"];
+        printed(&folder.ends(status, &[&common[..], &program].concat()))
+    };
+    let text = sweep("one.dl", 1, "one");
+    assert!(text.contains("one: left(\"name\")"), "{text}");
+    // It is left out in some states, and these can be judged.
+    let text = sweep("any.dl", 1, "any");
+    let words =
+        "rules may ask for the lines of ahead of program, which has more than 1048576 bytes";
+    assert!(text.contains(words), "{text}");
+
+    // So it is with questions about what was found.
+    let asked = "has(P, L) :- line(path: P, line: L), P !~ \"ahead\".";
+    let output = folder.ends(0, &["rules", "one", "1", asked]);
+    assert!(
+        printed(&output).contains("has(\"name\", \"a\")"),
+        "{}",
+        printed(&output)
+    );
+    let output = folder.ends(2, &["rules", "one", "1", "has(P) :- line(path: P)."]);
+    assert!(said(&output).contains(words), "{}", said(&output));
+}
+
 /// A folder of specifications has some about runs with faults: one among others is left out, and said.
 #[test]
 fn a_specification_about_the_other_thing_is_left_out_among_others_and_refused_alone() {

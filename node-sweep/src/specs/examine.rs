@@ -253,12 +253,11 @@ fn facts_of(
     let wanted = Wanted {
         entries: specs.mention("entry"),
         contents: specs.mention("content"),
-        lines: specs.mention("line"),
     };
     for (node, disk) in events.with_files.iter().zip(&state.disks) {
         match disk {
             DiskState::Tree(tree) => {
-                all.extend(Leftover::facts(&events.nodes[*node], tree, wanted)?);
+                all.extend(Leftover::facts(&events.nodes[*node], tree, wanted, specs)?);
             }
             DiskState::Disk(_) => return Err("rules were asked of a disk".into()),
         }

@@ -1,10 +1,14 @@
 //! What a node's directory has after a crash, as rows of facts.
 
-use specification::rows::{self, BEGINS, Fact, LINES_OF_MAX, text};
+use specification::rows::{self, BEGINS, Fact, text};
 use trace::FileId;
 
+use super::Specs;
 use crate::content::Content;
 use crate::tree::{Holds, Tree};
+
+/// So much is read at once to be hashed, in bytes.
+const HASHED_AT_ONCE: u64 = 1 << 20;
 
 /// Directories are followed so deep.
 const DEPTH_MAX: usize = 256;
@@ -14,7 +18,6 @@ const DEPTH_MAX: usize = 256;
 pub(super) struct Wanted {
     pub(super) entries: bool,
     pub(super) contents: bool,
-    pub(super) lines: bool,
 }
 
 /// A directory that is told of.
@@ -22,6 +25,7 @@ pub(super) struct Leftover<'a> {
     node: &'a str,
     tree: &'a Tree,
     wanted: Wanted,
+    specs: &'a Specs,
     facts: Vec<Fact>,
 }
 
@@ -31,11 +35,13 @@ impl<'a> Leftover<'a> {
         node: &'a str,
         tree: &'a Tree,
         wanted: Wanted,
+        specs: &'a Specs,
     ) -> Result<Vec<Fact>, String> {
         let mut told = Self {
             node,
             tree,
             wanted,
+            specs,
             facts: Vec::new(),
         };
         told.add(FileId::ROOT, ".", 0)?;
@@ -82,8 +88,11 @@ impl<'a> Leftover<'a> {
         if self.wanted.contents {
             self.add_hash(path, content);
         }
-        if self.wanted.lines {
-            self.add_lines(path, content)?;
+        let size = content.size();
+        if self.specs.are_lines_told((self.node, path, size))? {
+            let lines = rows::lines(self.node, path, &content.read(0, size));
+            self.facts
+                .extend(lines.into_iter().map(|row| ("line", row)));
         }
         Ok(())
     }
@@ -93,7 +102,7 @@ impl<'a> Leftover<'a> {
         let mut hasher = blake3::Hasher::new();
         let mut at = 0;
         while at < size {
-            let length = (size - at).min(LINES_OF_MAX);
+            let length = (size - at).min(HASHED_AT_ONCE);
             hasher.update(&content.read(at, length));
             at += length;
         }
@@ -101,16 +110,5 @@ impl<'a> Leftover<'a> {
         let begins = content.read(0, size.min(BEGINS));
         let row = rows::content(self.node, path, hash, &begins);
         self.facts.push(("content", row));
-    }
-
-    fn add_lines(&mut self, path: &str, content: &Content) -> Result<(), String> {
-        let size = content.size();
-        if size > LINES_OF_MAX {
-            return Err(rows::too_many_lines(self.node, path));
-        }
-        let lines = rows::lines(self.node, path, &content.read(0, size));
-        self.facts
-            .extend(lines.into_iter().map(|row| ("line", row)));
-        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use datalog::Value;
 use local_fs::{Content, Inode, InodeKind, Tree};
-use specification::rows::{self, BEGINS, Fact, LINES_OF_MAX, text};
+use specification::rows::{self, BEGINS, Fact, text};
 
 use super::Rules;
 
@@ -95,10 +95,7 @@ impl<'a> Leftover<'a> {
 
     fn add_content(&mut self, path: &str, inode: &Inode, content: &Content) -> Result<(), String> {
         let (node, size) = (self.node, inode.size_bytes);
-        if self.rules.mention("line") {
-            if size > LINES_OF_MAX {
-                return Err(rows::too_many_lines(node, path));
-            }
+        if self.rules.are_lines_told((node, path, size))? {
             let bytes = bytes_of(content, size);
             let lines = rows::lines(node, path, &bytes);
             self.facts

@@ -64,18 +64,7 @@ pub(crate) fn run(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
     if let Some(recorded) = Recorded::read(&arguments.directory)? {
-        let programs = programs(arguments, About::CrashState)?;
-        let Numbered::Finding(finding) = recorded.get(arguments.number)? else {
-            bail!(
-                "{} is an inconclusive state: rules can be asked of findings",
-                arguments.number
-            );
-        };
-        let trace = load_trace(&arguments.directory, &recorded.manifest)?;
-        let request = &recorded.manifest.request;
-        let database = facts_of(&arguments.directory, &trace, request, finding)?;
-        let of = (About::CrashState, None);
-        return answer(arguments, &programs, database, of, interrupt);
+        return of_crash_state(arguments, &recorded, interrupt);
     }
     if let Some(manifest) = injector::manifest(&arguments.directory)? {
         return of_live_run(arguments, &manifest, interrupt);
@@ -89,6 +78,26 @@ pub(crate) fn run(
     let facts = finished.facts(&files);
     let database = facts.database(Some(&finished.kept.join(FACTS_FILE)))?;
     let of = (About::Run, Some(&facts));
+    answer(arguments, &programs, database, of, interrupt)
+}
+
+/// Asks a finding of a sweep of the crash states of a program or a cluster.
+fn of_crash_state(
+    arguments: &RulesArgs,
+    recorded: &Recorded,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let programs = programs(arguments, About::CrashState)?;
+    let Numbered::Finding(finding) = recorded.get(arguments.number)? else {
+        bail!(
+            "{} is an inconclusive state: rules can be asked of findings",
+            arguments.number
+        );
+    };
+    let trace = load_trace(&arguments.directory, &recorded.manifest)?;
+    let request = &recorded.manifest.request;
+    let database = facts_of(&arguments.directory, &trace, request, finding)?;
+    let of = (About::CrashState, None);
     answer(arguments, &programs, database, of, interrupt)
 }
 

@@ -224,17 +224,21 @@ impl FileSystemArgs {
         self.jobs.map_or_else(processors, usize::from)
     }
 
+    /// `--spec` with its files, if there are some. Another flag has to follow, or a file with workloads
+    /// would be one of them.
+    fn spec_flags(&self) -> String {
+        if self.spec_files.is_empty() {
+            return String::new();
+        }
+        let files = self.spec_files.iter().map(|file| quoted(file));
+        format!("--spec {} ", files.collect::<Vec<_>>().join(" "))
+    }
+
     /// The flags that say the same again, for one file system: for the command that replays a
     /// finding.
     pub fn replay_flags(&self, variant: &Variant) -> String {
         let name = variant.to_string();
-        // Another flag has to follow, or a file with workloads would be one of them.
-        let mut flags = String::new();
-        if !self.spec_files.is_empty() {
-            let files = self.spec_files.iter().map(|file| quoted(file));
-            flags += &format!("--spec {} ", files.collect::<Vec<_>>().join(" "));
-        }
-        flags += &format!("--fs {}", quoted(&name));
+        let mut flags = self.spec_flags() + &format!("--fs {}", quoted(&name));
         if let Some(size_mib) = self.size {
             flags += &format!(" --size {size_mib}");
         }

@@ -185,12 +185,6 @@ impl<'a> SweepCommand<'a> {
         let mut workloads = workloads.map(|numbered| Ok(numbers.give_out(numbered?)));
         let mut done = |workload: &Workload, result: WorkloadResult| {
             let number = numbers.take_back(workload);
-            if let Some(what) = result.violated_without_crash {
-                return Err(Error::ViolatedWithoutCrash {
-                    workload: result.workload,
-                    what,
-                });
-            }
             let counted = results
                 .as_deref_mut()
                 .filter(|_| is_final(&result, interrupt));

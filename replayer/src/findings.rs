@@ -549,4 +549,25 @@ mod tests {
             [(4, vec![1, 3, 4], 9), (2, vec![2], 3), (5, vec![5], 3)]
         );
     }
+
+    #[test]
+    fn findings_of_one_rule_are_alike_and_those_of_two_are_not() {
+        let of_rule = |number: usize, text: &str, name: &str| {
+            let mut found = found(number, text, Promise::Rule, "", 1);
+            if let FoundWhat::State(state) = &mut found.what {
+                let rule = checker::BrokenRule {
+                    name: name.into(),
+                    derivation: String::new(),
+                };
+                state.findings = vec![Finding::of_rule(rule, text)];
+            }
+            found
+        };
+        let all = vec![
+            of_rule(1, "creat a; creat b; fsync a", "s: one"),
+            of_rule(2, "creat b; fsync b", "s: two"),
+            of_rule(3, "creat c; fsync c", "s: one"),
+        ];
+        assert_eq!(groups(all), [(3, vec![1, 3], 6), (2, vec![2], 3)]);
+    }
 }

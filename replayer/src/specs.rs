@@ -220,25 +220,8 @@ impl Said {
     fn add(&mut self, name: &str, program: &Program, database: &Database) -> datalog::Result<()> {
         let relations = program.relations();
         for relation in relations.filter(|relation| relation.is_violation()) {
-            let (facts, of) = database.facts(program, &relation.name, TOLD_MAX)?;
-            if facts.is_empty() {
-                continue;
-            }
-            let derivations = facts.iter().map(|fact| database.derivation(program, fact));
-            let derivations = derivations.collect::<datalog::Result<Vec<_>>>()?;
-            let derivations = derivations.iter().map(ToString::to_string);
-            let derivations: Vec<_> = derivations.map(|tree| tree.trim_end().to_owned()).collect();
-            let rule = BrokenRule {
-                name: format!("{name}: {}", relation.name),
-                derivation: derivations.join("\n"),
-            };
-            let told: Vec<_> = facts.iter().map(ToString::to_string).collect();
-            let mut what = format!("{name}: {}", told.join(", "));
-            let more = of.saturating_sub(facts.len() as u64);
-            if more > 0 {
-                what += &format!(", and {more} more");
-            }
-            self.broken.push(Finding::of_rule(rule, what));
+            let broken = broken(name, &relation.name, program, database)?;
+            self.broken.extend(broken);
         }
         for unseen in database.unseen(program)? {
             self.unlooked.push(Unlooked {
@@ -249,4 +232,33 @@ impl Said {
         }
         Ok(())
     }
+}
+
+/// What a relation of violations comes to: nothing if it has no facts.
+fn broken(
+    name: &str,
+    relation: &str,
+    program: &Program,
+    database: &Database,
+) -> datalog::Result<Option<Finding>> {
+    let (facts, of) = database.facts(program, relation, TOLD_MAX)?;
+    if facts.is_empty() {
+        return Ok(None);
+    }
+    let mut trees = Vec::new();
+    for fact in &facts {
+        let derivation = database.derivation(program, fact)?.to_string();
+        trees.push(derivation.trim_end().to_owned());
+    }
+    let rule = BrokenRule {
+        name: format!("{name}: {relation}"),
+        derivation: trees.join("\n"),
+    };
+    let told: Vec<_> = facts.iter().map(ToString::to_string).collect();
+    let mut what = format!("{name}: {}", told.join(", "));
+    let more = of.saturating_sub(facts.len() as u64);
+    if more > 0 {
+        what += &format!(", and {more} more");
+    }
+    Ok(Some(Finding::of_rule(rule, what)))
 }

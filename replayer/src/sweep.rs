@@ -198,12 +198,11 @@ impl Workers {
         // What the host does comes when the host likes, which has no place in virtual time.
         let host_helps = machine.is_guest() && !machine.has_virtual_time() && import.is_none();
         let hash_log = machine.has_virtual_time();
+        let mut scratch = None;
         if matches!(machine, Machine::Host) {
             enter_mount_namespace()?;
+            scratch = Some(Scratch::new()?);
         }
-        let scratch = matches!(machine, Machine::Host)
-            .then(Scratch::new)
-            .transpose()?;
         let start = Start {
             variant: variant.clone(),
             disk,
@@ -329,12 +328,14 @@ impl Workers {
                 retries.push((workload, result));
                 return Ok(());
             }
+            violates_nothing_by_itself(&result)?;
             summary.add(&result);
             done(&workload, result)
         };
         self.feed_all(workloads, interrupt, &mut take)?;
         for (workload, first) in retries {
             let result = self.retried(&workload, first, interrupt)?;
+            violates_nothing_by_itself(&result)?;
             summary.add(&result);
             done(&workload, result)?;
         }
@@ -454,6 +455,17 @@ impl Workers {
         self.processes[0] = self.replacement()?;
         Ok(result)
     }
+}
+
+/// Fails if a rule is violated as long as nothing has crashed.
+fn violates_nothing_by_itself(result: &WorkloadResult) -> Result<()> {
+    let Some(what) = &result.violated_without_crash else {
+        return Ok(());
+    };
+    Err(Error::ViolatedWithoutCrash {
+        workload: result.workload.clone(),
+        what: what.clone(),
+    })
 }
 
 /// Gives one worker workloads until there are no more; returns the worker.

@@ -6,10 +6,10 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, say};
 use clap::Command;
 use node_sweep::FACTS_FOLDER;
-use replayer::{FoundWhat, Search, SweepOptions, Workers, keep_facts, prepare};
+use replayer::{Found, FoundWhat, KeptFacts, Search, SweepOptions, Workers, keep_facts, prepare};
 
-use super::Named;
 use super::replay::gone;
+use super::{Named, Opened};
 
 /// Finds the crash state of a finding again, and keeps its facts in a file beside the results, which
 /// may be there already; none if it did not come again.
@@ -23,40 +23,62 @@ pub(crate) fn facts_of(
 ) -> anyhow::Result<Option<PathBuf>> {
     let named = Named { results, number };
     let opened = named.open(fs)?;
-    let found = &opened.found;
-    let FoundWhat::State(state) = &found.what else {
+    let FoundWhat::State(state) = &opened.found.what else {
         bail!("finding {number} is a kernel that died, which leaves no facts");
     };
     let folder = named.results.join(FACTS_FOLDER);
-    // A finding may have another number when the sweep was continued.
-    let (workload, address) = (found.workload.to_line(), state.address());
-    let key = blake3::hash(format!("{} {workload} {address}", found.variant).as_bytes()).to_hex();
-    let path = folder.join(format!("{number}-{}.sqlite", &key[..12]));
+    let path = folder.join(opened.facts_file(&state.address()));
     if path.exists() {
         return Ok(Some(path));
     }
-    let search = Search {
-        facts: true,
-        ..replayer::search_for(found, &opened.sweep.states)?
-    };
-    let machine = opened.sweep.machine()?;
-    prepare(std::slice::from_ref(&found.variant), &machine)?;
-    opened.note_other_kernel();
-    let options = SweepOptions {
-        jobs: 1,
-        ..opened.sweep.sweep_options(&machine)
-    };
-    let mut workers = Workers::start(&found.variant, &options)?;
-    let mut result = workers.search(&found.workload, &search, interrupt)?;
-    let Some(state) = result.broken.pop() else {
-        say(&gone(number, &search, result.inconclusive.as_deref()));
+    let Some(facts) = opened.facts(interrupt)? else {
         return Ok(None);
     };
-    say(&format!("the state {} again", state.address()));
-    let Some(facts) = result.facts.filter(|facts| !facts.is_empty()) else {
+    if facts.is_empty() {
         bail!("finding {number} cannot be mounted: there is nothing to ask about");
-    };
+    }
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     keep_facts(&path, facts)?;
     Ok(Some(path))
+}
+
+impl Opened {
+    /// The name of the file with the facts of its state. A finding may have another number when the
+    /// sweep was continued.
+    fn facts_file(&self, address: &str) -> String {
+        let Found {
+            number,
+            variant,
+            workload,
+            ..
+        } = &self.found;
+        let text = format!("{variant} {} {address}", workload.to_line());
+        let key = blake3::hash(text.as_bytes()).to_hex();
+        format!("{number}-{}.sqlite", &key[..12])
+    }
+
+    /// The facts of its state, found again, none of one that cannot be mounted. Without the state it
+    /// says so.
+    fn facts(&self, interrupt: &Interrupt) -> anyhow::Result<Option<KeptFacts>> {
+        let found = &self.found;
+        let search = Search {
+            facts: true,
+            ..replayer::search_for(found, &self.sweep.states)?
+        };
+        let machine = self.sweep.machine()?;
+        prepare(std::slice::from_ref(&found.variant), &machine)?;
+        self.note_other_kernel();
+        let options = SweepOptions {
+            jobs: 1,
+            ..self.sweep.sweep_options(&machine)
+        };
+        let mut workers = Workers::start(&found.variant, &options)?;
+        let mut result = workers.search(&found.workload, &search, interrupt)?;
+        let Some(state) = result.broken.pop() else {
+            say(&gone(found.number, &search, result.inconclusive.as_deref()));
+            return Ok(None);
+        };
+        say(&format!("the state {} again", state.address()));
+        Ok(Some(result.facts.unwrap_or_default()))
+    }
 }

@@ -22,6 +22,7 @@ use super::states::{Recording, STATES_MAX, left, lost_bytes, seed_of_text};
 use super::{Engine, Result, Tell, Unfinished, inconclusive};
 use crate::moment::Progress;
 use crate::result::{Again, AgainCounts, RunLog, StateFindings, WorkloadResult};
+use crate::specs::Rules;
 use crate::test_bed::Ticket;
 
 /// What has been visited is forgotten after a recovery, once it is so much.
@@ -63,6 +64,18 @@ impl<'a> Tour<'a> {
             in_recoveries: 0,
             end,
         }
+    }
+
+    /// Whether a content was judged at a moment before; nothing if it has no second look. The same
+    /// gives the same findings, but for rules about the disk.
+    pub(super) fn is_known(
+        &mut self,
+        progress: Progress,
+        hash: ImageHash,
+        rules: &Rules,
+    ) -> Option<bool> {
+        let is_known = !self.judged.insert((progress, hash));
+        (!is_known || rules.tell_disks_apart()).then_some(is_known)
     }
 }
 
@@ -367,10 +380,9 @@ impl Engine {
         let mut is_new = false;
         for moment in &crashed.moments {
             let progress = tour.recording.progress[moment.first.position];
-            let is_known = !tour.judged.insert((progress, hash));
-            if is_known && !self.rules.tell_disks_apart() {
+            let Some(is_known) = tour.is_known(progress, hash, &self.rules) else {
                 continue;
-            }
+            };
             is_new |= !is_known;
             let mut id = StateId {
                 is_known,

@@ -78,18 +78,7 @@ impl Engine {
             result.states_equal += u32::from(id.state.again.is_empty());
         }
         let seen = &visited[&hash];
-        let mut findings = if id.is_known {
-            Vec::new()
-        } else {
-            self.compare(model, id.live, seen)
-                .unwrap_or_else(|undecided| {
-                    result
-                        .inconclusive
-                        .get_or_insert_with(|| undecided.to_string());
-                    Vec::new()
-                })
-        };
-        findings.extend(self.hold(&id, seen, result));
+        let mut findings = self.findings_of(model, &id, seen, result);
         self.watch.lap(&mut result.timing.oracle_us);
         if !findings.is_empty()
             && let Some(why) = self.depends_on_order(model, hash, &id, result)?
@@ -107,6 +96,29 @@ impl Engine {
             result.add_findings(StateFindings { findings, ..state });
         }
         Ok(())
+    }
+
+    /// What a crash state breaks that has recovered, as far as that is not known.
+    fn findings_of(
+        &mut self,
+        model: Option<&Model>,
+        id: &StateId<'_>,
+        seen: &Visited,
+        result: &mut WorkloadResult,
+    ) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if !id.is_known {
+            match self.compare(model, id.live, seen) {
+                Ok(found) => findings = found,
+                Err(undecided) => {
+                    result
+                        .inconclusive
+                        .get_or_insert_with(|| undecided.to_string());
+                }
+            }
+        }
+        findings.extend(self.hold(id, seen, result));
+        findings
     }
 
     /// Has a crash state that is in the image recover, and counts it.

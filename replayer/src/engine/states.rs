@@ -173,12 +173,10 @@ impl Engine {
         let Recording { trace, rules, .. } = recording;
         rebuild(&mut self.image, &trace.log, rules, &state);
         let (progress, hash) = (recording.progress[state.position], self.image.hash());
-        // The same content at the same moment gives the same findings, but for rules about the disk.
-        let is_known = !tour.judged.insert((progress, hash));
-        if is_known && !self.rules.tell_disks_apart() {
+        let Some(is_known) = tour.is_known(progress, hash, &self.rules) else {
             tour.unfinished.result.states_equal += 1;
             return Ok(());
-        }
+        };
         tracing::trace!(number, position = state.position, "checks a crash state");
         let make = || recording.model(&self.contract, progress);
         match tour.models.entry(progress).or_insert_with(make) {
@@ -186,8 +184,8 @@ impl Engine {
                 if self.again.times > 0 && !is_known {
                     firsts.add(hash, &state);
                 }
-                let id = recording.id(state);
-                let (model, id) = (model.as_ref(), StateId { is_known, ..id });
+                let (model, mut id) = (model.as_ref(), recording.id(state));
+                id.is_known = is_known;
                 let (visited, unfinished) = (&mut tour.visited, &mut *tour.unfinished);
                 self.judge(model, hash, id, visited, unfinished, tour.tell)
             }

@@ -52,16 +52,35 @@ impl Names {
     /// What an operation does that is done: nothing if it only opens, closes or drops what is cached.
     pub(super) fn apply(&mut self, op: &Op) -> Vec<Change> {
         match op {
-            Op::Creat { path, .. } | Op::Mkfifo { path, .. } | Op::Mknod { path, .. } => {
-                vec![self.make("creat", path, "")]
-            }
-            Op::Mkdir { path, .. } => vec![self.make("mkdir", path, "")],
-            Op::Symlink { target, path } => vec![self.make("symlink", path, target)],
+            Op::Creat { .. }
+            | Op::Mkfifo { .. }
+            | Op::Mknod { .. }
+            | Op::Mkdir { .. }
+            | Op::Symlink { .. }
+            | Op::Open { .. }
+            | Op::Tmpfile { .. } => self.create(op),
             Op::Link { .. }
             | Op::Unlink { .. }
             | Op::Rmdir { .. }
             | Op::Remove { .. }
             | Op::Rename { .. } => self.rename(op),
+            Op::Write { .. }
+            | Op::Append { .. }
+            | Op::DirectWrite { .. }
+            | Op::MmapWrite { .. }
+            | Op::Truncate { .. }
+            | Op::Falloc { .. }
+            | Op::Reflink { .. } => self.write(op),
+            Op::Close { .. } | Op::DropCaches { .. } | Op::SyncFileRange { .. } => Vec::new(),
+            _ => self.on_whole(op),
+        }
+    }
+
+    /// New files, and new ways to them.
+    fn create(&mut self, op: &Op) -> Vec<Change> {
+        match op {
+            Op::Mkdir { path, .. } => vec![self.make("mkdir", path, "")],
+            Op::Symlink { target, path } => vec![self.make("symlink", path, target)],
             Op::Open { path, handle } => {
                 let file = self.at(path);
                 self.handles.insert(handle.clone(), file);
@@ -72,21 +91,10 @@ impl Names {
                 self.handles.insert(handle.clone(), file);
                 vec![self.change("creat", file)]
             }
-            Op::Write { .. }
-            | Op::Append { .. }
-            | Op::DirectWrite { .. }
-            | Op::MmapWrite { .. }
-            | Op::Truncate { .. }
-            | Op::Falloc { .. }
-            | Op::Reflink { .. } => self.write(op),
-            Op::Close { .. } | Op::DropCaches { .. } | Op::SyncFileRange { .. } => Vec::new(),
-            Op::SetXattr { target, .. } => self.on("setxattr", target),
-            Op::RemoveXattr { target, .. } => self.on("removexattr", target),
-            Op::Chmod { target, .. } => self.on("chmod", target),
-            Op::Chown { target, .. } => self.on("chown", target),
-            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Msync { .. } | Op::Syncfs | Op::Sync => {
-                self.sync(op)
+            Op::Creat { path, .. } | Op::Mkfifo { path, .. } | Op::Mknod { path, .. } => {
+                vec![self.make("creat", path, "")]
             }
+            _ => unreachable!("not an operation that makes something"),
         }
     }
 
@@ -95,8 +103,13 @@ impl Names {
         self.change("sync", ROOT)
     }
 
-    fn sync(&mut self, op: &Op) -> Vec<Change> {
+    /// Syncs, and changes of attributes.
+    fn on_whole(&mut self, op: &Op) -> Vec<Change> {
         match op {
+            Op::SetXattr { target, .. } => self.on("setxattr", target),
+            Op::RemoveXattr { target, .. } => self.on("removexattr", target),
+            Op::Chmod { target, .. } => self.on("chmod", target),
+            Op::Chown { target, .. } => self.on("chown", target),
             Op::Fsync { target } => self.on("fsync", target),
             Op::Fdatasync { target } => self.on("fdatasync", target),
             Op::Msync {
@@ -104,7 +117,8 @@ impl Names {
                 offset,
                 length,
             } => vec![self.range("fsync-range", target, (*offset, *length))],
-            _ => vec![self.sync_all()],
+            Op::Syncfs | Op::Sync => vec![self.sync_all()],
+            _ => unreachable!("neither a sync nor a change of attributes"),
         }
     }
 

@@ -225,6 +225,29 @@ fn faults_of_calls_go_on_through_restarts_and_pauses_and_end() {
     laid.comes_to_the_same("all");
 }
 
+/// A place in a program has the number that failure points have, which are looked for in namespaces.
+#[test]
+fn a_place_in_a_program_is_the_same_on_both_grounds() {
+    let laid = Laid::new(include_str!("../fixtures/store/cluster.toml"), "store");
+    let mut command = crashpoint();
+    command.arg("inject").arg(laid.place.path("cluster.toml"));
+    let output = command.arg("--points").env("PATH", &laid.path).output();
+    let table = printed(&output.expect("it runs"));
+    let mut rows = table.lines().map(|line| line.split_whitespace());
+    // Of the leader alone: point, call, file, times, node, times of this node, site.
+    let row = rows.find(|row| row.clone().nth(1) == Some("fdatasync"));
+    let row: Vec<_> = row.unwrap_or_else(|| panic!("{table}")).collect();
+    let plan = |site: &str| {
+        format!(
+            "within_s = 1\n[[faults]]\nat = {{ call = \"fdatasync\", site = \"{site}\", nth = 2 }}
+fault = \"kill\"\non = \"a\"\nuntil = {{ after_s = 0.1 }}\n"
+        )
+    };
+    let told = laid.inject("site", &plan(row[6]), 0);
+    assert!(told.contains("a is about to fdatasync log/"), "{told}");
+    laid.inject("other", &plan("0123456789abcdef"), 3);
+}
+
 #[test]
 fn a_fault_that_hits_no_call_is_no_pass_and_neither_is_a_call_that_never_comes() {
     let laid = Laid::counts();

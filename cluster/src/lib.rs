@@ -54,7 +54,7 @@ pub use network::{client_address, reaches_others, set_up_machine, try_links, try
 pub use node::Node;
 pub use process::{Ending, Process, Spawn, Starter};
 pub use simulated::{
-    Driven, LogGrowth, Look, Looked, MachineRecorder, MachineRecording, RunningClient,
-    SimulatedCluster, SimulatedProgram, SimulationSettings, open_port,
+    Driven, LogGrowth, Look, Looked, MachineRecorder, MachineRecording, MachineTracer,
+    RunningClient, SimulatedCluster, SimulatedProgram, SimulationSettings, open_port,
 };
 pub use turns::Turns;

@@ -164,7 +164,9 @@ enum Command {
 fn main() -> ExitCode {
     logging::inherit();
     let hidden = replayer::run_hidden().or_else(::cluster::run_hidden);
-    let hidden = hidden.or_else(cluster::run_hidden);
+    let hidden = hidden
+        .or_else(cluster::run_hidden)
+        .or_else(injector::online::run_hidden);
     if let Some(status) = hidden.or_else(bench::run_hidden) {
         return status;
     }

@@ -459,10 +459,4 @@ fn what_a_ground_cannot_do_is_said_before_anything_runs() {
         &[],
         "plan.toml: fault 1 has a clock jump, and only simulated machines have clocks of their own",
     );
-    let call = "at = { call = \"fsync\" }";
-    bad(
-        "at = { acknowledged = 10 }",
-        call,
-        "fault 1 has to do with system calls",
-    );
 }

@@ -120,6 +120,13 @@ impl Process {
         Some((line, time_ns))
     }
 
+    /// It has ended so, if that is not known yet.
+    fn end(&mut self, status: i32, now_ns: u64) {
+        if self.status.is_none() {
+            (self.status, self.ended_ns) = (Some(status), now_ns);
+        }
+    }
+
     /// All that it printed and nobody has taken.
     pub(super) fn take_printed(&mut self) -> Vec<u8> {
         self.printed.take(self.printed.bytes.len()).0
@@ -203,7 +210,7 @@ impl Host {
             }
             Report::Ended { id, status } => {
                 if let Some(process) = self.processes.get_mut(&id) {
-                    (process.status, process.ended_ns) = (Some(status), now_ns);
+                    process.end(status, now_ns);
                 }
             }
         }
@@ -313,18 +320,47 @@ impl Hosts {
         log_name: &str,
         logs_all: bool,
     ) -> Result<ProcessId> {
-        let log = Log::open(&self.logs, log_name)?;
-        let id = self.next_id;
-        self.next_id += 1;
         let process = Process {
-            log: Some(log),
+            log: Some(Log::open(&self.logs, log_name)?),
             logged: logs_all.then(String::new),
             logs_all,
             ..Process::default()
         };
+        Ok(self.start_as(machine, task, process))
+    }
+
+    /// Starts the command of a node. All that it prints is logged, and looked at; of its tracer, if it
+    /// has one, only what that says on standard error, for that is what the command prints.
+    pub(super) fn start_node(
+        &mut self,
+        machine: usize,
+        task: Task,
+        log_name: &str,
+        is_traced: bool,
+    ) -> Result<ProcessId> {
+        let process = Process {
+            log: Some(Log::open(&self.logs, log_name)?),
+            logged: Some(String::new()),
+            logs_all: !is_traced,
+            ..Process::default()
+        };
+        Ok(self.start_as(machine, task, process))
+    }
+
+    fn start_as(&mut self, machine: usize, task: Task, process: Process) -> ProcessId {
+        let id = self.next_id;
+        self.next_id += 1;
         self.known[machine].processes.insert(id, process);
         self.order(machine, &Order::Start { id, task });
-        Ok(id)
+        id
+    }
+
+    /// A process has ended, as somebody else than the init has told.
+    pub(super) fn has_ended(&mut self, machine: usize, id: ProcessId, status: i32) {
+        let now_ns = self.simulation.now_ns();
+        if let Some(process) = self.process(machine, id) {
+            process.end(status, now_ns);
+        }
     }
 
     /// A process of a machine that is on.

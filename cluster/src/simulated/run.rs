@@ -9,11 +9,13 @@ mod recording;
 mod singly;
 mod start;
 mod tasks;
+mod traced;
 
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +43,7 @@ pub use client::{Driven, RunningClient};
 pub use look::{Look, Looked};
 pub use recording::{MachineRecorder, MachineRecording};
 pub use singly::SimulatedProgram;
+pub use traced::MachineTracer;
 
 /// The file system of a node's disk, if the cluster file names none.
 const FILE_SYSTEM: &str = "ext4";
@@ -84,6 +87,8 @@ pub struct SimulatedCluster {
     steps_done: usize,
     /// What records the commands of nodes and the client.
     recorder: Option<Box<dyn MachineRecorder>>,
+    /// What traces the commands of nodes.
+    tracer: Option<Rc<dyn MachineTracer>>,
 }
 
 /// How far a machine is that is on. A start may be broken off and gone on with.
@@ -128,6 +133,10 @@ enum Fate {
 struct NodeState {
     data: Data,
     command: Option<ProcessId>,
+    /// Whether it is its tracer that was started.
+    is_traced: bool,
+    /// What tracers have said.
+    said: Vec<Vec<u8>>,
     is_ready: bool,
     /// When it became so last, since it was switched on.
     ready_ns: Option<u64>,
@@ -174,6 +183,7 @@ impl SimulatedCluster {
             server: None,
             steps_done: 0,
             recorder: None,
+            tracer: None,
         };
         for node in &file.nodes {
             let disk = node
@@ -221,7 +231,7 @@ impl SimulatedCluster {
     }
 
     /// Another cluster that goes on from here as this one does, with everything that is in flight
-    /// ([`Simulation::fork`]): not in the middle of a start. What runs in it is not recorded. `logs` is the
+    /// ([`Simulation::fork`]): not in the middle of a start. What runs in it is neither recorded nor traced. `logs` is the
     /// directory for its logs, and gets what is in those of this one.
     ///
     /// # Errors
@@ -238,6 +248,7 @@ impl SimulatedCluster {
             server: self.server,
             steps_done: self.steps_done,
             recorder: None,
+            tracer: None,
         })
     }
 
@@ -340,6 +351,7 @@ impl SimulatedCluster {
         self.hosts.simulation.switch_off(nodes);
         let mut cuts = Vec::new();
         for node in nodes.iter().copied() {
+            self.keep_lines(node);
             self.hosts.forget(node);
             if self.file.nodes[node].has_data {
                 let disk = self.hosts.simulation.disk(node, 0);

@@ -108,7 +108,7 @@ pub(super) fn collect(
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
     if manifest.simulated.is_some() {
-        bail!("nodes are traced in namespaces only: leave out --simulate");
+        bail!("calls are counted in namespaces only: leave out --simulate");
     }
     if let Some(directory) = &arguments.points_of {
         return take_over(arguments, directory, manifest);

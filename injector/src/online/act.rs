@@ -102,7 +102,7 @@ impl Runner<'_> {
             What::Heal => Ok(self.heal_everything()),
             What::Clock(by_ns) => self.move_clocks(on, *by_ns),
             What::Disk(errors) => self.hit_disks(on, fault, errors),
-            What::Call(call) => Ok(self.hit_calls(on, fault, call)),
+            What::Call(call) => self.hit_calls(on, fault, call),
             What::Partition { from, flow } => {
                 let from = self.others(from, &on)?;
                 self.partition(on, &from, *flow)
@@ -209,10 +209,25 @@ impl Runner<'_> {
         Ok(Hit::of(on.clone(), words, Undo::Clocks(on, by_ns)))
     }
 
-    fn hit_calls(&self, on: Vec<usize>, fault: usize, call: &CallFault) -> Hit {
+    fn hit_calls(&mut self, on: Vec<usize>, fault: usize, call: &CallFault) -> Said<Hit> {
         self.calls.hit(&on, fault, call);
+        if let Err(why) = said(self.ground.agree_on_calls()) {
+            // It may be in place where it can.
+            let _ = self.spare_calls(fault);
+            return Err(why);
+        }
         let words = format!("{} {}", self.names(&on), call.words());
-        Hit::of(on, words, Undo::Calls(fault))
+        Ok(Hit::of(on, words, Undo::Calls(fault)))
+    }
+
+    fn spare_calls(&mut self, fault: usize) -> Said<()> {
+        self.calls.spare(fault);
+        let agreed = said(self.ground.agree_on_calls());
+        let spared = self.calls.spared(fault).map_err(|node| {
+            let name = self.names(&[node]);
+            format!("{name} has a call that is still held")
+        });
+        agreed.and(spared)
     }
 
     fn partition(&mut self, on: Vec<usize>, from: &[usize], flow: Flow) -> Said<Hit> {
@@ -278,10 +293,7 @@ impl Runner<'_> {
                 let mut nodes = nodes.iter();
                 nodes.try_for_each(|node| said(self.ground.spare_requests(*node)))
             }
-            Undo::Calls(fault) => self.calls.spare(*fault).map_err(|node| {
-                let name = self.names(&[node]);
-                format!("{name} has a call that is still held")
-            }),
+            Undo::Calls(fault) => self.spare_calls(*fault),
             Undo::Links(directions, _) => self.end_links(directions),
             Undo::Heal(cuts) => self.heal_cuts(cuts),
         }

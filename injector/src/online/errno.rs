@@ -1,5 +1,8 @@
 //! Errors of system calls, by their names.
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// An error that a call can come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Errno {
@@ -31,6 +34,20 @@ const ALL: [Errno; 17] = [
     errno("EAGAIN", libc::EAGAIN),
     errno("ESTALE", libc::ESTALE),
 ];
+
+impl Serialize for Errno {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Errno {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let none = || D::Error::custom(format!("{name} is no error that is known"));
+        Self::named(&name).ok_or_else(none)
+    }
+}
 
 impl Errno {
     /// The disk failed.

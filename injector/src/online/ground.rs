@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::worse::Worse;
 use block_dev::{Answer, Predicate};
-use cluster::{ClusterFile, Ending, Error, Member, Result, Verdict};
+use cluster::{ClusterFile, Ending, Member, Result, Verdict};
 use pace_rules::disk::{Log, Relaxation};
 
 use super::calls::Calls;
@@ -34,19 +34,20 @@ pub trait Ground {
     /// If the ground does not go on.
     fn pass(&mut self) -> Result<()>;
 
+    /// Whether nodes have kernels of their own, so that they are traced inside of their machines.
+    fn traces_inside(&self) -> bool;
+
     /// Has system calls of nodes be decided about there, from the first start on.
     ///
     /// # Errors
     /// If this ground cannot.
-    fn follow_calls(&mut self, _calls: &Rc<Calls>) -> Result<()> {
-        Err(Error::Command {
-            whose: "the plan".into(),
-            what:
-                "has triggers or faults at system calls, for which nodes have to be traced: that \
-                   is done in namespaces only"
-                    .into(),
-        })
-    }
+    fn follow_calls(&mut self, calls: &Rc<Calls>) -> Result<()>;
+
+    /// Waits until what was decided about system calls so far holds, and all is known that came of it.
+    ///
+    /// # Errors
+    /// If a tracer does not say so.
+    fn agree_on_calls(&mut self) -> Result<()>;
 
     /// How long the probe need not be asked while nobody waits for what it says. To ask costs little
     /// where time passes anyway.

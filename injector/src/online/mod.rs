@@ -41,7 +41,7 @@ mod want;
 mod witness;
 mod worse;
 
-pub use calls::Calls;
+pub use calls::{Calls, run_hidden};
 pub use campaign::{Selection, Summary, campaign};
 pub use directory::{
     InjectDirectory, InjectManifest, InjectResult, OnMachines, RUNS, manifest, merge, results,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster::ClusterFile;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::disk_fault::DiskFault;
 use super::errno::Errno;
@@ -87,7 +87,7 @@ pub enum What {
 }
 
 /// Which system calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallOf {
     /// What a plan calls them.
     pub call: String,
@@ -100,7 +100,7 @@ pub struct CallOf {
 }
 
 /// A fault of system calls.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallFault {
     /// Which calls, from which on.
     pub of: CallOf,
@@ -111,7 +111,7 @@ pub struct CallFault {
 }
 
 /// What comes of a system call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Comes {
     /// It is not made, and fails.
     Fails(Errno),
@@ -144,7 +144,7 @@ impl Comes {
 }
 
 /// What becomes of the bytes of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Corruption {
     /// The lowest bit of the byte in the middle is flipped.
@@ -176,7 +176,7 @@ impl Corruption {
 }
 
 /// When, at a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moment {
     /// Right before it is made.
@@ -325,14 +325,6 @@ impl PlannedFault {
             .chain(self.selectors())
             .any(|one| *one == Selector::Hit)
     }
-
-    /// Whether it has to do with system calls.
-    fn needs_calls(&self) -> bool {
-        let triggers = [Some(&self.at), self.until.as_ref()];
-        let mut triggers = triggers.into_iter().flatten();
-        matches!(self.what, What::Call(_))
-            || triggers.any(|trigger| matches!(trigger.awaited, Awaited::Call { .. }))
-    }
 }
 
 impl FaultPlan {
@@ -378,13 +370,7 @@ impl FaultPlan {
     /// In words, with the number of the fault.
     pub fn refuse_on(&self, is_simulated: bool) -> Result<(), String> {
         type Refused = (bool, fn(&PlannedFault) -> bool, &'static str);
-        const REFUSED: [Refused; 3] = [
-            (
-                true,
-                PlannedFault::needs_calls,
-                "has to do with system calls, and nodes are traced in namespaces only: leave out \
-                 --simulate",
-            ),
+        const REFUSED: [Refused; 2] = [
             (
                 false,
                 |fault| fault.what == What::Freeze,

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use block_dev::{Answer, Predicate};
 use cluster::{
-    ClusterFile, Ending, Error, Member, Result, SimulatedCluster, SimulatedProgram, Verdict,
+    ClusterFile, Ending, Error, MachineTracer, Member, Result, SimulatedCluster, SimulatedProgram,
+    Verdict,
 };
 
+use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
 use super::worse::Worse;
 
@@ -17,6 +20,10 @@ const LOOK_EVERY_NS: u64 = 2_000_000;
 
 /// How long the probe rests while it is quiet: to start it takes longer than all else then.
 const PROBE_RESTS: Duration = Duration::from_secs(5);
+
+/// How long tracers may take until they have done what they were told, in nanoseconds: they have nothing
+/// to wait for.
+const AGREE_WITHIN_NS: u64 = 10_000_000_000;
 
 /// A cluster on simulated machines.
 pub struct Simulated<'a> {
@@ -27,6 +34,7 @@ pub struct Simulated<'a> {
     worse: BTreeSet<(Member, Member)>,
     /// Whose end was told.
     told: BTreeSet<usize>,
+    calls: Rc<Calls>,
     cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -39,6 +47,7 @@ impl<'a> Simulated<'a> {
             cuts: BTreeSet::new(),
             worse: BTreeSet::new(),
             told: BTreeSet::new(),
+            calls: Rc::default(),
             cancelled,
         }
     }
@@ -46,6 +55,55 @@ impl<'a> Simulated<'a> {
     /// The machines.
     pub fn cluster(&mut self) -> &mut SimulatedCluster {
         &mut self.cluster
+    }
+
+    /// Has machines do something, or lets time pass. Tracers are told before what they were not told yet,
+    /// and afterwards what they have said is known.
+    fn go_on<T>(
+        &mut self,
+        what: impl FnOnce(&mut SimulatedCluster, &dyn Fn() -> bool) -> Result<T>,
+    ) -> Result<T> {
+        let nodes = self.calls.nodes_inside();
+        for node in &nodes {
+            for line in self.calls.take_orders(*node) {
+                self.cluster.tell_tracer(*node, &line);
+            }
+        }
+        let done = what(&mut self.cluster, self.cancelled)?;
+        for node in nodes {
+            self.hear(node)?;
+        }
+        Ok(done)
+    }
+
+    /// Takes what the tracer of a node has said.
+    fn hear(&mut self, node: usize) -> Result<()> {
+        for line in self.cluster.tracer_lines(node) {
+            let status = self.calls.hear(node, &line);
+            let status = status.map_err(|error| self.tracer_of(node, &format!("said {error}")))?;
+            if let Some(status) = status {
+                self.cluster.traced_has_ended(node, status);
+            }
+        }
+        Ok(())
+    }
+
+    fn tracer_of(&self, node: usize, what: &str) -> Error {
+        Error::Command {
+            whose: format!("the tracer of {}", self.file().nodes[node].name),
+            what: what.to_owned(),
+        }
+    }
+
+    /// A node whose tracer has not done yet what it was told.
+    fn behind(&mut self) -> Option<usize> {
+        for node in self.calls.nodes_inside() {
+            if !self.cluster.is_running(node) {
+                self.calls.answers_no_more(node);
+            }
+        }
+        let mut nodes = self.calls.nodes_inside().into_iter();
+        nodes.find(|node| !self.calls.has_answered(*node))
     }
 
     /// Whether just those links are cut that are to be.
@@ -77,7 +135,36 @@ impl Ground for Simulated<'_> {
 
     fn pass(&mut self) -> Result<()> {
         let until_ns = self.cluster.now_ns() + LOOK_EVERY_NS;
-        self.cluster.pass(until_ns, self.cancelled)
+        self.go_on(|cluster, cancelled| cluster.pass(until_ns, cancelled))
+    }
+
+    fn traces_inside(&self) -> bool {
+        true
+    }
+
+    fn follow_calls(&mut self, calls: &Rc<Calls>) -> Result<()> {
+        if calls.counts() {
+            return Err(Error::Command {
+                whose: "failure points".into(),
+                what: "need calls to be counted, which is done in namespaces only".into(),
+            });
+        }
+        self.calls = Rc::clone(calls);
+        self.cluster
+            .trace(Rc::clone(calls) as Rc<dyn MachineTracer>);
+        Ok(())
+    }
+
+    fn agree_on_calls(&mut self) -> Result<()> {
+        let until_ns = self.cluster.now_ns() + AGREE_WITHIN_NS;
+        self.calls.ask();
+        while let Some(node) = self.behind() {
+            if self.cluster.now_ns() > until_ns {
+                return Err(self.tracer_of(node, "does not do what it was told"));
+            }
+            self.pass()?;
+        }
+        Ok(())
     }
 
     fn probe_rests(&self) -> Duration {
@@ -88,9 +175,11 @@ impl Ground for Simulated<'_> {
         for _ in 1..places {
             self.cluster.add_client()?;
         }
-        self.cluster.start(self.cancelled)?;
-        self.cluster.prepare(self.cancelled)?;
-        self.cluster.sync(self.cancelled)?;
+        self.go_on(|cluster, cancelled| {
+            cluster.start(cancelled)?;
+            cluster.prepare(cancelled)?;
+            cluster.sync(cancelled)
+        })?;
         self.cluster.refuse_end()
     }
 
@@ -120,7 +209,7 @@ impl Ground for Simulated<'_> {
     }
 
     fn is_ready(&mut self, node: usize) -> Result<bool> {
-        self.cluster.is_node_ready(node, self.cancelled)
+        self.go_on(|cluster, cancelled| cluster.is_node_ready(node, cancelled))
     }
 
     fn begin_time(&mut self, node: usize) {
@@ -128,25 +217,38 @@ impl Ground for Simulated<'_> {
     }
 
     fn kill(&mut self, nodes: &[usize]) -> Result<()> {
-        self.cluster.kill_nodes(nodes, self.cancelled)
+        self.go_on(|cluster, cancelled| cluster.kill_nodes(nodes, cancelled))?;
+        self.calls.end(nodes);
+        Ok(())
     }
 
     fn power_loss(&mut self, nodes: &[usize], loses: &mut Loses) -> Result<Vec<usize>> {
-        let cuts = self.cluster.power_loss(nodes, loses, self.cancelled)?;
+        let cuts = self.go_on(|cluster, cancelled| cluster.power_loss(nodes, loses, cancelled))?;
+        self.calls.end(nodes);
         Ok(cuts.into_iter().map(|(_, cut)| cut.lost.len()).collect())
     }
 
     fn pause(&mut self, nodes: &[usize]) -> Result<()> {
-        self.cluster.pause_nodes(nodes, self.cancelled)
+        self.go_on(|cluster, cancelled| cluster.pause_nodes(nodes, cancelled))?;
+        for node in nodes {
+            self.calls.pause(*node, true);
+        }
+        Ok(())
     }
 
     fn freeze(&mut self, nodes: &[usize]) -> Result<()> {
-        self.cluster.freeze_nodes(nodes, self.cancelled)
+        self.go_on(|cluster, cancelled| cluster.freeze_nodes(nodes, cancelled))?;
+        for node in nodes {
+            self.calls.pause(*node, true);
+        }
+        Ok(())
     }
 
     fn move_clocks(&mut self, nodes: &[usize], by_ns: i64) -> Result<()> {
         for (place, node) in nodes.iter().enumerate() {
-            if let Err(error) = self.cluster.move_clock(*node, by_ns, self.cancelled) {
+            let moved =
+                self.go_on(|cluster, cancelled| cluster.move_clock(*node, by_ns, cancelled));
+            if let Err(error) = moved {
                 // That is the error to tell.
                 let _ = self.move_clocks_back(&nodes[..place], by_ns);
                 return Err(error);
@@ -157,7 +259,9 @@ impl Ground for Simulated<'_> {
 
     fn move_clocks_back(&mut self, nodes: &[usize], by_ns: i64) -> Result<()> {
         let mut nodes = nodes.iter();
-        nodes.try_for_each(|node| self.cluster.move_clock_back(*node, by_ns, self.cancelled))
+        nodes.try_for_each(|node| {
+            self.go_on(|cluster, cancelled| cluster.move_clock_back(*node, by_ns, cancelled))
+        })
     }
 
     fn answer_some(&mut self, node: usize, how: (Answer, u64), hits: Predicate) -> Result<()> {
@@ -170,11 +274,19 @@ impl Ground for Simulated<'_> {
 
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {
         let mut nodes = nodes.iter();
-        nodes.try_for_each(|node| self.cluster.resume_node(*node, self.cancelled))
+        nodes.try_for_each(|node| {
+            self.go_on(|cluster, cancelled| cluster.resume_node(*node, cancelled))?;
+            self.calls.pause(*node, false);
+            Ok(())
+        })
     }
 
     fn restart(&mut self, node: usize) -> Result<()> {
-        self.cluster.restart_node(node, self.cancelled)
+        if self.calls.is_inside(node) && self.cluster.simulation().is_on(node) {
+            // What the tracer of what is left in it has said is to be known before there is a new one.
+            self.kill(&[node])?;
+        }
+        self.go_on(|cluster, cancelled| cluster.restart_node(node, cancelled))
     }
 
     fn cut(&mut self, directions: &[(Member, Member)]) -> Result<()> {
@@ -254,6 +366,6 @@ impl Ground for Simulated<'_> {
             doing: format!("read {}", acknowledgements.display()),
             error,
         })?;
-        self.cluster.run_check(&lines, self.cancelled)
+        self.go_on(|cluster, cancelled| cluster.run_check(&lines, cancelled))
     }
 }

@@ -127,6 +127,7 @@ impl SimulatedCluster {
                 // It is not to be taken for an answer of the next start.
                 self.wait(node, TRIED_WITHIN, cancelled, |hosts| hosts.tried(node))?;
             }
+            self.keep_lines(node);
             let state = &mut self.nodes[node];
             let ids = [state.command.take(), state.probe.take()];
             (state.tries, state.is_ready, state.fate) = (false, false, Fate::Down);

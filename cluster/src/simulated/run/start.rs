@@ -55,6 +55,7 @@ impl SimulatedCluster {
             self.stages[machine] = Stage::Boots;
             if let Some(node) = self.nodes.get_mut(machine) {
                 *node = NodeState {
+                    said: std::mem::take(&mut node.said),
                     data: node.data,
                     starts: node.starts + 1,
                     started_ns: now_ns,
@@ -294,9 +295,11 @@ impl SimulatedCluster {
         let NodeConfig { name, command, .. } = &self.file.nodes[machine];
         let task = self.recorded(Some(machine), self.node_task(machine, command));
         let log_from = self.log(name).metadata().map_or(0, |data| data.len());
-        let id = self.hosts.start(machine, task, name, true)?;
+        let (task, is_traced) = self.traced(machine, task);
+        let id = self.hosts.start_node(machine, task, name, is_traced)?;
         let node = &mut self.nodes[machine];
         (node.command, node.started_ns, node.log_from) = (Some(id), now_ns, log_from);
+        node.is_traced = is_traced;
         Ok(())
     }
 

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use brief::{Called, callers, mask};
-use cluster::NodeConfig;
 use libc::pid_t;
 use tracer::{After, Change, Decision, Entry, Observer, Origin, StackTable};
 
 use super::corrupt::{Buffer, Spoilt};
 use super::kinds::{ADDRESS, LENGTH, READ, has_length, is_one, kind, paths};
+use super::orders::{Orders, Report, Spared, Watched};
 use super::pattern::matches;
 use super::tally::{Made as Counted, Tally, Times};
 use crate::online::plan::{CallFault, CallOf, Comes, Moment};
@@ -31,19 +31,23 @@ pub(super) struct Desk {
     pub(super) name: String,
     /// Its directory of data, as it sees it.
     data: Option<PathBuf>,
+    /// Whether the first process enters the node and waits there: it is not of the node.
+    is_entered: bool,
     state: Mutex<State>,
     traced: Mutex<Option<Arc<Traced>>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The process that enters the node and waits there: it is not of the node.
-    enters: pid_t,
+    /// The process that was started, which may be the one that enters the node.
+    first: pid_t,
     has_ended: bool,
     is_paused: bool,
     watches: BTreeMap<u64, Watch>,
     /// By the fault's index.
     rules: BTreeMap<usize, Rule>,
+    /// What came of those that have ended.
+    spared: BTreeMap<usize, Spared>,
     held: HashMap<pid_t, Held>,
     /// What rules did first, and has not been told yet.
     news: Vec<String>,
@@ -56,12 +60,10 @@ struct State {
 
 /// A trigger that is waited for.
 struct Watch {
-    of: CallOf,
-    when: Moment,
-    /// Whether the call stays where it is until this is gone.
-    holds: bool,
-    seen: u64,
+    watched: Watched,
     fired: Option<String>,
+    /// How many were seen, and whether the one had come, when that was told last.
+    told: (u64, bool),
 }
 
 /// A fault that is in place.
@@ -69,7 +71,10 @@ struct Rule {
     fault: CallFault,
     seen: u64,
     hits: u64,
+    /// Whether it was told that it hits.
     is_told: bool,
+    /// How many were seen and hit when that was told last.
+    told: (u64, u64),
 }
 
 /// Why a thread is held.
@@ -150,17 +155,27 @@ impl<'a> Made<'a> {
 impl Watch {
     /// Counts a call. Whether it is the one that is waited for.
     fn counts(&mut self) -> bool {
-        self.seen += 1;
-        self.seen == self.of.nth
+        self.watched.seen += 1;
+        self.watched.seen == self.watched.of.nth
+    }
+
+    /// What is to be told of it.
+    fn change(&mut self, id: u64) -> Option<Report> {
+        let now = (self.watched.seen, self.fired.is_some());
+        let is_new = std::mem::replace(&mut self.told, now) != now;
+        is_new.then(|| Report::Seen(id, now.0, self.fired.clone()))
     }
 }
 
 impl Desk {
-    pub(super) fn new(node: usize, config: &NodeConfig) -> Self {
+    /// Of a node, and its directory of data; `is_entered` if the program that is traced enters the node,
+    /// and does not run in it.
+    pub(super) fn new(node: usize, name: &str, data: Option<&Path>, is_entered: bool) -> Self {
         Self {
             node,
-            name: config.name.clone(),
-            data: config.has_data.then(|| config.directory()),
+            name: name.to_owned(),
+            data: data.map(Path::to_path_buf),
+            is_entered,
             state: Mutex::default(),
             traced: Mutex::default(),
         }
@@ -193,60 +208,40 @@ impl Desk {
         }
     }
 
-    /// From now on this call is waited for.
-    pub(super) fn watch(&self, id: u64, of: &CallOf, when: Moment, holds: bool) {
-        let watch = Watch {
-            of: of.clone(),
-            when,
-            holds,
-            seen: 0,
-            fired: None,
-        };
-        self.state().watches.insert(id, watch);
-    }
-
-    /// What the call was that was waited for, if it came.
-    pub(super) fn fired(&self, id: u64) -> Option<String> {
-        self.state().watches.get(&id)?.fired.clone()
-    }
-
-    /// It is not waited for any more, and goes on if it was held.
-    pub(super) fn unwatch(&self, id: u64) {
-        let watch = self.state().watches.remove(&id);
-        if watch.is_some_and(|watch| watch.fired.is_some() && watch.holds) {
-            self.ask_again();
-        }
-    }
-
-    /// From now on calls are hit by a fault.
-    pub(super) fn hit(&self, id: usize, fault: &CallFault) {
-        let fault = fault.clone();
+    /// The same of a fault that has seen and hit calls before.
+    pub(super) fn hit_on(&self, id: usize, fault: CallFault, seen: u64, hits: u64) {
         let rule = Rule {
             fault,
-            seen: 0,
-            hits: 0,
-            is_told: false,
+            seen,
+            hits,
+            is_told: hits > 0,
+            told: (seen, hits),
         };
         self.state().rules.insert(id, rule);
     }
 
-    /// Calls are not hit any more, and those that are held go on. Returns how many were hit, and
-    /// whether none is held.
-    pub(super) fn spare(&self, id: usize) -> (u64, bool) {
-        let rule = self.state().rules.remove(&id);
-        self.ask_again();
-        let state = self.state();
-        let of_it = |held: &Held| matches!(held, Held::Rule(of, ..) if *of == id);
-        let is_free = state.is_paused || !state.held.values().any(of_it);
-        (rule.map_or(0, |rule| rule.hits), is_free)
+    /// What nobody was told yet.
+    pub(super) fn changes(&self) -> Vec<Report> {
+        let mut state = self.state();
+        let news = std::mem::take(&mut state.news);
+        let mut changes: Vec<_> = news.into_iter().map(Report::News).collect();
+        let watches = state.watches.iter_mut();
+        changes.extend(watches.filter_map(|(id, watch)| watch.change(*id)));
+        let rules = state.rules.iter_mut();
+        changes.extend(rules.filter_map(|(id, rule)| rule.change(*id)));
+        changes
     }
 
-    /// From now on every call waits, or not any more.
-    pub(super) fn pause(&self, is_paused: bool) {
-        self.state().is_paused = is_paused;
-        if !is_paused {
+    /// Lets those go on whose time is over.
+    pub(super) fn let_go(&self) {
+        if self.state().left().is_some_and(|left| left.is_zero()) {
             self.ask_again();
         }
+    }
+
+    /// How long the next one is held that is held for a time.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        self.state().left()
     }
 
     /// From now on calls are counted, and none before.
@@ -273,20 +268,61 @@ impl Desk {
         });
         made.collect()
     }
+}
 
-    /// Lets those go on whose time is over, and returns what there is to tell.
-    pub(super) fn tick(&self) -> Vec<String> {
-        let mut state = self.state();
-        let news = std::mem::take(&mut state.news);
-        let is_due = |held: &Held| match *held {
-            Held::Rule(id, since, _) => state.still_holds(id, since) == Some(false),
-            Held::Watch(_) => false,
+impl Orders for Desk {
+    fn node(&self) -> usize {
+        self.node
+    }
+
+    fn watch(&self, id: u64, watched: Watched) {
+        let watch = Watch {
+            told: (watched.seen, false),
+            watched,
+            fired: None,
         };
-        let is_due = state.held.values().any(is_due);
-        drop(state);
-        if is_due {
+        self.state().watches.insert(id, watch);
+    }
+
+    fn fired(&self, id: u64) -> Option<String> {
+        self.state().watches.get(&id)?.fired.clone()
+    }
+
+    fn unwatch(&self, id: u64) {
+        let watch = self.state().watches.remove(&id);
+        if watch.is_some_and(|watch| watch.fired.is_some() && watch.watched.holds) {
             self.ask_again();
         }
+    }
+
+    fn hit(&self, id: usize, fault: &CallFault) {
+        self.hit_on(id, fault.clone(), 0, 0);
+    }
+
+    fn spare(&self, id: usize) {
+        let rule = self.state().rules.remove(&id);
+        self.ask_again();
+        let mut state = self.state();
+        let of_it = |held: &Held| matches!(held, Held::Rule(of, ..) if *of == id);
+        let is_free = state.is_paused || !state.held.values().any(of_it);
+        let hits = rule.map_or(0, |rule| rule.hits);
+        state.spared.insert(id, Spared { hits, is_free });
+    }
+
+    fn spared(&self, id: usize) -> Option<Spared> {
+        self.state().spared.remove(&id)
+    }
+
+    fn pause(&self, is_paused: bool) {
+        self.state().is_paused = is_paused;
+        if !is_paused {
+            self.ask_again();
+        }
+    }
+
+    fn tick(&self) -> Vec<String> {
+        let news = std::mem::take(&mut self.state().news);
+        self.let_go();
         news
     }
 }
@@ -334,7 +370,7 @@ impl State {
 
     /// Whether somebody wants to know where in the program calls are made.
     fn wants_sites(&self) -> bool {
-        let mut watched = self.watches.values().map(|watch| &watch.of);
+        let mut watched = self.watches.values().map(|watch| &watch.watched.of);
         let mut hit = self.rules.values().map(|rule| &rule.fault.of);
         self.tally.is_counting
             || watched.any(|of| of.site.is_some())
@@ -367,15 +403,15 @@ impl State {
         let counted = self.count(call);
         let (mut is_held, mut after) = (false, None);
         for (id, watch) in &mut self.watches {
-            if watch.fired.is_some() || !call.is(&watch.of) {
+            if watch.fired.is_some() || !call.is(&watch.watched.of) {
                 continue;
             }
-            if watch.when == Moment::After {
+            if watch.watched.when == Moment::After {
                 // It is counted when it has been made.
                 after = Some(*id);
             } else if watch.counts() {
                 watch.fired = Some(format!("is about to {}", call.words()));
-                if watch.holds {
+                if watch.watched.holds {
                     self.held.insert(thread, Held::Watch(*id));
                     is_held = true;
                 }
@@ -410,10 +446,16 @@ impl State {
     /// Whether a fault that is in place still holds a thread that it has held since then.
     fn still_holds(&self, id: usize, since: Instant) -> Option<bool> {
         let rule = self.rules.get(&id)?;
-        Some(match rule.fault.comes {
-            Comes::Slow(time) => since.elapsed() < time,
-            _ => true,
-        })
+        Some(rule.left(since).is_none_or(|left| !left.is_zero()))
+    }
+
+    /// How long the next one is held that is held for a time.
+    fn left(&self) -> Option<Duration> {
+        let left = self.held.values().filter_map(|held| match *held {
+            Held::Rule(id, since, _) => self.rules.get(&id)?.left(since),
+            Held::Watch(_) => None,
+        });
+        left.min()
     }
 
     /// Whether a thread that a fault holds may go on.
@@ -468,6 +510,22 @@ impl State {
 }
 
 impl Rule {
+    /// How long it still holds a call that it has held since then, if that has its time.
+    fn left(&self, since: Instant) -> Option<Duration> {
+        match self.fault.comes {
+            Comes::Slow(time) => Some(time.saturating_sub(since.elapsed())),
+            _ => None,
+        }
+    }
+
+    /// What is to be told of it. Once it hits, it does not matter how many it has seen.
+    fn change(&mut self, id: usize) -> Option<Report> {
+        let (seen, hits) = (self.seen.min(self.fault.of.nth), self.hits);
+        let now = (seen, hits);
+        let is_new = std::mem::replace(&mut self.told, now) != now;
+        is_new.then_some(Report::Hit { id, seen, hits })
+    }
+
     /// Whether it hits nothing any more.
     fn is_over(&self) -> bool {
         self.fault.once && self.hits > 0
@@ -564,42 +622,52 @@ impl CallFault {
 }
 
 /// Asks the desk for a node's tracer.
-pub(super) struct Clerk(pub(super) Arc<Desk>);
+pub(super) struct Clerk {
+    desk: Arc<Desk>,
+    /// Is told whenever the desk may have something to tell, before the thread goes on that is why.
+    told: Box<dyn FnMut(&Desk) + Send>,
+}
 
-impl Observer for Clerk {
-    type Kept = Kept;
-    type Output = ExitStatus;
-    type Error = tracer::Error;
-
-    fn begun(&mut self, first: &Origin) {
-        let mut state = self.0.state();
-        state.enters = first.process;
-        state.has_ended = false;
-        state.is_paused = false;
-        state.held.clear();
+impl Clerk {
+    /// One whose desk is asked what there is to tell.
+    pub(super) fn asked(desk: Arc<Desk>) -> Self {
+        Self::telling(desk, Box::new(|_| ()))
     }
 
-    fn wants_stack_before(&self, origin: &Origin) -> bool {
-        let state = self.0.state();
-        origin.process != state.enters && state.wants_sites()
+    /// One who has that be told.
+    pub(super) fn telling(desk: Arc<Desk>, told: Box<dyn FnMut(&Desk) + Send>) -> Self {
+        Self { desk, told }
     }
 
-    fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Kept> {
-        let mut state = self.0.state();
-        if origin.process == state.enters || state.is_idle() {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.desk.state()
+    }
+
+    fn tell(&mut self) {
+        (self.told)(&self.desk);
+    }
+
+    /// Whether a process is of the node.
+    fn is_inside(&self, origin: &Origin, state: &State) -> bool {
+        !self.desk.is_entered || origin.process != state.first
+    }
+
+    fn decide(&self, origin: &Origin, entry: &Entry) -> Decision<Kept> {
+        let mut state = self.state();
+        if !self.is_inside(origin, &state) || state.is_idle() {
             return Decision::GoOn;
         }
         if state.is_paused {
             return Decision::Hold;
         }
-        let call = Made::new(origin, entry, self.0.data.as_deref());
+        let call = Made::new(origin, entry, self.desk.data.as_deref());
         state.decide(&call)
     }
 
-    fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Kept, result: i64) -> After {
-        let mut state = self.0.state();
-        let call = || Made::new(origin, entry, self.0.data.as_deref());
-        state.has_returned(call, &kept, result);
+    fn returned(&self, origin: &Origin, entry: &Entry, kept: &Kept, result: i64) -> After {
+        let mut state = self.state();
+        let call = || Made::new(origin, entry, self.desk.data.as_deref());
+        state.has_returned(call, kept, result);
         let watch = kept.watch;
         let Some((id, watch)) = watch.and_then(|id| Some((id, state.watches.get_mut(&id)?))) else {
             return After::GoOn;
@@ -609,15 +677,46 @@ impl Observer for Clerk {
             return After::GoOn;
         }
         watch.fired = Some(format!("has made {}", call().words()));
-        if !watch.holds {
+        if !watch.watched.holds {
             return After::GoOn;
         }
         state.held.insert(origin.thread, Held::Watch(id));
         After::Hold
     }
+}
+
+impl Observer for Clerk {
+    type Kept = Kept;
+    type Output = ExitStatus;
+    type Error = tracer::Error;
+
+    fn begun(&mut self, first: &Origin) {
+        let mut state = self.state();
+        state.first = first.process;
+        state.has_ended = false;
+        state.is_paused = false;
+        state.held.clear();
+    }
+
+    fn wants_stack_before(&self, origin: &Origin) -> bool {
+        let state = self.state();
+        self.is_inside(origin, &state) && state.wants_sites()
+    }
+
+    fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Kept> {
+        let decision = self.decide(origin, entry);
+        self.tell();
+        decision
+    }
+
+    fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Kept, result: i64) -> After {
+        let after = self.returned(origin, entry, &kept, result);
+        self.tell();
+        after
+    }
 
     fn leave(&mut self, thread: pid_t) -> After {
-        let mut state = self.0.state();
+        let mut state = self.state();
         let is_held = match state.held.get(&thread) {
             Some(Held::Watch(id)) => state.watches.contains_key(id),
             _ => false,
@@ -634,21 +733,24 @@ impl Observer for Clerk {
     fn withdrawn(&mut self, _: &Origin, kept: Option<Kept>) {
         if let Some((id, spoilt)) = kept.and_then(|kept| kept.spoilt) {
             spoilt.restore();
-            if let Some(rule) = self.0.state().rules.get_mut(&id) {
+            if let Some(rule) = self.state().rules.get_mut(&id) {
                 rule.hits -= 1;
             }
+            self.tell();
         }
     }
 
     fn gave_up(&mut self, thread: pid_t) {
-        self.0.state().held.remove(&thread);
+        self.state().held.remove(&thread);
     }
 
     fn ended(&mut self, origin: &Origin) {
-        let mut state = self.0.state();
-        if origin.process == state.enters {
+        let mut state = self.state();
+        if origin.process == state.first {
             state.has_ended = true;
         }
+        drop(state);
+        self.tell();
     }
 
     fn finish(self, status: ExitStatus, stacks: &StackTable) -> tracer::Result<ExitStatus> {
@@ -656,7 +758,7 @@ impl Observer for Clerk {
             let stack = stack.iter().map(called);
             (*site, callers(stack))
         });
-        self.0.state().callers.extend(named);
+        self.state().callers.extend(named);
         Ok(status)
     }
 }

@@ -1,29 +1,40 @@
 //! Triggers and faults at system calls: the nodes that a plan names so are traced
-//! ([`tracer`]), at the calls that it names. All others run as ever.
+//! ([`tracer`]), at the calls that it names. All others run as ever. A node's tracer is a thread here, or
+//! in the node's machine a process of its own ([`inside`]); whoever leaves word does not learn which.
 
 mod corrupt;
 mod desk;
+mod inside;
 mod kinds;
+mod orders;
 mod pattern;
+mod remote;
 mod tally;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::PathBuf;
 use std::process::Command;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use cluster::{ClusterFile, Disk, Ending, NodeConfig, Process, Spawn, Starter};
+use cluster::{ClusterFile, Disk, Ending, MachineTracer, NodeConfig, Process, Spawn, Starter};
 use tracer::Table;
-use tracer::calls::Row;
 
 use super::plan::{Awaited, CallFault, CallOf, FaultPlan, Moment, Selector, What};
 use super::roles::Roles;
 use super::select::Known;
 use desk::{Clerk, Desk, Traced};
+use orders::{Orders, Report, Spec, Watched};
+use remote::Remote;
 
+pub use inside::run_hidden;
 pub(super) use kinds::{PARTIAL, names};
 pub(super) use tally::{Made, Times};
+
+/// The program, for the init of a machine, which is the same one.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Calls of a node that were counted, with the functions that made them.
 pub(super) type Tallied = Vec<(Made, Times, Vec<String>)>;
@@ -31,13 +42,51 @@ pub(super) type Tallied = Vec<(Made, Times, Vec<String>)>;
 /// What is decided about the system calls of nodes: those that a plan names so are traced.
 #[derive(Default)]
 pub struct Calls {
-    desks: BTreeMap<usize, Arc<Desk>>,
-    rows: Vec<Row>,
+    desks: BTreeMap<usize, Place>,
+    /// The calls that are looked at, as plans name them.
+    kinds: Vec<String>,
     next_watch: Cell<u64>,
     /// How many calls each fault has hit on each of its nodes, once it has ended.
     hits: RefCell<BTreeMap<(usize, usize), u64>>,
     /// Whether calls are to be counted.
     counts: bool,
+}
+
+/// Where the desk of a node is.
+#[derive(Clone)]
+enum Place {
+    /// Here.
+    Here(Arc<Desk>),
+    /// In the node's machine.
+    Inside(Rc<Remote>),
+}
+
+impl Place {
+    fn orders(&self) -> &dyn Orders {
+        match self {
+            Self::Here(desk) => &**desk,
+            Self::Inside(remote) => &**remote,
+        }
+    }
+
+    fn here(&self) -> Option<&Arc<Desk>> {
+        match self {
+            Self::Here(desk) => Some(desk),
+            Self::Inside(_) => None,
+        }
+    }
+
+    fn inside(&self) -> Option<&Remote> {
+        match self {
+            Self::Here(_) => None,
+            Self::Inside(remote) => Some(remote),
+        }
+    }
+}
+
+/// A node's directory of data, as it sees it.
+fn data_of(node: &NodeConfig) -> Option<PathBuf> {
+    node.has_data.then(|| node.directory())
 }
 
 /// The nodes of which a plan names calls, and those with data, if calls are to be counted.
@@ -62,16 +111,26 @@ fn traced_nodes(plan: &FaultPlan, file: &ClusterFile, counts: bool) -> BTreeSet<
 }
 
 impl Calls {
-    /// For the nodes of a plan; for all nodes with data, if calls are to be counted.
-    pub(super) fn new(plan: &FaultPlan, file: &ClusterFile, counts: bool) -> Self {
+    /// For the nodes of a plan; for all nodes with data, if calls are to be counted. Their tracers are in
+    /// the machines of the nodes if those are `inside` of machines with kernels of their own.
+    pub(super) fn new(plan: &FaultPlan, file: &ClusterFile, counts: bool, inside: bool) -> Self {
         let nodes = traced_nodes(plan, file, counts);
-        let desk = |node: usize| (node, Arc::new(Desk::new(node, &file.nodes[node])));
+        let desk = |node: usize| {
+            let NodeConfig { name, .. } = &file.nodes[node];
+            let data = data_of(&file.nodes[node]);
+            let place = if inside {
+                Place::Inside(Rc::new(Remote::new(node)))
+            } else {
+                Place::Here(Arc::new(Desk::new(node, name, data.as_deref(), true)))
+            };
+            (node, place)
+        };
         let kinds = plan.calls().map(|(of, _)| of.call.clone());
         let counted = names().filter(|_| counts).map(str::to_owned);
         let kinds: Vec<_> = kinds.chain(counted).collect();
         Self {
             desks: nodes.into_iter().map(desk).collect(),
-            rows: kinds::rows(&kinds),
+            kinds,
             next_watch: Cell::new(0),
             hits: RefCell::default(),
             counts,
@@ -86,29 +145,35 @@ impl Calls {
     /// From now on calls are counted, and none before, if they are to be counted at all.
     pub(super) fn begin_tally(&self) {
         if self.counts {
-            self.desks.values().for_each(|desk| desk.begin_tally());
+            self.desks_here().for_each(|desk| desk.begin_tally());
         }
     }
 
     /// Calls are not counted any more.
     pub(super) fn end_tally(&self) {
-        self.desks.values().for_each(|desk| desk.end_tally());
+        self.desks_here().for_each(|desk| desk.end_tally());
     }
 
     /// The probe says who is what.
     pub(super) fn know_roles(&self, roles: &Roles) {
-        for (node, desk) in &self.desks {
-            let role = roles.of.get(node);
+        for desk in self.desks_here() {
+            let role = roles.of.get(&desk.node);
             desk.know_role(role.map(|role| role.role.as_str()));
         }
     }
 
     /// The calls that were counted, by the name of the node that made them.
     pub(super) fn tallies(&self) -> impl Iterator<Item = (&str, Tallied)> {
-        let of_desk = |desk: &'_ Arc<Desk>| desk.tally();
-        self.desks
-            .values()
-            .map(move |desk| (desk.name.as_str(), of_desk(desk)))
+        self.desks_here()
+            .map(|desk| (desk.name.as_str(), desk.tally()))
+    }
+
+    fn desks_here(&self) -> impl Iterator<Item = &Arc<Desk>> {
+        self.desks.values().filter_map(Place::here)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &dyn Orders> {
+        self.desks.values().map(Place::orders)
     }
 
     /// Waits for a call of these nodes, from now on. It is held as long as what is returned is kept,
@@ -124,7 +189,13 @@ impl Calls {
         let desks = nodes.iter().filter_map(|node| self.desks.get(node));
         let desks: Vec<_> = desks.cloned().collect();
         for desk in &desks {
-            desk.watch(id, of, when, holds);
+            let watched = Watched {
+                of: of.clone(),
+                when,
+                holds,
+                seen: 0,
+            };
+            desk.orders().watch(id, watched);
         }
         CallWatch { id, desks }
     }
@@ -134,21 +205,29 @@ impl Calls {
         for node in nodes {
             self.hits.borrow_mut().entry((id, *node)).or_default();
             if let Some(desk) = self.desks.get(node) {
-                desk.hit(id, fault);
+                desk.orders().hit(id, fault);
             }
         }
     }
 
-    /// Ends it. Says which node has a call that is still held.
-    pub(super) fn spare(&self, id: usize) -> Result<(), usize> {
+    /// Ends it.
+    pub(super) fn spare(&self, id: usize) {
+        self.all().for_each(|desk| desk.spare(id));
+    }
+
+    /// What came of its end, once the ground and the desks agree. Says which node has a call that is
+    /// still held.
+    pub(super) fn spared(&self, id: usize) -> Result<(), usize> {
         let mut still = None;
-        for desk in self.desks.values() {
-            let (hits, is_free) = desk.spare(id);
-            if let Some(all) = self.hits.borrow_mut().get_mut(&(id, desk.node)) {
-                *all += hits;
+        for desk in self.all() {
+            let Some(spared) = desk.spared(id) else {
+                continue;
+            };
+            if let Some(all) = self.hits.borrow_mut().get_mut(&(id, desk.node())) {
+                *all += spared.hits;
             }
-            if !is_free {
-                still = Some(desk.node);
+            if !spared.is_free {
+                still = Some(desk.node());
             }
         }
         still.map_or(Ok(()), Err)
@@ -164,38 +243,114 @@ impl Calls {
     /// A node is paused from now on, or not any more: what is held in it waits for that too.
     pub(super) fn pause(&self, node: usize, is_paused: bool) {
         if let Some(desk) = self.desks.get(&node) {
-            desk.pause(is_paused);
+            desk.orders().pause(is_paused);
         }
     }
 
     /// Lets those go on whose time is over. Returns what happened in nodes, in words.
     pub(super) fn tick(&self) -> Vec<(usize, String)> {
-        let news = |desk: &Arc<Desk>| {
-            let node = desk.node;
+        let news = |desk: &dyn Orders| {
+            let node = desk.node();
             desk.tick().into_iter().map(move |words| (node, words))
         };
-        self.desks.values().flat_map(news).collect()
+        self.all().flat_map(news).collect()
+    }
+}
+
+/// What passes between the desks in machines and here.
+impl Calls {
+    fn inside(&self, node: usize) -> Option<&Remote> {
+        self.desks.get(&node)?.inside()
+    }
+
+    /// Whether the desk of a node is in its machine.
+    pub(super) fn is_inside(&self, node: usize) -> bool {
+        self.inside(node).is_some()
+    }
+
+    /// The nodes whose desks are in their machines.
+    pub(super) fn nodes_inside(&self) -> Vec<usize> {
+        let desks = self.desks.values().filter_map(Place::inside);
+        desks.map(Orders::node).collect()
+    }
+
+    /// The lines that a desk was not told yet.
+    pub(super) fn take_orders(&self, node: usize) -> Vec<String> {
+        let orders = self.inside(node).map(Remote::take_orders);
+        let line = |order| serde_json::to_string(order).expect("it is plain data");
+        orders.iter().flatten().map(line).collect()
+    }
+
+    /// A desk has said a line. The status of the node's command, as wait(2) has it, if that has ended.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(super) fn hear(&self, node: usize, line: &[u8]) -> serde_json::Result<Option<i32>> {
+        let report: Report = serde_json::from_slice(line)?;
+        Ok(self.inside(node).and_then(|desk| desk.hear(report)))
+    }
+
+    /// All desks that can are asked to say that they have done everything.
+    pub(super) fn ask(&self) {
+        let desks = self.desks.values().filter_map(Place::inside);
+        desks.for_each(Remote::ask);
+    }
+
+    /// Whether a desk has said so.
+    pub(super) fn has_answered(&self, node: usize) -> bool {
+        self.inside(node).is_none_or(Remote::has_answered)
+    }
+
+    /// It will not: the node's command has ended.
+    pub(super) fn answers_no_more(&self, node: usize) {
+        if let Some(desk) = self.inside(node) {
+            desk.answers_no_more();
+        }
+    }
+
+    /// Nodes were killed, or lost their power, and their desks with them.
+    pub(super) fn end(&self, nodes: &[usize]) {
+        let desks = nodes.iter().filter_map(|node| self.inside(*node));
+        desks.for_each(Remote::end);
+    }
+}
+
+impl MachineTracer for Calls {
+    fn words(&self, index: usize, node: &NodeConfig) -> Option<Vec<String>> {
+        let spec = Spec {
+            name: node.name.clone(),
+            data: data_of(node),
+            user: node.user.clone(),
+            kinds: self.kinds.clone(),
+            orders: self.inside(index)?.begin(),
+        };
+        let spec = serde_json::to_string(&spec).expect("it is plain data");
+        Some(vec![
+            OWN_PROGRAM.into(),
+            inside::TRACED_COMMAND.into(),
+            spec,
+        ])
     }
 }
 
 /// A call that is waited for, until this is dropped.
 pub(super) struct CallWatch {
     id: u64,
-    desks: Vec<Arc<Desk>>,
+    desks: Vec<Place>,
 }
 
 impl CallWatch {
     /// The node that has made the call, and the call in words, once it has come.
     pub(super) fn fired(&self) -> Option<(usize, String)> {
-        let fired = |desk: &Arc<Desk>| Some((desk.node, desk.fired(self.id)?));
-        self.desks.iter().find_map(fired)
+        let fired = |desk: &dyn Orders| Some((desk.node(), desk.fired(self.id)?));
+        self.desks.iter().map(Place::orders).find_map(fired)
     }
 }
 
 impl Drop for CallWatch {
     fn drop(&mut self) {
         for desk in &self.desks {
-            desk.unwatch(self.id);
+            desk.orders().unwatch(self.id);
         }
     }
 }
@@ -229,7 +384,7 @@ impl Starter for &Calls {
         disk: Option<&mut Disk>,
         command: Command,
     ) -> io::Result<Box<dyn Process>> {
-        let mut desks = self.desks.values();
+        let mut desks = self.desks_here();
         let Some(desk) = desks.find(|desk| desk.name == node.name) else {
             return Spawn.start(node, disk, command);
         };
@@ -238,13 +393,13 @@ impl Starter for &Calls {
             processor: None,
         };
         let table = Table {
-            rows: self.rows.clone(),
+            rows: kinds::rows(&self.kinds),
         };
         let of_clerk = Arc::clone(desk);
-        let traced = tracer::start(options, table, command, move || Ok(Clerk(of_clerk)));
+        let traced = tracer::start(options, table, command, move || Ok(Clerk::asked(of_clerk)));
         let traced = Arc::new(traced.map_err(io::Error::other)?);
         desk.follow(&traced);
-        Ok(Box::new(Watched {
+        Ok(Box::new(Followed {
             traced,
             desk: Arc::clone(desk),
         }))
@@ -252,12 +407,12 @@ impl Starter for &Calls {
 }
 
 /// A node for the cluster, which only looks whether it lives. It is killed when this is dropped.
-struct Watched {
+struct Followed {
     traced: Arc<Traced>,
     desk: Arc<Desk>,
 }
 
-impl Process for Watched {
+impl Process for Followed {
     fn pid(&self) -> u32 {
         self.traced.pid()
     }
@@ -269,7 +424,7 @@ impl Process for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for Followed {
     fn drop(&mut self) {
         self.desk.forget();
     }

@@ -69,7 +69,8 @@ pub(super) fn begin<'a>(
 
 /// What is decided about system calls; the nodes that are traced for that are known to the ground.
 fn followed_calls(ground: &mut dyn Ground, plan: &FaultPlan, counts: bool) -> Result<Rc<Calls>> {
-    let calls = Rc::new(Calls::new(plan, ground.file(), counts));
+    let inside = ground.traces_inside();
+    let calls = Rc::new(Calls::new(plan, ground.file(), counts, inside));
     if plan.needs_calls() || counts {
         ground.follow_calls(&calls)?;
     }

@@ -7,6 +7,7 @@ use end_to_end::{Folder, findings_and_summary, printed, said};
 use serde_json::Value;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/epochs/program.py");
+const QUORUM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/quorum/program.py");
 const SPECS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../specs");
 const CLUSTERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
 
@@ -71,6 +72,45 @@ fn each_sync_that_zookeeper_needs_is_missed() {
 fn the_sync_that_etcd_needs_is_missed() {
     assert!(violated("etcd", "right").is_empty());
     assert_eq!(violated("etcd", "log"), ["etcd: acknowledged_early"]);
+}
+
+/// The violations of three nodes of which each syncs what it is told, or not.
+fn violated_by_three(modes: [&str; 3]) -> Vec<String> {
+    let node = |(name, mode): (&str, &str)| {
+        format!(
+            "[[nodes]]\nname = \"{name}\"\nready = {{ log = \"ready\" }}\nstop = \"SIGKILL\"\n\
+             command = \"python3 {QUORUM} node {{dir}}/data {{address}} {mode}\"\n"
+        )
+    };
+    let nodes = ["a", "b", "c"].into_iter().zip(modes).map(node);
+    let addresses = "{address:a} {address:b} {address:c}";
+    let file = format!(
+        "explore = \"rsm\"\n{}[client]\ncommand = \"python3 {QUORUM} client {addresses}\"\n\
+         [check]\ncommand = \"echo ok\"\n",
+        nodes.collect::<String>()
+    );
+    let folder = Folder::new(&[("cluster.toml", &file)]);
+    folder.ends(0, &["cluster", "record", "cluster.toml", "-o", "trace"]);
+    let spec = format!("{SPECS}/etcd.dl");
+    let sweep = [
+        "cluster", "sweep", "trace", "--model", "posix", "--starts", "together", "--sample", "16",
+        "--seed", "1", "--jobs", "2", "--format", "json", "--spec", &spec,
+    ];
+    let output = folder.run(&sweep);
+    let (findings, summary) = findings_and_summary(&output);
+    let words = format!("{}{}", printed(&output), said(&output));
+    assert!(summary["checked"].as_u64() > Some(10), "{words}");
+    assert!(summary.get("unlooked").is_none(), "{words}");
+    all_broken(&findings).map(str::to_owned).collect()
+}
+
+#[test]
+fn one_of_three_that_has_synced_is_too_few_and_two_are_enough() {
+    let two = violated_by_three(["synced", "unsynced", "synced"]);
+    assert!(two.is_empty(), "{two:?}");
+    let one = violated_by_three(["unsynced", "unsynced", "synced"]);
+    let is_early = |words: &String| words.starts_with("etcd: acknowledged_early(");
+    assert!(!one.is_empty() && one.iter().all(is_early), "{one:?}");
 }
 
 /// The violations in crash states of a cluster of `workloads/clusters`, recorded with a change to its file.

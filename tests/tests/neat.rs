@@ -27,20 +27,15 @@ const SEED: &str = "1";
 impl Known {
     /// Runs the campaign until all is found, and no longer than its runs.
     fn is_found(&self) {
-        let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
-        let file = format!("{here}/{}/cluster.toml", self.cluster);
-        assert!(
-            Path::new(here)
-                .join("../../target/neat")
-                .join(self.cluster)
-                .join("classes")
-                .exists(),
-            "{} is not there: make setup-neat",
-            self.cluster
-        );
-        let folder = Folder::new(&[]);
+        let clusters = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/clusters");
+        let classes = clusters
+            .join("../../target/neat")
+            .join(self.cluster)
+            .join("classes");
+        assert!(classes.exists(), "{}: make setup-neat", classes.display());
+        let file = clusters.join(self.cluster).join("cluster.toml");
+        let file = file.display().to_string();
         let runs = self.runs.to_string();
-        let began = Instant::now();
         let campaign = [
             "--strategy",
             "partitions",
@@ -49,26 +44,31 @@ impl Known {
             "--sample",
             &runs,
         ];
-        let mut missing: BTreeSet<Kind<'_>> = self.failures.iter().copied().collect();
-        let mut begin = vec!["inject", &file, "--out", "out"];
-        begin.extend(campaign);
+        let begin = [&["inject", &file, "--out", "out"], &campaign[..]].concat();
+        let folder = Folder::new(&[]);
+        let began = Instant::now();
+        let mut missing = self.failures.to_vec();
+        // Each time one more that is broken, or all runs.
         for broken in 1..=self.runs {
-            // Each time one more that is broken, or all runs.
-            let broken = broken.to_string();
-            let words = ["--stop-after", &broken];
-            let output = folder.run(&[&begin[..], &words].concat());
+            let words = match broken {
+                1 => &begin[..],
+                _ => &["inject", "--resume", "out"],
+            };
+            let output = folder.run(&[words, &["--stop-after", &broken.to_string()]].concat());
             assert_ne!(output.status.code(), Some(2), "{}", said(&output));
-            print!("{}", printed(&output));
-            begin = vec!["inject", "--resume", "out"];
-            for (number, result) in (1..).zip(results(&folder)) {
-                for kind in found(&folder, number, &result) {
-                    if missing.remove(&(&*kind.0, &*kind.1)) {
-                        let seconds = began.elapsed().as_secs();
-                        println!("{}: {kind:?} in run {number}, by {seconds} s", self.cluster);
-                    }
-                }
+            println!("{}", printed(&output));
+            let results = results(&folder);
+            for (number, result) in (1..).zip(&results) {
+                let found = found(&folder, number, result);
+                let is_missing =
+                    |(kind, of): &Kind<'_>| !found.contains(&format!("{kind} of {of}"));
+                let new = missing.extract_if(.., |kind| !is_missing(kind));
+                let took = began.elapsed().as_secs();
+                new.for_each(|kind| {
+                    println!("{}: {kind:?} in run {number}, by {took} s", self.cluster)
+                });
             }
-            if missing.is_empty() || results(&folder).len() == self.runs {
+            if missing.is_empty() || results.len() == self.runs {
                 break;
             }
         }
@@ -89,7 +89,7 @@ fn results(folder: &Folder) -> Vec<Value> {
 }
 
 /// What a broken run shows, of which objects: the part of their names before the number.
-fn found(folder: &Folder, number: usize, result: &Value) -> BTreeSet<(String, String)> {
+fn found(folder: &Folder, number: usize, result: &Value) -> BTreeSet<String> {
     if result["verdict"] != "broken" {
         return BTreeSet::new();
     }
@@ -101,8 +101,8 @@ fn found(folder: &Folder, number: usize, result: &Value) -> BTreeSet<(String, St
         .map(|line| serde_json::from_str(line).expect("an object"));
     let anomalies = told.filter(|one: &Value| one["type"] == "anomaly");
     let kind = |one: Value| {
-        let key = one["key"].as_str()?.split('-').next()?.to_owned();
-        Some((one["kind"].as_str()?.to_owned(), key))
+        let of = one["key"].as_str()?.split('-').next()?;
+        Some(format!("{} of {of}", one["kind"].as_str()?))
     };
     anomalies.filter_map(kind).collect()
 }

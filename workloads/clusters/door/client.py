@@ -27,8 +27,10 @@ PAUSE_S = 0.3
 # How long what can be held is held, by one process of a node each: one holds it for longer than others take
 # to believe that the node is gone, the other one asks for it meanwhile.
 HOLD_S = {"lock": (12, 0.3), "semaphore": (12, 0.3)}
-# So many of each are there at a time: one for each node to hold.
-HELD = 3
+LONG_S = 1
+# Who holds something for long begins before the others, and who puts elements into a queue: what is to be
+# granted twice is with somebody when nodes are parted early.
+HEAD_START_S = 0.5
 # Some of the systems wait for so long before they give up.
 WITHIN_S = 9
 # Objects are replaced by others after so long: one whose holder is unknown is never free again.
@@ -91,9 +93,10 @@ def say(**event):
 class Process:
     """Does one operation after the other on one node."""
 
-    def __init__(self, number, step, address, thing, hold_s):
+    def __init__(self, number, step, node, address, thing, hold_s):
         self.number = number
         self.step = step
+        self.node = node
         self.address = address
         self.thing = thing
         self.hold_s = hold_s
@@ -101,6 +104,8 @@ class Process:
         self.random = random.Random(f"{os.environ.get('CRASHPOINT_SEED')} {number}")
 
     def work(self, seconds):
+        if self.thing != "queue" and self.hold_s < LONG_S:
+            time.sleep(HEAD_START_S)
         while time.monotonic() - began < seconds and not over.is_set():
             fresh_every_s = KEPT_FRESH_EVERY_S if self.thing == "kept" else FRESH_EVERY_S
             key = f"{self.thing}-{int((time.monotonic() - began) / fresh_every_s)}"
@@ -145,7 +150,9 @@ class Process:
     kept = write
 
     def hold(self, key, take, give):
-        key = f"{key}-{self.random.randrange(HELD)}"
+        # There is one for each node to hold for long.
+        place = self.node if self.hold_s > LONG_S else self.random.randrange(len(NODES))
+        key = f"{key}-{place}"
         if self.operate("acquire", key, take, read=None) is not None:
             over.wait(self.hold_s)
             self.operate("release", key, give, read=None)
@@ -179,8 +186,8 @@ class Process:
 def work(seconds, things):
     signal.signal(signal.SIGTERM, lambda *_: asked_to_end.set())
     homes = [
-        (address, thing, hold_s)
-        for address in NODES.values()
+        (node, address, thing, hold_s)
+        for node, address in enumerate(NODES.values())
         for thing in things
         for hold_s in HOLD_S.get(thing, (0,))
     ]
@@ -227,7 +234,7 @@ def members_of(address):
 def look(are_together):
     """One node after the other is asked for all that there is."""
     for number, address in enumerate(NODES.values()):
-        process = Process(LAST + number, len(NODES), address, None, 0)
+        process = Process(LAST + number, len(NODES), number, address, None, 0)
         for thing, key in sorted(used):
             if thing == "map" or thing == "kept" and are_together:
                 process.operate("read", key, "get", read=int)

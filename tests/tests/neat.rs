@@ -3,6 +3,7 @@
 //! `make setup-neat`.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -25,65 +26,55 @@ struct Known {
 const SEED: &str = "1";
 
 impl Known {
-    /// Runs the campaign until all is found, and no longer than its runs.
-    fn is_found(&self) {
+    /// The arguments that begin its campaign.
+    fn begins(&self) -> Vec<String> {
         let clusters = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/clusters");
-        let classes = clusters
-            .join("../../target/neat")
-            .join(self.cluster)
-            .join("classes");
+        let neat = clusters.join("../../target/neat");
+        let classes = neat.join(self.cluster).join("classes");
         assert!(classes.exists(), "{}: make setup-neat", classes.display());
         let file = clusters.join(self.cluster).join("cluster.toml");
-        let file = file.display().to_string();
-        let runs = self.runs.to_string();
-        let campaign = [
-            "--strategy",
-            "partitions",
-            "--seed",
-            SEED,
-            "--sample",
-            &runs,
-        ];
-        let begin = [&["inject", &file, "--out", "out"], &campaign[..]].concat();
+        let (file, runs) = (file.display(), self.runs);
+        let words =
+            format!("inject {file} --out out --strategy partitions --seed {SEED} --sample {runs}");
+        words.split(' ').map(str::to_owned).collect()
+    }
+
+    /// Runs the campaign until all is found, and no longer than its runs.
+    fn is_found(&self) {
         let folder = Folder::new(&[]);
         let began = Instant::now();
+        let mut words = self.begins();
         let mut missing = self.failures.to_vec();
-        // Each time one more that is broken, or all runs.
-        for broken in 1..=self.runs {
-            let words = match broken {
-                1 => &begin[..],
-                _ => &["inject", "--resume", "out"],
-            };
-            let output = folder.run(&[words, &["--stop-after", &broken.to_string()]].concat());
+        let mut broken = 0;
+        while !missing.is_empty() && results(&folder).len() < self.runs {
+            // Until one more is broken.
+            broken += 1;
+            words.extend(["--stop-after".into(), broken.to_string()]);
+            let output = folder.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
             assert_ne!(output.status.code(), Some(2), "{}", said(&output));
             println!("{}", printed(&output));
-            let results = results(&folder);
-            for (number, result) in (1..).zip(&results) {
+            words = ["inject", "--resume", "out"].map(str::to_owned).to_vec();
+            for (number, result) in (1..).zip(&results(&folder)) {
                 let found = found(&folder, number, result);
-                let is_missing =
-                    |(kind, of): &Kind<'_>| !found.contains(&format!("{kind} of {of}"));
-                let new = missing.extract_if(.., |kind| !is_missing(kind));
+                let is_found = |(kind, of): &Kind<'_>| found.contains(&format!("{kind} of {of}"));
                 let took = began.elapsed().as_secs();
-                new.for_each(|kind| {
-                    println!("{}: {kind:?} in run {number}, by {took} s", self.cluster)
-                });
-            }
-            if missing.is_empty() || results.len() == self.runs {
-                break;
+                for kind in missing.extract_if(.., |kind| is_found(kind)) {
+                    println!("{}: {kind:?} in run {number}, by {took} s", self.cluster);
+                }
             }
         }
-        assert!(
-            missing.is_empty(),
-            "{}: {missing:?} in none of {runs} runs",
-            self.cluster
+        let words = format!(
+            "{}: {missing:?} in none of {} runs",
+            self.cluster, self.runs
         );
+        assert!(missing.is_empty(), "{words}");
         assert!(folder.left().is_empty(), "{:?}", folder.left());
     }
 }
 
-/// What the runs came to.
+/// What the runs came to, if one was made.
 fn results(folder: &Folder) -> Vec<Value> {
-    let lines = folder.read("out/results.jsonl");
+    let lines = fs::read_to_string(folder.path("out/results.jsonl")).unwrap_or_default();
     let result = |line| serde_json::from_str(line).expect("an object");
     lines.lines().map(result).collect()
 }

@@ -28,8 +28,9 @@ PAUSE_S = 0.3
 # to believe that the node is gone, the other one asks for it meanwhile.
 HOLD_S = {"lock": (12, 0.3), "semaphore": (12, 0.3)}
 LONG_S = 1
-# Who holds something for long begins before the others, and who puts elements into a queue: what is to be
-# granted twice is with somebody when nodes are parted early.
+# Each queue has an element before anything else happens, for so long at most, and who holds something for
+# long begins before the others: what is to be granted twice is there when nodes are parted early.
+FILLED_WITHIN_S = 3
 HEAD_START_S = 0.5
 # Some of the systems wait for so long before they give up.
 WITHIN_S = 9
@@ -38,7 +39,7 @@ FRESH_EVERY_S = 20
 # Those whose last value is all that is looked at.
 KEPT_FRESH_EVERY_S = 1.5
 # How long the nodes may take to be one cluster again, and for what they do then.
-TOGETHER_WITHIN_S = 20
+TOGETHER_WITHIN_S = float(os.environ.get("TOGETHER_WITHIN_S", "20"))
 SETTLED_AFTER_S = 3
 # Processes of the last look have numbers from here on.
 LAST = 1_000_000
@@ -81,6 +82,8 @@ values = iter(range(1, 1 << 60))
 began = time.monotonic()
 asked_to_end = threading.Event()
 over = threading.Event()
+filled = threading.Event()
+filling = threading.Semaphore(0)
 # What there is to look at in the end.
 used = set()
 
@@ -104,8 +107,10 @@ class Process:
         self.random = random.Random(f"{os.environ.get('CRASHPOINT_SEED')} {number}")
 
     def work(self, seconds):
-        if self.thing != "queue" and self.hold_s < LONG_S:
-            time.sleep(HEAD_START_S)
+        if self.thing != "queue":
+            filled.wait(FILLED_WITHIN_S)
+            if self.hold_s < LONG_S:
+                time.sleep(HEAD_START_S)
         while time.monotonic() - began < seconds and not over.is_set():
             fresh_every_s = KEPT_FRESH_EVERY_S if self.thing == "kept" else FRESH_EVERY_S
             key = f"{self.thing}-{int((time.monotonic() - began) / fresh_every_s)}"
@@ -172,10 +177,12 @@ class Process:
     def queue(self, key):
         # An element that is there when nodes are parted is there on both sides.
         if self.is_first or self.random.random() < 0.6:
-            self.is_first = False
             with printing:
                 value = next(values)
             self.operate("enqueue", key, "offer", value, [value], read=None)
+            if self.is_first:
+                self.is_first = False
+                filling.release()
         else:
             self.take(key)
 
@@ -197,6 +204,9 @@ def work(seconds, things):
     ]
     for thread in threads:
         thread.start()
+    for _ in NODES if "queue" in things else ():
+        filling.acquire(timeout=FILLED_WITHIN_S)
+    filled.set()
     while any(thread.is_alive() for thread in threads) and not asked_to_end.is_set():
         time.sleep(0.05)
     are_together = wait_until_together()

@@ -7,7 +7,7 @@
 # make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
 # and everything else that takes long. make test-clusters: the clusters in workloads/clusters, really
 # run, after what they need was installed. All of these go on when a test fails, and name at the end
-# what failed. make test-stores: a sweep of each store in workloads/programs/stores, and a table; some
+# what failed. make test-neat: systems of NEAT's time, which are fetched. make test-stores: a sweep of each store in workloads/programs/stores, and a table; some
 # hours. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
 # make deny: licences, sources and unwanted crates among the dependencies; it builds cargo-deny first.
 # make book: the documentation as HTML, in target/book.
@@ -31,7 +31,7 @@ TESTED := CRASHPOINT_TEST_PROGRAMS_BUILT=yes
 # The tests that start guests.
 AMX_TESTS := guests guest_findings guest_clusters repeats simulated_input
 
-.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-histories test-stores fuzz lint deny book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-neat test-histories test-stores fuzz lint deny book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -54,13 +54,17 @@ test-amx: setup-tests
 test-kills: setup-tests
 	@scripts/test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture
 
-test-long: setup-tests setup-clusters
+test-long: setup-tests setup-clusters setup-neat
 	@scripts/test --release --package datalog --test million --locked -- --ignored --nocapture , \
 	    --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
 
 test-clusters: setup-clusters
 	@scripts/test --manifest-path workloads/programs/stores/Cargo.toml --locked , \
 	    --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test system_specs --test starts --test guest_clusters --test disks --test systems --test simulated --test live_sweeps --test simulated_input --test inject --test inject_simulated --test elects --locked $(RUNNER) -- --include-ignored --nocapture
+
+# The systems of NEAT's time, one after the other.
+test-neat: setup-neat
+	@scripts/test --release --package end-to-end --test neat --locked $(RUNNER) -- --ignored --nocapture --test-threads 1
 
 # Needs Go. Times are compared, so one test after the other.
 test-histories: setup

@@ -285,6 +285,7 @@ impl ClusterFile {
             config: config.clone(),
             side: Side::Both,
             endless: false,
+            ends_within: Duration::from_secs_f64(clients::ENDS_WITHIN_S),
         });
         if self.clients.is_empty() {
             only.collect()

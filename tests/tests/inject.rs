@@ -128,6 +128,38 @@ fn a_client_that_dies_before_the_first_fault_is_no_pass() {
     assert!(why.contains(expected), "{why}");
 }
 
+/// Its last look takes two seconds: with one it is killed before, and the check misses the line.
+#[test]
+fn a_client_that_is_asked_to_end_has_as_long_as_its_file_says() {
+    let ends_within = |seconds: u32| {
+        folder(&format!(
+            r#"
+[[nodes]]
+name = "a"
+command = "sh -c 'echo ready; exec sleep 600'"
+ready = {{ log = "ready" }}
+stop = "SIGKILL"
+[[clients]]
+name = "looks"
+command = "bash {{here}}/looks"
+endless = true
+ends_within_s = {seconds}
+[check]
+command = "sh -c 'grep -q looked {{acks}} && echo ok || echo broken nobody looked'"
+"#
+        ))
+    };
+    let looks =
+        "trap 'sleep 2; echo looked; exit 0' TERM\nwhile :; do echo works; sleep 0.1; done\n";
+    let plan = "[[faults]]\nat = { acknowledged = 2 }\nfault = \"restart\"\non = \"a\"\n";
+    for (seconds, verdict) in [(1, "broken"), (60, "ok")] {
+        let folder = ends_within(seconds);
+        folder.write("looks", looks);
+        let (_, results) = runs(&folder, plan, &[]);
+        assert_eq!(results[0]["verdict"], verdict, "{results:?}");
+    }
+}
+
 #[test]
 fn a_plan_that_cannot_be_is_refused_with_line_and_column() {
     let folder = redis("always");

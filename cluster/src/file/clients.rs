@@ -10,6 +10,9 @@ use super::ClientConfig;
 use super::raw::{CLIENT_WITHIN_S, Words, seconds};
 use crate::words::Values;
 
+/// How long a client may take that was asked to end.
+pub(super) const ENDS_WITHIN_S: f64 = 10.0;
+
 /// How long one answer of the probe may take.
 const PROBE_WITHIN_S: f64 = 10.0;
 
@@ -27,6 +30,8 @@ pub struct SidedClient {
     pub side: Side,
     /// Whether it goes on until it is asked to end (SIGTERM).
     pub endless: bool,
+    /// How long it may take to end when it is asked to, before it is killed.
+    pub ends_within: Duration,
 }
 
 /// On which side of a partition a client is.
@@ -111,6 +116,7 @@ pub(super) struct RawSidedClient {
     side: Side,
     #[serde(default)]
     endless: bool,
+    ends_within_s: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -139,6 +145,7 @@ pub(super) fn clients(raw: Vec<RawSidedClient>, values: &Values) -> Words<Vec<Si
             },
             side: raw.side,
             endless: raw.endless,
+            ends_within: seconds(raw.ends_within_s, ENDS_WITHIN_S).map_err(here)?,
             name: raw.name,
         })
     };

@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
-"""Client, check and probe of the systems behind a door (Door.java).
+"""Client and probe of the systems behind a door (Door.java).
 
     client.py work SECONDS THING...   works on all nodes, and prints a history: a JSON object a line
-    client.py check HISTORY           judges it, and asks every node for every key
     client.py probe                   answers each line on its input with lines NODE coordinator|member
                                       MEMBERS, and `end`
 
-THING is map, lock, semaphore, counter or queue. Two processes are bound to each node; they work at the
-same time. CRASHPOINT_NODE_<NAME> says where a node is."""
+A THING is what processes work on that are bound to a node each, all at the same time: lock, semaphore,
+counter, queue, map (values are written and read), or kept (values are written, and read in the end
+only). CRASHPOINT_NODE_<NAME> says where a node is.
+
+On SIGTERM it waits until all nodes are one cluster again, or will not be, and takes a last look: each
+node is asked for each value and counter, and the queues are emptied. Values of `kept` are not looked
+at while nodes are apart: a system may promise them to be the same afterwards only."""
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -18,13 +23,26 @@ import urllib.error
 import urllib.request
 
 PORT = 8080
-PROCESSES_OF_A_NODE = 2
 PAUSE_S = 0.3
-HOLD_S = 0.3
+# How long what can be held is held, by one process of a node each: one holds it for longer than others take
+# to believe that the node is gone, the other one asks for it meanwhile.
+HOLD_S = {"lock": (12, 0.3), "semaphore": (12, 0.3)}
+LONG_S = 1
+# Each queue has an element before anything else happens, for so long at most, and who holds something for
+# long begins before the others: what is to be granted twice is there when nodes are parted early.
+FILLED_WITHIN_S = 3
+HEAD_START_S = 0.5
 # Some of the systems wait for so long before they give up.
 WITHIN_S = 9
 # Objects are replaced by others after so long: one whose holder is unknown is never free again.
 FRESH_EVERY_S = 20
+# Those whose last value is all that is looked at.
+KEPT_FRESH_EVERY_S = 1.5
+# How long the nodes may take to be one cluster again, and for what they do then.
+TOGETHER_WITHIN_S = float(os.environ.get("TOGETHER_WITHIN_S", "20"))
+SETTLED_AFTER_S = 3
+# Processes of the last look have numbers from here on.
+LAST = 1_000_000
 
 NODES = {
     name.removeprefix("CRASHPOINT_NODE_").lower(): address
@@ -62,6 +80,12 @@ def ask(address, session, *words, within=WITHIN_S):
 printing = threading.Lock()
 values = iter(range(1, 1 << 60))
 began = time.monotonic()
+asked_to_end = threading.Event()
+over = threading.Event()
+filled = threading.Event()
+filling = threading.Semaphore(0)
+# What there is to look at in the end.
+used = set()
 
 
 def say(**event):
@@ -72,21 +96,31 @@ def say(**event):
 class Process:
     """Does one operation after the other on one node."""
 
-    def __init__(self, number, address, things):
+    def __init__(self, number, step, node, address, thing, hold_s):
         self.number = number
-        self.step = len(NODES) * PROCESSES_OF_A_NODE
+        self.step = step
+        self.node = node
         self.address = address
-        self.things = things
-        self.random = random.Random(number)
+        self.thing = thing
+        self.hold_s = hold_s
+        self.is_first = True
+        self.random = random.Random(f"{os.environ.get('CRASHPOINT_SEED')} {number}")
 
     def work(self, seconds):
-        while time.monotonic() - began < seconds:
-            thing = self.random.choice(self.things)
-            getattr(self, thing)(f"{thing}-{int((time.monotonic() - began) / FRESH_EVERY_S)}")
+        if self.thing != "queue":
+            filled.wait(FILLED_WITHIN_S)
+            if self.hold_s < LONG_S:
+                time.sleep(HEAD_START_S)
+        while time.monotonic() - began < seconds and not over.is_set():
+            fresh_every_s = KEPT_FRESH_EVERY_S if self.thing == "kept" else FRESH_EVERY_S
+            key = f"{self.thing}-{int((time.monotonic() - began) / fresh_every_s)}"
+            with printing:
+                used.add((self.thing, key))
+            getattr(self, self.thing)(key)
             time.sleep(PAUSE_S)
 
     def operate(self, f, key, operation, value=None, given=(), read=str):
-        """One operation, with its beginning and its end. The result if it was done, or None."""
+        """One operation, with its beginning and its end. The answer if it was done, or None."""
         event = {"process": self.number, "f": f, "key": key, "value": value}
         say(type="invoke", **event)
         is_read = f == "read"
@@ -107,17 +141,25 @@ class Process:
         say(type="ok", **event)
         return answer
 
+    def write(self, key):
+        with printing:
+            value = next(values)
+        self.operate("write", key, "put", value, [value], read=None)
+
     def map(self, key):
         if self.random.random() < 0.5:
             self.operate("read", key, "get", read=int)
         else:
-            with printing:
-                value = next(values)
-            self.operate("write", key, "put", value, [value], read=None)
+            self.write(key)
+
+    kept = write
 
     def hold(self, key, take, give):
+        # There is one for each node to hold for long.
+        place = self.node if self.hold_s > LONG_S else self.random.randrange(len(NODES))
+        key = f"{key}-{place}"
         if self.operate("acquire", key, take, read=None) is not None:
-            time.sleep(HOLD_S)
+            over.wait(self.hold_s)
             self.operate("release", key, give, read=None)
 
     def lock(self, key):
@@ -133,164 +175,84 @@ class Process:
             self.operate("inc", key, "inc", read=int)
 
     def queue(self, key):
-        if self.random.random() < 0.6:
+        # An element that is there when nodes are parted is there on both sides.
+        if self.is_first or self.random.random() < 0.6:
             with printing:
                 value = next(values)
             self.operate("enqueue", key, "offer", value, [value], read=None)
+            if self.is_first:
+                self.is_first = False
+                filling.release()
         else:
-            self.operate("dequeue", key, "poll", read=int)
+            self.take(key)
+
+    def take(self, key):
+        return self.operate("dequeue", key, "poll", read=int)
 
 
 def work(seconds, things):
-    homes = [address for address in NODES.values() for _ in range(PROCESSES_OF_A_NODE)]
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_end.set())
+    homes = [
+        (node, address, thing, hold_s)
+        for node, address in enumerate(NODES.values())
+        for thing in things
+        for hold_s in HOLD_S.get(thing, (0,))
+    ]
     threads = [
-        threading.Thread(target=Process(number, address, things).work, args=(seconds,))
-        for number, address in enumerate(homes)
+        threading.Thread(target=Process(number, len(homes), *home).work, args=(seconds,), daemon=True)
+        for number, home in enumerate(homes)
     ]
     for thread in threads:
         thread.start()
+    for _ in NODES if "queue" in things else ():
+        filling.acquire(timeout=FILLED_WITHIN_S)
+    filled.set()
+    while any(thread.is_alive() for thread in threads) and not asked_to_end.is_set():
+        time.sleep(0.05)
+    are_together = wait_until_together()
+    over.set()
     for thread in threads:
         thread.join()
+    look(are_together)
 
 
-# ---- the check ----
+# ---- the end ----
 
-NEVER = float("inf")
-
-
-def operations(lines):
-    """The operations of a history: each with where it began and ended, and with its outcome."""
-    done, still_open = [], {}
-    for place, line in enumerate(lines):
-        event = json.loads(line)
-        if event["type"] == "invoke":
-            operation = dict(event, begin=place, end=NEVER, outcome="info", argument=event["value"])
-            done.append(operation)
-            still_open[event["process"]] = operation
-            continue
-        operation = still_open.pop(event["process"])
-        operation["outcome"] = event["type"]
-        operation["value"] = event["value"]
-        if event["type"] != "info":
-            operation["end"] = place
-    return done
-
-
-def judge(done):
-    """The first thing that is wrong, for each object."""
-    objects = {}
-    for operation in done:
-        objects.setdefault(operation["key"], []).append(operation)
-    judges = {"map": judge_map, "lock": judge_lock, "semaphore": judge_lock,
-              "counter": judge_counter, "queue": judge_queue}
-    for key, of in sorted(objects.items()):
-        wrong = judges[key.split("-")[0]](key, of)
-        if wrong:
-            yield wrong
-
-
-def were_done(of, *fs):
-    return [op for op in of if op["f"] in fs and op["outcome"] == "ok"]
-
-
-def judge_map(key, of):
-    """A value that was read must not have been overwritten before the read began. No value is written
-    twice."""
-    may_be = {op["argument"]: op for op in of if op["f"] == "write" and op["outcome"] != "fail"}
-    for read in were_done(of, "read"):
-        value = read["value"]
-        if value is not None and value not in may_be:
-            return f"a read of {key} finds {value}, a value that was never written"
-        end = -1 if value is None else may_be[value]["end"]
-        for write in were_done(of, "write"):
-            if end < write["begin"] and write["end"] < read["begin"]:
-                found = "nothing" if value is None else f"the older {value}"
-                return f"acknowledged write {write['argument']} of {key} is not seen: a later read finds {found}"
-    return None
-
-
-def judge_lock(key, of):
-    """Who has it holds it until it begins to give it back."""
-    held = []
-    for got in were_done(of, "acquire"):
-        given = [op["begin"] for op in of
-                 if op["f"] == "release" and op["process"] == got["process"] and op["begin"] > got["end"]]
-        start, end = got["end"], min(given, default=NEVER)
-        for other_start, other_end, other in held:
-            if start < other_end and other_start < end:
-                return f"{key} is held twice, by {other} and by {got['process']}"
-        held.append((start, end, got["process"]))
-    return None
-
-
-def judge_counter(key, of):
-    """No two increments come to the same, and nobody sees less than somebody saw before."""
-    seen = {}
-    for op in were_done(of, "inc"):
-        if op["value"] in seen:
-            return f"{key} came to {op['value']} twice"
-        seen[op["value"]] = op
-    looks = were_done(of, "inc", "read")
-    for look in looks:
-        before = [op["value"] for op in looks if op["end"] < look["begin"]]
-        if before and max(before) > look["value"]:
-            return f"{key} goes back from {max(before)} to {look['value']}"
-    return None
-
-
-def judge_queue(key, of):
-    """An element is dequeued once, and was enqueued."""
-    seen = set()
-    may_be = {op["argument"] for op in of if op["f"] == "enqueue" and op["outcome"] != "fail"}
-    for op in were_done(of, "dequeue"):
-        if op["value"] is None:
-            continue
-        if op["value"] in seen:
-            return f"{op['value']} is dequeued twice from {key}"
-        if op["value"] not in may_be:
-            return f"{op['value']} is dequeued from {key}, and was never enqueued"
-        seen.add(op["value"])
-    return None
-
-
-def check(path):
-    """Judges a history, with reads of every node at its end."""
-    with open(path, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    wrong = list(judge(operations(lines)))
-    if not wrong:
-        keys = sorted({event["key"] for event in map(json.loads, lines) if event["f"] == "read"})
-        reader = 1 + max((json.loads(line)["process"] for line in lines), default=0)
-        for name, address in NODES.items():
-            for key in keys:
-                value = read_in_the_end(address, key)
-                if value is Unknown:
-                    print(f"broken node {name} does not serve")
-                    return 1
-                event = {"process": reader, "f": "read", "key": key}
-                lines.append(json.dumps({"type": "invoke", "value": None, **event}))
-                lines.append(json.dumps({"type": "ok", "value": value, **event}))
-            wrong = [f"{words} (asked of {name})" for words in judge(operations(lines))]
-            if wrong:
-                break
-    # One line: what else there is has the same cause, as far as anybody knows.
-    print(f"broken {wrong[0]}" if wrong else "ok")
-    for words in wrong[1:]:
-        print(f"also {words}", file=sys.stderr)
-    return 1 if wrong else 0
-
-
-def read_in_the_end(address, key):
-    """What a node has, or Unknown if it does not say so in time."""
-    operation = "get" if key.startswith("map") else "count"
-    until = time.monotonic() + WITHIN_S * int(os.environ.get("CRASHPOINT_PATIENCE", "1"))
+def wait_until_together():
+    """Whether every node knows all of them as its members, and did for a while."""
+    until = time.monotonic() + TOGETHER_WITHIN_S
+    since = None
     while time.monotonic() < until:
-        try:
-            answer = ask(address, "check", operation, key)
-            return None if answer == "null" else int(answer)
-        except (NotDone, Unknown):
-            time.sleep(0.2)
-    return Unknown
+        if not all(members_of(address) == len(NODES) for address in NODES.values()):
+            since = None
+        elif since is None:
+            since = time.monotonic()
+        elif time.monotonic() - since > SETTLED_AFTER_S:
+            return True
+        time.sleep(0.3)
+    return False
+
+
+def members_of(address):
+    """How many members a node knows."""
+    try:
+        return int(ask(address, "probe", "members", "all", within=1).split()[1])
+    except (NotDone, Unknown):
+        return 0
+
+
+def look(are_together):
+    """One node after the other is asked for all that there is."""
+    for number, address in enumerate(NODES.values()):
+        process = Process(LAST + number, len(NODES), number, address, None, 0)
+        for thing, key in sorted(used):
+            if thing == "map" or thing == "kept" and are_together:
+                process.operate("read", key, "get", read=int)
+            elif thing == "counter":
+                process.operate("read", key, "count", read=int)
+            elif thing == "queue":
+                while process.take(key) not in (None, "null"):
+                    pass
 
 
 def probe():
@@ -308,8 +270,6 @@ def main():
     match sys.argv[1:]:
         case ["work", seconds, *things] if things:
             work(float(seconds), things)
-        case ["check", path]:
-            return check(path)
         case ["probe"]:
             probe()
         case _:

@@ -12,7 +12,7 @@ public final class Node extends Door {
     private static final int PORT = 5701;
     private static final int OTHERS = 2;
     private static final int MAJORITY = 2;
-    private static final int WAIT_S = 2;
+    private static final int WAIT_S = 1;
 
     private final HazelcastInstance hazelcast;
     private final IMap<String, String> map;
@@ -26,7 +26,7 @@ public final class Node extends Door {
         network.getJoin().getTcpIpConfig().setEnabled(true).setMembers(Arrays.asList(nodes));
         // Times that a test can wait for; the defaults are minutes.
         config.setProperty("hazelcast.heartbeat.interval.seconds", "1")
-            .setProperty("hazelcast.max.no.heartbeat.seconds", System.getProperty("detect.s", "6"))
+            .setProperty("hazelcast.max.no.heartbeat.seconds", System.getProperty("detect.s", "3"))
             .setProperty("hazelcast.merge.first.run.delay.seconds", "5")
             .setProperty("hazelcast.merge.next.run.delay.seconds", "5")
             .setProperty("hazelcast.operation.call.timeout.millis", "5000")

@@ -24,7 +24,8 @@ public final class Node extends Door {
     private static final int DISCOVERY_PORT = 47500;
     private static final int PORT = 47100;
     private static final long MEMORY_BYTES = 100L << 20;
-    private static final int WAIT_S = 2;
+    private static final int MAJORITY = 2;
+    private static final int WAIT_S = 1;
 
     private final Ignite ignite;
     private final IgniteCache<String, String> map;
@@ -48,10 +49,13 @@ public final class Node extends Door {
             .setMetricsLogFrequency(0)
             .setDataStorageConfiguration(storage)
             .setAtomicConfiguration(new AtomicConfiguration().setCacheMode(CacheMode.REPLICATED)));
-        map = ignite.getOrCreateCache(new CacheConfiguration<String, String>("map")
+        CacheConfiguration<String, String> config = new CacheConfiguration<String, String>("map")
             .setCacheMode(CacheMode.REPLICATED)
             .setWriteSynchronizationMode(CacheWriteSynchronizationMode.FULL_SYNC)
-            .setAtomicityMode(CacheAtomicityMode.TRANSACTIONAL));
+            .setAtomicityMode(CacheAtomicityMode.TRANSACTIONAL);
+        // Nothing else of Ignite can be told what to do without a majority.
+        if (Boolean.getBoolean("majority")) config.setTopologyValidator(members -> members.size() >= MAJORITY);
+        map = ignite.getOrCreateCache(config);
     }
 
     public static void main(String[] words) throws Exception {

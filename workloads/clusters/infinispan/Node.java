@@ -1,3 +1,5 @@
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.infinispan.Cache;
 import org.infinispan.configuration.cache.CacheMode;
@@ -9,6 +11,8 @@ import org.infinispan.counter.api.CounterConfiguration;
 import org.infinispan.counter.api.CounterManager;
 import org.infinispan.counter.api.CounterType;
 import org.infinispan.counter.api.StrongCounter;
+import org.infinispan.counter.configuration.CounterManagerConfigurationBuilder;
+import org.infinispan.counter.configuration.Reliability;
 import org.infinispan.lock.EmbeddedClusteredLockManagerFactory;
 import org.infinispan.lock.api.ClusteredLock;
 import org.infinispan.lock.api.ClusteredLockManager;
@@ -19,25 +23,29 @@ import org.infinispan.partitionhandling.PartitionHandling;
 public final class Node extends Door {
     private static final int OWNERS = 3;
     private static final int SEGMENTS = 16;
-    private static final int WAIT_S = 2;
+    private static final int WAIT_S = 1;
     private static final int ANSWER_S = 8;
 
     private final DefaultCacheManager manager;
     private final Cache<String, String> map;
     private final ClusteredLockManager locks;
     private final CounterManager counters;
+    private final Map<String, ClusteredLock> knownLocks = new ConcurrentHashMap<>();
+    private final Map<String, StrongCounter> knownCounters = new ConcurrentHashMap<>();
 
     private Node(String address, String directory, String jgroups) {
         GlobalConfigurationBuilder global = GlobalConfigurationBuilder.defaultClusteredBuilder();
         global.transport().clusterName("crashpoint").nodeName(address).addProperty("configurationFile", jgroups);
         global.globalJmxStatistics().allowDuplicateDomains(true);
         global.globalState().enable().persistentLocation(directory).temporaryLocation(directory);
+        // What Infinispan does if nothing is said of it is the first of these two, and of the map below.
+        String counting = System.getProperty("counters", "AVAILABLE");
+        global.addModule(CounterManagerConfigurationBuilder.class).reliability(Reliability.valueOf(counting));
         manager = new DefaultCacheManager(global.build());
         ConfigurationBuilder cache = new ConfigurationBuilder();
         cache.clustering().cacheMode(CacheMode.DIST_SYNC).remoteTimeout(5000)
             .hash().numOwners(OWNERS).numSegments(SEGMENTS);
         cache.locking().lockAcquisitionTimeout(3000);
-        // The first is what Infinispan does if nothing is said.
         String split = System.getProperty("when.split", "ALLOW_READ_WRITES");
         cache.clustering().partitionHandling().whenSplit(PartitionHandling.valueOf(split))
             .mergePolicy(MergePolicy.PREFERRED_ALWAYS);
@@ -67,13 +75,18 @@ public final class Node extends Door {
         }
     }
 
+    // To define one writes what the other nodes have to acknowledge, so it is done once.
     private ClusteredLock lock(String name) {
-        locks.defineLock(name);
-        return locks.get(name);
+        return knownLocks.computeIfAbsent(name, unknown -> {
+            locks.defineLock(name);
+            return locks.get(name);
+        });
     }
 
     private StrongCounter counter(String name) {
-        counters.defineCounter(name, CounterConfiguration.builder(CounterType.UNBOUNDED_STRONG).build());
-        return counters.getStrongCounter(name);
+        return knownCounters.computeIfAbsent(name, unknown -> {
+            counters.defineCounter(name, CounterConfiguration.builder(CounterType.UNBOUNDED_STRONG).build());
+            return counters.getStrongCounter(name);
+        });
     }
 }

@@ -1,7 +1,5 @@
 //! The end of a run: everything is healed, operations are acknowledged again, and clients end.
 
-use std::time::Duration;
-
 use cluster::Error as ClusterError;
 
 use super::super::clients::RunningClient;
@@ -9,9 +7,6 @@ use super::super::ran::Happening;
 use super::Runner;
 use super::faults::after_disk_errors;
 use crate::error::Result;
-
-/// How long a client may take that was asked to end.
-const END_WITHIN: Duration = Duration::from_secs(10);
 
 impl Runner<'_> {
     /// Ends everything, and waits until all nodes are ready. What is broken, if one is not.
@@ -123,10 +118,10 @@ impl Runner<'_> {
         let begun = self.ground.now();
         while self.clients.all.iter().any(RunningClient::is_running) {
             self.hear()?;
-            if self.ground.now() > begun + END_WITHIN {
-                let clients = self.clients.all.iter_mut();
-                clients.for_each(|client| client.kill(self.ground));
-            }
+            let now = self.ground.now();
+            let clients = self.clients.all.iter_mut();
+            let late = clients.filter(|client| now > begun + client.config.ends_within);
+            late.for_each(|client| client.kill(self.ground));
             self.ground.pass()?;
         }
         Ok(())

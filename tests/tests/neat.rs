@@ -1,0 +1,157 @@
+//! Systems of the paper on network partitions that describes NEAT (OSDI 2018): the strategy `partitions`
+//! finds their failures, with nothing made for them but a cluster file and a door. Needs root, Python and
+//! `make setup-neat`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use end_to_end::{Folder, printed, said};
+use serde_json::Value;
+
+/// A failure by its name, and what objects it is of.
+type Kind<'a> = (&'a str, &'a str);
+
+/// A system, and what is found in it.
+struct Known {
+    /// Its cluster file, in `workloads/clusters`.
+    cluster: &'static str,
+    /// Within so many runs.
+    runs: usize,
+    failures: &'static [Kind<'static>],
+}
+
+/// What all campaigns draw with.
+const SEED: &str = "1";
+
+impl Known {
+    /// The arguments that begin its campaign.
+    fn begins(&self) -> Vec<String> {
+        let clusters = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/clusters");
+        let neat = clusters.join("../../target/neat");
+        let classes = neat.join(self.cluster).join("classes");
+        assert!(classes.exists(), "{}: make setup-neat", classes.display());
+        let file = clusters.join(self.cluster).join("cluster.toml");
+        let (file, runs) = (file.display(), self.runs);
+        let words =
+            format!("inject {file} --out out --strategy partitions --seed {SEED} --sample {runs}");
+        words.split(' ').map(str::to_owned).collect()
+    }
+
+    /// Runs the campaign until all is found, and no longer than its runs.
+    fn is_found(&self) {
+        let folder = Folder::new(&[]);
+        let began = Instant::now();
+        let mut words = self.begins();
+        let mut missing = self.failures.to_vec();
+        let mut broken = 0;
+        while !missing.is_empty() && results(&folder).len() < self.runs {
+            // Until one more is broken.
+            broken += 1;
+            words.extend(["--stop-after".into(), broken.to_string()]);
+            let output = folder.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_ne!(output.status.code(), Some(2), "{}", said(&output));
+            println!("{}", printed(&output));
+            words = ["inject", "--resume", "out"].map(str::to_owned).to_vec();
+            for (number, result) in (1..).zip(&results(&folder)) {
+                let found = found(&folder, number, result);
+                let is_found = |(kind, of): &Kind<'_>| found.contains(&format!("{kind} of {of}"));
+                let took = began.elapsed().as_secs();
+                for kind in missing.extract_if(.., |kind| is_found(kind)) {
+                    println!("{}: {kind:?} in run {number}, by {took} s", self.cluster);
+                }
+            }
+        }
+        let words = format!(
+            "{}: {missing:?} in none of {} runs",
+            self.cluster, self.runs
+        );
+        assert!(missing.is_empty(), "{words}");
+        assert!(folder.left().is_empty(), "{:?}", folder.left());
+    }
+}
+
+/// What the runs came to, if one was made.
+fn results(folder: &Folder) -> Vec<Value> {
+    let lines = fs::read_to_string(folder.path("out/results.jsonl")).unwrap_or_default();
+    let result = |line| serde_json::from_str(line).expect("an object");
+    lines.lines().map(result).collect()
+}
+
+/// What a broken run shows, of which objects: the part of their names before the number.
+fn found(folder: &Folder, number: usize, result: &Value) -> BTreeSet<String> {
+    if result["verdict"] != "broken" {
+        return BTreeSet::new();
+    }
+    let number = number.to_string();
+    let output = folder.run(&["history", "check", "out", &number, "--format", "json"]);
+    let told = printed(&output);
+    let told = told
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object"));
+    let anomalies = told.filter(|one: &Value| one["type"] == "anomaly");
+    let kind = |one: Value| {
+        let of = one["key"].as_str()?.split('-').next()?;
+        Some(format!("{} of {of}", one["kind"].as_str()?))
+    };
+    anomalies.filter_map(kind).collect()
+}
+
+/// It never comes together again, so what was acknowledged on one side is not there on the other.
+#[test]
+#[ignore = "it takes minutes, and Ignite: make test-neat"]
+fn what_ignite_grants_on_both_sides_of_a_partition_is_found() {
+    let failures = &[
+        ("double-lock", "lock"),
+        ("double-lock", "semaphore"),
+        ("counter-wrong", "counter"),
+        ("double-dequeue", "queue"),
+        ("stale-read", "map"),
+        ("write-lost", "map"),
+    ];
+    Known {
+        cluster: "ignite",
+        runs: 7,
+        failures,
+    }
+    .is_found();
+}
+
+/// The manual promises no more than best effort: what one side acknowledged is dropped when they merge.
+#[test]
+#[ignore = "it takes minutes, and Hazelcast: make test-neat"]
+fn what_hazelcast_grants_on_both_sides_of_a_partition_is_found() {
+    let failures = &[
+        ("double-lock", "lock"),
+        ("double-lock", "semaphore"),
+        ("counter-wrong", "counter"),
+        ("counter-back", "counter"),
+        ("double-dequeue", "queue"),
+        ("write-lost", "kept"),
+    ];
+    Known {
+        cluster: "hazelcast",
+        runs: 7,
+        failures,
+    }
+    .is_found();
+}
+
+/// Locks are to be with the majority only.
+#[test]
+#[ignore = "it takes minutes, and Infinispan: make test-neat"]
+fn what_infinispan_grants_on_both_sides_of_a_partition_is_found() {
+    let failures = &[
+        ("double-lock", "lock"),
+        ("counter-wrong", "counter"),
+        ("counter-back", "counter"),
+        ("write-lost", "kept"),
+    ];
+    Known {
+        cluster: "infinispan",
+        runs: 7,
+        failures,
+    }
+    .is_found();
+}

@@ -88,6 +88,15 @@ fn registers() {
             "0+write:1 0= 1+delete 1= 2+read 2=1",
             Some(Failure::DeletedBack),
         ),
+        // It stays deleted: the read was old.
+        (
+            "0+write:1 0= 1+delete 1= 2+read 2=1 2+read 2=null",
+            Some(Failure::StaleRead),
+        ),
+        (
+            "0+write:1 0= 1+delete 1= 2+read 2=null 2+read 2=1",
+            Some(Failure::DeletedBack),
+        ),
         ("0+write:1 0! 2+read 2=1", Some(Failure::DirtyRead)),
         ("0+write:1 0= 2+read 2=7", Some(Failure::NeverWritten)),
         ("2+read 2=1 0+write:1 0=", Some(Failure::NeverWritten)),
@@ -218,6 +227,14 @@ fn sets() {
         ),
         (
             "0+add:1 0= 0+remove:1 0= 1+read 1=[1]",
+            Some(Failure::DeletedBack),
+        ),
+        (
+            "0+add:1 0= 0+remove:1 0= 1+read 1=[1] 1+read 1=[]",
+            Some(Failure::StaleRead),
+        ),
+        (
+            "0+add:1 0= 0+remove:1 0= 1+read 1=[] 1+read 1=[1]",
             Some(Failure::DeletedBack),
         ),
         ("0+add:1 0= 0+remove:1 1+read 1=[] 0=", None),

@@ -161,7 +161,9 @@ fn overwritten<'a>(
         .into_iter()
         .chain(older.map(|older| older.place))
         .collect();
-    if newer.value.is_null() && newer.operation.f != "cas" {
+    // A deletion that was seen after it has not been undone: the read was old.
+    let is_seen_later = || seen_after(seen, read, newer.value).is_some();
+    if newer.value.is_null() && newer.operation.f != "cas" && !is_seen_later() {
         let what = format!(
             "{who} saw what had been deleted: {}",
             seen.words(newer.place)
@@ -173,6 +175,14 @@ fn overwritten<'a>(
     Some(stale_or_lost(seen, place, read, newer, shown))
 }
 
+/// A read of a value that was called after another read.
+fn seen_after(seen: &Seen<'_>, read: &Operation, value: &Value) -> Option<usize> {
+    let mut later = seen.called(READS).filter(|(_, other)| {
+        other.outcome == Outcome::Ok && other.result == *value && other.call > read.call
+    });
+    later.next().map(|(place, _)| place)
+}
+
 /// A read that lacks an acknowledged write, by whether anybody saw that write after it.
 fn stale_or_lost<'a>(
     seen: &Seen<'_>,
@@ -182,12 +192,9 @@ fn stale_or_lost<'a>(
     shown: Vec<usize>,
 ) -> (Same<'a>, Anomaly) {
     let (who, newer_words) = (seen.words(place), seen.words(newer.place));
-    let seen_later = seen.called(READS).find(|(_, other)| {
-        other.outcome == Outcome::Ok && other.result == *newer.value && other.call > read.call
-    });
-    let (kind, same, what) = match seen_later {
+    let (kind, same, what) = match seen_after(seen, read, newer.value) {
         // Each of these may be of a reason of its own.
-        Some((later, _)) => (
+        Some(later) => (
             Failure::StaleRead,
             place,
             format!(

@@ -41,6 +41,26 @@ struct Known<'a> {
     initial: BTreeSet<&'a Value>,
     /// Of each element where the last read of it was called.
     last_seen: HashMap<&'a Value, usize>,
+    /// Of each element that was removed where the last read without it was called.
+    last_missed: HashMap<&'a Value, usize>,
+}
+
+impl<'a> Known<'a> {
+    /// Takes in what a read, which are in order, says of what it has and has not.
+    fn add(&mut self, read: &'a Operation) {
+        let all: BTreeSet<_> = read.result.as_list().unwrap_or_default().iter().collect();
+        let removed = self
+            .elements
+            .iter()
+            .filter(|(_, one)| !one.removed.is_empty());
+        let missed = removed
+            .map(|(value, _)| *value)
+            .filter(|value| !all.contains(value));
+        self.last_missed
+            .extend(missed.map(|value| (value, read.call)));
+        self.last_seen
+            .extend(all.into_iter().map(|value| (value, read.call)));
+    }
 }
 
 /// What reads that show one failure have in common: which failure, the other operation that shows it, and
@@ -56,11 +76,10 @@ pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
         elements: elements(seen),
         initial: seen.initial.as_list().unwrap_or_default().iter().collect(),
         last_seen: HashMap::new(),
+        last_missed: HashMap::new(),
     };
     for (_, read) in &reads {
-        let all = read.result.as_list().unwrap_or_default();
-        let all = all.iter().map(|value| (value, read.call));
-        known.last_seen.extend(all);
+        known.add(read);
     }
     let mut told = Told::new();
     for read in reads {
@@ -79,9 +98,7 @@ fn look_at<'a>(
     let read_elements: BTreeSet<&Value> =
         read.result.as_list().unwrap_or_default().iter().collect();
     for &value in &read_elements {
-        let element = known.elements.get(value);
-        let is_initial = known.initial.contains(value);
-        let found = wrongly_there(seen, place, read, value, element, is_initial);
+        let found = wrongly_there(seen, (place, read), value, known);
         if let Some((other, anomaly)) = found {
             told.tell((anomaly.kind, other, value), place, || anomaly);
         }
@@ -106,12 +123,12 @@ fn look_at<'a>(
 /// An element that was seen where it cannot have been; and the other operation that shows it.
 fn wrongly_there(
     seen: &Seen<'_>,
-    place: usize,
-    read: &Operation,
+    (place, read): Placed<'_>,
     value: &Value,
-    element: Option<&Element<'_>>,
-    is_initial: bool,
+    known: &Known<'_>,
 ) -> Option<(Option<usize>, Anomaly)> {
+    let element = known.elements.get(value);
+    let is_initial = known.initial.contains(value);
     let returned = read.returned()?;
     let who = format!(
         "process {} saw {value} in event {}",
@@ -133,7 +150,14 @@ fn wrongly_there(
             && possible.clone().all(|(_, add)| before(add, remove))
     })?;
     let what = format!("{who}, which had been removed: {}", seen.words(*remove));
-    let anomaly = seen.anomaly(Failure::DeletedBack, what, [place, *remove]);
+    // A removal that was seen after it has not been undone: the read was old.
+    let last_missed = known.last_missed.get(value);
+    let kind = if last_missed.is_some_and(|&last| last > read.call) {
+        Failure::StaleRead
+    } else {
+        Failure::DeletedBack
+    };
+    let anomaly = seen.anomaly(kind, what, [place, *remove]);
     Some((Some(*remove), anomaly))
 }
 

@@ -370,6 +370,7 @@ fn killed(arguments: &[&str], path: &Path, after: Duration) -> bool {
 }
 
 #[test]
+#[ignore = "takes a minute: make test-clusters"]
 fn a_sweep_of_a_cluster_that_is_killed_at_random_moments_ends_with_the_same() {
     let recorded = record("early-acknowledgement");
     let run = |arguments: &[&str]| crashpoint(arguments, &recorded.path());
@@ -417,6 +418,7 @@ fn sizes_of_minimized(story: &str) -> [(usize, usize); 3] {
 }
 
 #[test]
+#[ignore = "takes a minute: make test-clusters"]
 fn a_finding_of_a_cluster_is_minimized() {
     let recorded = record("early-acknowledgement");
     let run = |arguments: &[&str]| crashpoint(arguments, &recorded.path());

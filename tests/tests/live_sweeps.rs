@@ -208,6 +208,7 @@ fn the_power_of_several_nodes_fails_and_that_of_the_others_does_not() {
 /// On disks that acknowledge flushes and do nothing, a store without a mistake loses what it promised.
 /// On those that only answer late, it keeps it.
 #[test]
+#[ignore = "takes a minute: make test-clusters"]
 fn disks_behave_as_they_are_asked_to_and_a_replay_has_the_same_ones() {
     let store = Store::with("");
     let sweep = |disks: &str, out: &str| {

@@ -43,6 +43,8 @@ pub(crate) struct Rules {
     rows: BTreeMap<&'static str, Rows>,
     /// What came of it.
     last: Option<Said>,
+    /// The rows are those of the state that is judged, and not of an earlier one.
+    are_of_state: bool,
 }
 
 /// What rules say of a state.
@@ -135,6 +137,12 @@ impl Rules {
     fn forget(&mut self) {
         (self.database, self.last) = (None, None);
         self.rows.clear();
+        self.are_of_state = false;
+    }
+
+    /// Another state is judged: nothing is known of it until it was asked about.
+    pub(crate) fn begin_state(&mut self) {
+        self.are_of_state = false;
     }
 
     fn try_examine(&mut self, facts: Vec<Fact>) -> datalog::Result<Said> {
@@ -180,11 +188,15 @@ impl Rules {
             database.add(relation.name, rows)?;
         }
         debug_assert!(new.is_empty(), "{new:?}");
+        self.are_of_state = true;
         Ok(is_another)
     }
 
-    /// The facts of the state that was asked about last.
+    /// The facts of the state that was judged last; none if nothing could be asked about it.
     pub(crate) fn facts(&self) -> KeptFacts {
+        if !self.are_of_state {
+            return KeptFacts::new();
+        }
         let of = |(relation, rows): (&&'static str, &Rows)| {
             let rows = rows.iter().cloned();
             let relation = (*relation).to_owned();

@@ -18,6 +18,7 @@ impl Engine {
         seen: &Visited,
         result: &mut WorkloadResult,
     ) -> Vec<Finding> {
+        self.rules.begin_state();
         let Some(tree) = seen.tree.as_ref().filter(|_| self.rules.are_asked()) else {
             return Vec::new();
         };

@@ -207,7 +207,6 @@ impl Engine {
         };
         let found = self.find(&mut hunt)?;
         if let Some(Hit { image, state }) = found {
-            result.facts = search.facts.then(|| self.rules.facts());
             if let Some(look) = look {
                 tell("mounting the state for a look");
                 self.mount_and(&image, &state, look)?;
@@ -346,10 +345,13 @@ impl Engine {
         if let Some(why) = done.inconclusive {
             hunt.result.inconclusive.get_or_insert(why);
         }
-        Ok(done
-            .broken
-            .into_iter()
-            .find(|found| hunt.search.is_answered_by(found)))
+        let mut broken = done.broken.into_iter();
+        let found = broken.find(|found| hunt.search.is_answered_by(found));
+        if found.is_some() && hunt.search.facts {
+            // Of states that are looked at later, one is found only if it is taken instead.
+            hunt.result.facts = Some(self.rules.facts());
+        }
+        Ok(found)
     }
 
     /// What comes of a state that is in the image.

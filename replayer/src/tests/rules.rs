@@ -276,6 +276,30 @@ fn a_finding_of_a_rule_is_found_again_by_that_rule_with_all_its_facts() {
 }
 
 #[test]
+fn what_cannot_be_mounted_has_no_facts_of_another_state() {
+    let options = options(Bug::CannotMount, "prefix", 1);
+    let text = "setup; creat foo; run; fsync foo; creat bad; fsync bad";
+    let mut result = sweep(&options, &[text]).remove(0);
+    let found = Found {
+        number: 1,
+        variant: variant(),
+        workload_number: 0,
+        workload: workload(text),
+        log: result.log,
+        what: FoundWhat::State(result.broken.remove(0)),
+    };
+    let search = Search {
+        facts: true,
+        ..search_for(&found, &options.states).expect("a search")
+    };
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let result = workers.search(&found.workload, &search, &Interrupt::default());
+    let result = result.expect("searched");
+    assert_eq!(broken(&result), [Promise::Mountable], "{result:?}");
+    assert_eq!(result.facts, Some(Vec::new()));
+}
+
+#[test]
 fn a_finding_of_a_rule_is_made_small_by_that_rule() {
     let text = "creat foo; creat bar; mkdir A; write foo 0 16K; fsync foo";
     let (found, options) = found(text, TWO_RULES);

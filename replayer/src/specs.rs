@@ -12,6 +12,7 @@ use std::path::Path;
 
 use checker::{BrokenRule, Finding};
 use datalog::{Database, Problem, Program, Value};
+use local_fs::Tree;
 use specification::rows::{self, Fact};
 use specification::{About, FACTS_VERSION, Specification, Unlooked};
 
@@ -21,6 +22,12 @@ pub(crate) use facts::{Done, WriteOrigins, of_crash, of_run};
 
 /// So many facts of each violation are told.
 const TOLD_MAX: u64 = 3;
+
+/// Relations of which facts are missing where the file system would not show something.
+const SHOWN: [&str; 5] = ["entry", "content", "line", "xattr", "attributes"];
+
+/// The relation that says what it would not show.
+const UNREADABLE: &str = "unreadable";
 
 /// Relations that tell states apart that recover from the same content, after the same operations.
 const OF_DISKS: [&str; 2] = ["disk_state", "lost_write"];
@@ -54,6 +61,8 @@ pub(crate) struct Said {
     pub(crate) broken: Vec<Finding>,
     /// What had nothing to look at.
     pub(crate) unlooked: Vec<Unlooked>,
+    /// Why not everything can be said.
+    pub(crate) undecided: Option<String>,
 }
 
 impl Rules {
@@ -132,6 +141,34 @@ impl Rules {
             self.forget();
         }
         said
+    }
+
+    /// Leaves of what is violated what can be told of a tree that the file system did not show whole:
+    /// what it would not show may be there.
+    pub(crate) fn doubt(&self, said: Said, tree: &Tree) -> Said {
+        let Some(error) = tree.errors.first().filter(|_| !said.broken.is_empty()) else {
+            return said;
+        };
+        let is_misled = |finding: &Finding| {
+            self.programs.iter().any(|(name, program)| {
+                let mut misled = program.misled_by_missing(&SHOWN, UNREADABLE).into_iter();
+                misled.any(|relation| finding.rule_name() == Some(&*rule_name(name, relation)))
+            })
+        };
+        let (doubtful, broken): (Vec<_>, Vec<_>) = said.broken.into_iter().partition(is_misled);
+        let undecided = doubtful.first().map(|finding| {
+            let why = std::io::Error::from_raw_os_error(error.errno);
+            let (doing, path) = (error.doing, named(&error.path));
+            format!(
+                "{}, but not everything was shown: {doing} {path}: {why}",
+                finding.what
+            )
+        });
+        Said {
+            broken,
+            undecided: said.undecided.or(undecided),
+            ..said
+        }
     }
 
     fn forget(&mut self) {
@@ -246,6 +283,20 @@ impl Said {
     }
 }
 
+/// What the relation of a specification is called in findings.
+fn rule_name(specification: &str, relation: &str) -> String {
+    format!("{specification}: {relation}")
+}
+
+/// A path of a tree as facts have it: the root has a name, too.
+fn named(path: &str) -> String {
+    if path.is_empty() {
+        ".".into()
+    } else {
+        path.replace('\0', "")
+    }
+}
+
 /// What a relation of violations comes to: nothing if it has no facts.
 fn broken(
     name: &str,
@@ -263,7 +314,7 @@ fn broken(
         trees.push(derivation.trim_end().to_owned());
     }
     let rule = BrokenRule {
-        name: format!("{name}: {relation}"),
+        name: rule_name(name, relation),
         derivation: trees.join("\n"),
     };
     let told: Vec<_> = facts.iter().map(ToString::to_string).collect();

@@ -30,6 +30,10 @@ impl Engine {
         });
         match said {
             Ok(said) => {
+                let said = self.rules.doubt(said, tree);
+                if let Some(why) = said.undecided {
+                    result.inconclusive.get_or_insert(why);
+                }
                 let unlooked = result.unlooked.get_or_insert_default();
                 Unlooked::narrow(unlooked, &said.unlooked);
                 said.broken
@@ -59,6 +63,10 @@ impl Engine {
             });
             match said {
                 Ok(said) => {
+                    let said = self.rules.doubt(said, live);
+                    if let Some(why) = said.undecided {
+                        result.inconclusive.get_or_insert(why);
+                    }
                     if let Some(broken) = said.broken.into_iter().next() {
                         result.violated_without_crash = Some(broken.what);
                         return;

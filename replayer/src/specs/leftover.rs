@@ -6,7 +6,7 @@ use datalog::Value;
 use local_fs::{Content, Inode, InodeKind, Tree};
 use specification::rows::{self, BEGINS, Fact, text};
 
-use super::Rules;
+use super::{Rules, UNREADABLE, named};
 
 /// Of a larger file nobody is told what is in it, in bytes.
 const CONTENT_OF_MAX: u64 = 64 << 20;
@@ -123,12 +123,12 @@ impl<'a> Leftover<'a> {
                 let why = std::io::Error::from_raw_os_error(error.errno).to_string();
                 vec![
                     node.into(),
-                    error.path.replace('\0', "").into(),
+                    named(&error.path).into(),
                     error.doing.into(),
                     why.into(),
                 ]
             };
-            self.push("unreadable", row);
+            self.push(UNREADABLE, row);
         }
     }
 }

@@ -351,13 +351,85 @@ fn of_a_file_that_is_too_large_nothing_is_said_where_a_rule_asks() {
         why.contains("A/g, which has more than 1048576 bytes"),
         "{why}"
     );
-    let of_others = rules("violation x(L) :- line(path: P, line: L), P !~ \"^A/g$\".");
+    let of_others = rules("violation x(L) :- line(path: P, line: L), P !~ \"^(A/g|f)$\".");
     assert!(of_tree(&of_others, &tree((1 << 20) + 1)).is_ok());
     let of_bytes = rules("violation x(H) :- content(path: \"other\", hash: H).");
     let why = of_tree(&of_bytes, &tree((64 << 20) + 1)).expect_err("too large");
     assert!(why.contains("more than 67108864 bytes"), "{why}");
     let of_names = rules("violation x(P) :- entry(path: P).");
     assert!(of_tree(&of_names, &tree(1 << 40)).is_ok());
+}
+
+/// Of a tree with errors, the rules that are violated, and whether something is not certain.
+fn violated(text: &str, tree: &Tree) -> (Vec<String>, bool) {
+    let mut rules = rules(text);
+    let facts = of_tree(&rules, tree).expect("told");
+    let said = rules.examine(facts).expect("asked");
+    let said = rules.doubt(said, tree);
+    let names = said.broken.iter().filter_map(Finding::rule_name);
+    (names.map(str::to_owned).collect(), said.undecided.is_some())
+}
+
+#[test]
+fn what_is_absent_is_no_violation_where_not_everything_was_shown() {
+    let whole = Tree {
+        errors: Vec::new(),
+        ..tree(12)
+    };
+    for (text, is_certain) in [
+        (
+            "violation x(P) :- entry(path: P), !entry(path: \"A/h\").",
+            false,
+        ),
+        (
+            "violation x(P) :- entry(path: P), !xattr(path: P, name: \"user.z\").",
+            false,
+        ),
+        (
+            "there(P) :- entry(path: P). violation x(N) :- node(node: N), !there(\"A/h\").",
+            false,
+        ),
+        ("violation x(count(P)) :- entry(path: P).", false),
+        (
+            "gone(P) :- entry(path: P), !line(path: P, line: \"h\"). violation x(P) :- gone(P).",
+            false,
+        ),
+        ("violation x(P) :- entry(path: P, size: 12).", true),
+        (
+            "violation x(P) :- entry(path: P), !crashed(event: _).",
+            true,
+        ),
+        (
+            "unseen(N) :- unreadable(node: N, path: \"B\"). \
+          violation x(N) :- node(node: N), !entry(path: \"A/h\"), !unseen(N).",
+            true,
+        ),
+    ] {
+        assert_eq!(
+            violated(text, &whole),
+            (vec!["s: x".into()], false),
+            "{text}"
+        );
+        let broken = if is_certain {
+            vec!["s: x".into()]
+        } else {
+            Vec::new()
+        };
+        assert_eq!(violated(text, &tree(12)), (broken, !is_certain), "{text}");
+    }
+    // The root is called so everywhere.
+    let nothing = Tree {
+        errors: vec![WalkError {
+            path: String::new(),
+            doing: "open",
+            errno: libc::ENOMEM,
+        }],
+        ..Tree::default()
+    };
+    let told = of_tree(&everything(), &nothing).expect("told");
+    assert!(of(&told, "unreadable")[0].starts_with(r#""" "." "open" "#));
+    let lost = "violation x(N) :- node(node: N), !entry(path: \"a\").";
+    assert_eq!(violated(lost, &nothing), (Vec::new(), true));
 }
 
 /// What stays in the database from one state to the next is what a new one would have.

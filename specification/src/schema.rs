@@ -603,6 +603,7 @@ pub const FACTS: &[Known] = &[
             ("error", TEXT),
         ],
         None,
-        "something that the file system would not show: what is below it is not among the entries",
+        "something that the file system would not show: what is below it is not among the entries, a \
+         file has no `content` and no `line`, and a symbolic link no `entry`",
     ),
 ];

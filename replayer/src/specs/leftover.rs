@@ -1,6 +1,7 @@
 //! What a file system shows, as rows of facts.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use datalog::Value;
 use local_fs::{Content, Inode, InodeKind, Tree};
@@ -17,6 +18,8 @@ pub(super) struct Leftover<'a> {
     tree: &'a Tree,
     rules: &'a Rules,
     facts: Vec<Fact>,
+    /// The inodes of which nobody knows what is in them, or where they lead.
+    unread: BTreeSet<u64>,
     /// The directories that lead to where we are: one that is damaged may be below itself.
     above: Vec<u64>,
 }
@@ -33,6 +36,7 @@ impl<'a> Leftover<'a> {
             tree,
             rules,
             facts: Vec::new(),
+            unread: tree.unread(),
             above: Vec::new(),
         };
         told.add(tree.root, ".")?;
@@ -46,6 +50,7 @@ impl<'a> Leftover<'a> {
         };
         self.add_entry(path, number, inode);
         match &inode.kind {
+            _ if self.unread.contains(&number) => Ok(()),
             InodeKind::File(content) => self.add_content(path, inode, content),
             InodeKind::Directory(entries) if !self.above.contains(&number) => {
                 self.above.push(number);
@@ -72,7 +77,11 @@ impl<'a> Leftover<'a> {
             _ => ("special", 0, String::new()),
         };
         let node = self.node;
-        self.push("entry", || rows::entry(node, path, shown));
+        let is_link = matches!(inode.kind, InodeKind::Symlink(_));
+        // An entry has all its columns, and no target is one that leads nowhere.
+        if !is_link || !self.unread.contains(&number) {
+            self.push("entry", || rows::entry(node, path, shown));
+        }
         self.push("attributes", || attributes(node, path, number, inode));
         for (name, value) in &inode.xattrs {
             let row = || {

@@ -360,6 +360,41 @@ fn of_a_file_that_is_too_large_nothing_is_said_where_a_rule_asks() {
     assert!(of_tree(&of_names, &tree(1 << 40)).is_ok());
 }
 
+#[test]
+fn of_what_could_not_be_read_nothing_is_told_under_any_name() {
+    let mut tree = tree(12);
+    let error = |path: &str, doing| WalkError {
+        path: path.into(),
+        doing,
+        errno: libc::EIO,
+    };
+    tree.errors = vec![
+        error("A/g", "read"),
+        error("l", "readlink"),
+        error("A", "list"),
+    ];
+    if let Some(inode) = tree.inodes.get_mut(&3) {
+        inode.kind = InodeKind::File(Content::default());
+    }
+    if let Some(inode) = tree.inodes.get_mut(&4) {
+        inode.kind = InodeKind::Symlink(String::new());
+    }
+    let told = of_tree(&everything(), &tree).expect("told");
+    assert_eq!(
+        (of(&told, "line").len(), of(&told, "content").len()),
+        (0, 0)
+    );
+    let entries = of(&told, "entry");
+    assert_eq!(entries.len(), 5, "{entries:?}");
+    assert!(
+        entries.iter().all(|row| !row.contains("symlink")),
+        "{entries:?}"
+    );
+    assert!(entries.contains(&r#""" "f" "file" 12 """#.to_owned()));
+    assert_eq!(of(&told, "attributes").len(), 6);
+    assert_eq!(of(&told, "unreadable").len(), 3);
+}
+
 /// Of a tree with errors, the rules that are violated, and whether something is not certain.
 fn violated(text: &str, tree: &Tree) -> (Vec<String>, bool) {
     let mut rules = rules(text);

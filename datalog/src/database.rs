@@ -21,6 +21,9 @@ const FORMAT: u32 = 1;
 /// So much of the file is kept in memory, in KiB.
 const CACHE_KIB: i64 = 64 * 1024;
 
+/// So many facts of a relation end an evaluation, if nobody says otherwise.
+const DERIVED_MAX: u64 = 50_000_000;
+
 /// After so many of its instructions the database asks whether to stop: some milliseconds.
 const INSTRUCTIONS_BETWEEN_QUESTIONS: i32 = 100_000;
 
@@ -29,6 +32,8 @@ pub struct Database {
     pub(crate) connection: Connection,
     /// Whether what is done is to stop.
     pub(crate) stops: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// So many facts of a relation end an evaluation.
+    pub(crate) derived_max: u64,
 }
 
 impl ToSql for Value {
@@ -142,6 +147,7 @@ impl Database {
         let database = Self {
             connection,
             stops: Arc::new(|| false),
+            derived_max: DERIVED_MAX,
         };
         // Temporary tables go to files as well: memory has a bound.
         database.run(&format!(
@@ -149,6 +155,11 @@ impl Database {
         ))?;
         functions::register(&database.connection).doing(|| "add functions".into())?;
         Ok(database)
+    }
+
+    /// Has an evaluation that derives more facts of a relation end with [`Error::NoEnd`].
+    pub fn derive_at_most(&mut self, facts: u64) {
+        self.derived_max = facts;
     }
 
     /// Has everything end with [`Error::Interrupted`] soon after `stops` says so, within a statement

@@ -46,6 +46,8 @@ pub struct WorkloadResult {
     pub unlooked: Option<Vec<Unlooked>>,
     /// What rules say is violated while it ran, without a crash: they say nothing about crashes.
     pub violated_without_crash: Option<String>,
+    /// Which rules have no end, and so are asked nothing more.
+    pub endless_rules: Option<String>,
     /// All that rules can be about of the crash state that was searched for, where that was asked
     /// for.
     pub facts: Option<KeptFacts>,
@@ -485,7 +487,7 @@ impl WorkloadResult {
         let (states_checked, states_equal, states_left, broken, log) = <_>::default();
         let (death, inconclusive, not_applicable) = <_>::default();
         let (retry_alone, block_log, timing) = <_>::default();
-        let (unlooked, violated_without_crash, facts) = <_>::default();
+        let (unlooked, violated_without_crash, endless_rules, facts) = <_>::default();
         Self {
             workload,
             states_checked,
@@ -501,6 +503,7 @@ impl WorkloadResult {
             block_log,
             unlooked,
             violated_without_crash,
+            endless_rules,
             facts,
             timing,
         }

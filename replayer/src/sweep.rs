@@ -324,6 +324,9 @@ impl Workers {
         };
         let mut retries = Vec::new();
         let mut take = |workload: Workload, result: WorkloadResult| {
+            if let Some(why) = result.endless_rules {
+                return Err(Error::EndlessRules(why));
+            }
             if result.retry_alone {
                 retries.push((workload, result));
                 return Ok(());

@@ -276,6 +276,27 @@ fn a_finding_of_a_rule_is_found_again_by_that_rule_with_all_its_facts() {
 }
 
 #[test]
+fn rules_without_an_end_end_the_sweep() {
+    let rules = "n(1) :- node(node: _). n(M) :- n(N), M = N * 2. n(M) :- n(N), M = N * 2 + 1. \
+                 violation large(N) :- n(N), crashed(event: _), N < 0.";
+    let options = SweepOptions {
+        specifications: vec![specification(rules)],
+        ..options(Bug::None, ALL, 1)
+    };
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let texts = ["creat foo; fsync foo", "creat bar; fsync bar"];
+    let mut source = texts.iter().map(|text| Ok(workload(text)));
+    let mut count = 0;
+    let swept = workers.run(&mut source, &Interrupt::default(), &mut |_, _| {
+        count += 1;
+        Ok(())
+    });
+    let error = swept.expect_err("it has no end").to_string();
+    assert!(error.starts_with("s: the rules of n do not end"), "{error}");
+    assert_eq!(count, 0);
+}
+
+#[test]
 fn what_cannot_be_mounted_has_no_facts_of_another_state() {
     let options = options(Bug::CannotMount, "prefix", 1);
     let text = "setup; creat foo; run; fsync foo; creat bad; fsync bad";

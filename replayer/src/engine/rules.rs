@@ -55,7 +55,10 @@ impl Engine {
             let told = of_run(&self.rules, &recording.done, point.operations_done, live);
             let said = self.ask(told, live, result)?;
             if let Some(broken) = said.broken.into_iter().next() {
-                result.violated_without_crash = Some(broken.what);
+                let what = broken.what;
+                let why = format!("without a crash, {what}");
+                result.inconclusive.get_or_insert(why);
+                result.violated_without_crash = Some(what);
                 return Ok(());
             }
         }

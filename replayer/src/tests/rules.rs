@@ -276,6 +276,39 @@ fn a_finding_of_a_rule_is_found_again_by_that_rule_with_all_its_facts() {
 }
 
 #[test]
+fn a_later_workload_that_violates_a_rule_by_itself_is_inconclusive() {
+    let rules =
+        "violation there(P) :- file_op(op: \"creat\", path: P), entry(path: P), P = \"bar\".";
+    let options = SweepOptions {
+        specifications: vec![specification(rules)],
+        ..options(Bug::None, ALL, 1)
+    };
+    let texts = [
+        "creat foo; fsync foo",
+        "creat bar; fsync bar",
+        "creat baz; fsync baz",
+    ];
+    let results = sweep(&options, &texts);
+    let verdicts: Vec<_> = results.iter().map(WorkloadResult::verdict).collect();
+    let (clean, open) = (Verdict::Clean, Verdict::Inconclusive);
+    assert_eq!(verdicts, [clean, open, clean]);
+    let why = results[1].inconclusive.as_deref();
+    assert_eq!(why, Some("without a crash, s: there(\"bar\")"));
+    // If it is the first, it is the rule that is refused, unless others have been held against it.
+    let run = |are_tried: bool| {
+        let mut workers = Workers::start(&variant(), &options).expect("workers");
+        if are_tried {
+            workers.trust_rules();
+        }
+        let mut source = texts[1..].iter().map(|text| Ok(workload(text)));
+        workers.run(&mut source, &Interrupt::default(), &mut |_, _| Ok(()))
+    };
+    let refused = run(false).expect_err("refused").to_string();
+    assert!(refused.contains("says nothing about crashes"), "{refused}");
+    assert_eq!(run(true).expect("swept").inconclusive, 1);
+}
+
+#[test]
 fn rules_without_an_end_end_the_sweep() {
     let rules = "n(1) :- node(node: _). n(M) :- n(N), M = N * 2. n(M) :- n(N), M = N * 2 + 1. \
                  violation large(N) :- n(N), crashed(event: _), N < 0.";

@@ -97,7 +97,7 @@ pub struct StateFindings {
     /// The promises it breaks.
     pub findings: Vec<Finding>,
     /// How many other states, all of them later in the order of the space, break the same promises
-    /// at the same paths and were not kept.
+    /// at the same paths, and rules with the same facts but for numbers, and were not kept.
     pub more: u32,
 }
 
@@ -373,6 +373,7 @@ impl StateFindings {
     }
 
     fn breaks_the_same(&self, other: &Self) -> bool {
+        let what = |finding: &Finding| finding.rule_facts();
         // What only a second failure breaks is not what the first has broken elsewhere.
         self.recoveries_needed() == other.recoveries_needed()
             && self
@@ -380,6 +381,11 @@ impl StateFindings {
                 .iter()
                 .map(Finding::kind)
                 .eq(other.findings.iter().map(Finding::kind))
+            && self
+                .findings
+                .iter()
+                .map(what)
+                .eq(other.findings.iter().map(what))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Two recordings of a workload by a live kernel need not be the same byte for byte, so the state
 //! of the same name is only the first to be tried; then come all others, the most similar first.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use block_dev::Image;
@@ -34,6 +34,8 @@ pub struct Search {
     pub path: Option<String>,
     /// The name of the rule that must be violated, if it is one of a specification.
     pub rule: Option<String>,
+    /// The facts of the violation ([`checker::Finding::rule_facts`]); any will do if there are none.
+    pub rule_facts: BTreeSet<String>,
     /// The state to try first.
     pub state: State,
     /// And, where the power failed again in recoveries, the state of each of them to try first.
@@ -57,6 +59,7 @@ impl Search {
             finding.promise == self.promise
                 && is_it(&finding.path)
                 && finding.rule_name() == self.rule.as_deref()
+                && (self.rule_facts.is_empty() || finding.rule_facts() == self.rule_facts)
         })
     }
 

@@ -276,6 +276,46 @@ fn a_finding_of_a_rule_is_found_again_by_that_rule_with_all_its_facts() {
 }
 
 #[test]
+fn violations_of_one_rule_about_different_files_are_different_findings() {
+    let text = "creat foo; creat bar; write foo 0 4K; fsync foo";
+    let rules =
+        "violation gone(P, E) :- file_op(event: E, op: \"creat\", path: P), !entry(path: P).";
+    let specifications = vec![specification(rules)];
+    let options = SweepOptions {
+        specifications,
+        ..options(Bug::None, "every-write,reorder:2", 1)
+    };
+    let mut result = sweep(&options, &[text]).remove(0);
+    let whats: Vec<_> = result
+        .broken
+        .iter()
+        .map(|state| &*state.findings[0].what)
+        .collect();
+    let (both, one) = (
+        "s: gone(\"foo\", 0), gone(\"bar\", 1)",
+        "s: gone(\"bar\", 1)",
+    );
+    assert!(whats.contains(&both) && whats.contains(&one), "{whats:?}");
+    // Each is found again as what it is, wherever the search begins.
+    let place = whats.iter().position(|what| *what == one).expect("there");
+    let found = Found {
+        number: 1,
+        variant: variant(),
+        workload_number: 0,
+        workload: workload(text),
+        log: result.log.take(),
+        what: FoundWhat::State(result.broken[place].clone()),
+    };
+    let search = Search {
+        state: result.broken[1 - place.min(1)].state.clone(),
+        ..search_for(&found, &options.states).expect("a search")
+    };
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let again = workers.search(&found.workload, &search, &Interrupt::default());
+    assert_eq!(again.expect("searched").broken[0].findings[0].what, one);
+}
+
+#[test]
 fn a_later_workload_that_violates_a_rule_by_itself_is_inconclusive() {
     let rules =
         "violation there(P) :- file_op(op: \"creat\", path: P), entry(path: P), P = \"bar\".";

@@ -12,6 +12,9 @@ use crate::program::InputRelation;
 use crate::sql::{ID, UNIT, quoted, type_name};
 use crate::syntax::Value;
 
+/// Where the text is that is kept with the facts.
+const NOTE: &str = "_note";
+
 /// Marks a database as one of these: "CPdl".
 const APPLICATION: i64 = 0x4350_646c;
 
@@ -117,6 +120,23 @@ impl Database {
         database.run(&versions)?;
         database.make_tables(inputs)?;
         Ok(database)
+    }
+
+    /// Keeps a text with the facts, about what they are of.
+    ///
+    /// # Errors
+    /// If there is one already, or it cannot be written.
+    pub fn set_note(&mut self, text: &str) -> Result<()> {
+        self.run(&format!("CREATE TABLE {NOTE} (text TEXT NOT NULL) STRICT"))?;
+        let sql = format!("INSERT INTO {NOTE} VALUES (?1)");
+        let written = self.connection.execute(&sql, [text]);
+        written.doing(|| "write a note".into()).map(|_| ())
+    }
+
+    /// The text that was kept with the facts, if there is one.
+    pub fn note(&self) -> Option<String> {
+        let sql = format!("SELECT text FROM {NOTE}");
+        self.connection.query_row(&sql, [], |row| row.get(0)).ok()
     }
 
     /// Opens a file that was made before.

@@ -297,11 +297,12 @@ impl Rules {
     }
 }
 
-/// Writes facts into a new file, which is there when it is whole.
+/// Writes facts into a new file, which is there when it is whole, with the name of the crash state that
+/// they are of.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn keep_facts(path: &Path, facts: KeptFacts) -> Result<()> {
+pub fn keep_facts(path: &Path, address: &str, facts: KeptFacts) -> Result<()> {
     let known = specification::facts(About::FileSystem);
     let mut of_each: BTreeMap<String, Rows> = BTreeMap::new();
     for (relation, row) in facts {
@@ -311,10 +312,21 @@ pub fn keep_facts(path: &Path, facts: KeptFacts) -> Result<()> {
         for (relation, rows) in of_each {
             database.add(&relation, rows)?;
         }
-        Ok(())
+        database.set_note(address)
     };
     let made = Database::create::<datalog::Error>(path, &known, FACTS_VERSION, fill);
     Ok(made.map(drop)?)
+}
+
+/// The name of the crash state that kept facts are of; none if there is no such file, or it does not say.
+///
+/// # Errors
+/// If the file is something else.
+pub fn state_of_facts(path: &Path) -> Result<Option<String>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    Ok(Database::open(path, FACTS_VERSION)?.note())
 }
 
 impl Untold {

@@ -513,6 +513,19 @@ fn what_is_absent_is_no_violation_where_not_everything_was_shown() {
     assert_eq!(violated(lost, &nothing), (Vec::new(), true));
 }
 
+#[test]
+fn facts_are_kept_with_the_name_of_their_state() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("facts.sqlite");
+    assert_eq!(state_of_facts(&path).expect("no file"), None);
+    let facts = vec![("node".to_owned(), vec![Value::from("ext4")])];
+    keep_facts(&path, "prefix@9", facts).expect("kept");
+    let kept = state_of_facts(&path).expect("a file");
+    assert_eq!(kept.as_deref(), Some("prefix@9"));
+    std::fs::write(&path, "another").expect("written");
+    state_of_facts(&path).expect_err("another file");
+}
+
 /// What stays in the database from one state to the next is what a new one would have.
 #[test]
 fn each_state_has_its_own_facts_whichever_was_before_it() {

@@ -153,7 +153,10 @@ fn answer(
     if arguments.facts {
         answers.list(&database, about)?;
     }
-    refuse_long_files(programs, &database)?;
+    refuse_long_files(programs, &database, about)?;
+    if about == About::FileSystem && database.count("unreadable")? > 0 {
+        say("the file system would not show everything of this state: what is absent may be there");
+    }
     let is_interrupted = match answers.answer_all(programs, facts, &mut database) {
         Err(error) if is_interrupted(&error) => {
             say("interrupted: not all rules were evaluated");
@@ -170,10 +173,16 @@ fn answer(
     })
 }
 
-/// Refuses rules that may ask for the lines of a file of which there are none, since it is too large.
-fn refuse_long_files(programs: &[(Asked, Program)], database: &Database) -> anyhow::Result<()> {
+/// Refuses rules that may ask for the lines of a file of which there are none, since it is too large, or
+/// for what a file of a file system holds.
+fn refuse_long_files(
+    programs: &[(Asked, Program)],
+    database: &Database,
+    about: About,
+) -> anyhow::Result<()> {
     let asking = programs.iter().map(|(_, program)| program);
-    for program in asking.filter(|program| program.mentions("line")) {
+    let of_files = ["line", "content"];
+    for program in asking.filter(|program| of_files.iter().any(|name| program.mentions(name))) {
         let (entries, _) = database.facts(program, "entry", i64::MAX as u64)?;
         for entry in entries {
             let [
@@ -188,6 +197,9 @@ fn refuse_long_files(programs: &[(Asked, Program)], database: &Database) -> anyh
             };
             let file = (node.as_str(), path.as_str(), size.unsigned_abs());
             rows::are_lines_told(once(program), false, file).map_err(|why| anyhow!(why))?;
+            if about == About::FileSystem {
+                rows::is_content_told(once(program), false, file).map_err(|why| anyhow!(why))?;
+            }
         }
     }
     Ok(())
@@ -398,5 +410,35 @@ impl Answers {
         };
         let facts = brief::counted(count, "fact");
         self.text += &format!("{relation}: {facts}{of}\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_ask_for_what_a_large_file_holds_are_refused() {
+        let known = specification::facts(About::FileSystem);
+        let mut database = Database::in_memory(&known).expect("a database");
+        let large = rows::entry("ext4", "large", ("file", 100 << 20, String::new()));
+        database.add("entry", [large]).expect("added");
+        let refused = |text: &str| {
+            let specification = Specification {
+                name: "s".into(),
+                text: text.into(),
+            };
+            let program = specification.program("s.dl", About::FileSystem);
+            let program = program.unwrap_or_else(|problem| panic!("{problem}"));
+            let asked = Asked {
+                specification,
+                called: "s.dl".into(),
+            };
+            let refused = refuse_long_files(&[(asked, program)], &database, About::FileSystem);
+            refused.err().map(|error| error.to_string())
+        };
+        let why = refused("x(P, H) :- content(path: P, hash: H).").expect("refused");
+        assert!(why.contains("large of ext4 holds"), "{why}");
+        assert_eq!(refused("x(H) :- content(path: \"small\", hash: H)."), None);
     }
 }

@@ -12,6 +12,9 @@ use crate::program::InputRelation;
 use crate::sql::{ID, UNIT, quoted, type_name};
 use crate::syntax::Value;
 
+/// Where the text is that is kept with the facts.
+const NOTE: &str = "_note";
+
 /// Marks a database as one of these: "CPdl".
 const APPLICATION: i64 = 0x4350_646c;
 
@@ -21,6 +24,9 @@ const FORMAT: u32 = 1;
 /// So much of the file is kept in memory, in KiB.
 const CACHE_KIB: i64 = 64 * 1024;
 
+/// So many facts of a relation end an evaluation, if nobody says otherwise.
+const DERIVED_MAX: u64 = 50_000_000;
+
 /// After so many of its instructions the database asks whether to stop: some milliseconds.
 const INSTRUCTIONS_BETWEEN_QUESTIONS: i32 = 100_000;
 
@@ -29,6 +35,8 @@ pub struct Database {
     pub(crate) connection: Connection,
     /// Whether what is done is to stop.
     pub(crate) stops: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// So many facts of a relation end an evaluation.
+    pub(crate) derived_max: u64,
 }
 
 impl ToSql for Value {
@@ -114,6 +122,23 @@ impl Database {
         Ok(database)
     }
 
+    /// Keeps a text with the facts, about what they are of.
+    ///
+    /// # Errors
+    /// If there is one already, or it cannot be written.
+    pub fn set_note(&mut self, text: &str) -> Result<()> {
+        self.run(&format!("CREATE TABLE {NOTE} (text TEXT NOT NULL) STRICT"))?;
+        let sql = format!("INSERT INTO {NOTE} VALUES (?1)");
+        let written = self.connection.execute(&sql, [text]);
+        written.doing(|| "write a note".into()).map(|_| ())
+    }
+
+    /// The text that was kept with the facts, if there is one.
+    pub fn note(&self) -> Option<String> {
+        let sql = format!("SELECT text FROM {NOTE}");
+        self.connection.query_row(&sql, [], |row| row.get(0)).ok()
+    }
+
     /// Opens a file that was made before.
     ///
     /// # Errors
@@ -142,6 +167,7 @@ impl Database {
         let database = Self {
             connection,
             stops: Arc::new(|| false),
+            derived_max: DERIVED_MAX,
         };
         // Temporary tables go to files as well: memory has a bound.
         database.run(&format!(
@@ -149,6 +175,11 @@ impl Database {
         ))?;
         functions::register(&database.connection).doing(|| "add functions".into())?;
         Ok(database)
+    }
+
+    /// Has an evaluation that derives more facts of a relation end with [`Error::NoEnd`].
+    pub fn derive_at_most(&mut self, facts: u64) {
+        self.derived_max = facts;
     }
 
     /// Has everything end with [`Error::Interrupted`] soon after `stops` says so, within a statement

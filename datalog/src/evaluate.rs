@@ -7,10 +7,7 @@ use crate::sql::{
     AT, ID, ROUND, RULE, Rows, Statement, UNIT, insert, named_columns, premise, quoted, type_name,
 };
 
-/// So many facts of a relation end an evaluation.
-const FACTS_MAX: u64 = 50_000_000;
-
-/// So many rounds do.
+/// So many rounds end an evaluation.
 const ROUNDS_MAX: u64 = 2_000_000;
 
 /// Where the rules of derived facts are written down, for those who look by hand.
@@ -173,7 +170,7 @@ impl Database {
                 return Ok(());
             }
             let rounds = *round - begun;
-            if derived > FACTS_MAX || rounds > ROUNDS_MAX {
+            if derived > self.derived_max || rounds > ROUNDS_MAX {
                 return Err(Error::NoEnd {
                     relation: program.relations[stratum[0]].name.clone(),
                     facts: derived,

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod absence;
 mod answers;
 mod database;
 mod derivation;

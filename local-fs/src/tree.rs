@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use brief::{Brief, BriefList};
@@ -120,6 +120,16 @@ impl Tree {
     /// The inode with this number, if it could be read.
     pub fn inode(&self, number: u64) -> Option<&Inode> {
         self.inodes.get(&number)
+    }
+
+    /// The files whose content, and the symbolic links whose target, could not be read: what is in the
+    /// tree in its place says nothing. By inode, since a file may have other names.
+    pub fn unread(&self) -> BTreeSet<u64> {
+        let of_content = |error: &&WalkError| ["open", "read", "readlink"].contains(&error.doing);
+        let errors = self.errors.iter().filter(of_content);
+        errors
+            .filter_map(|error| self.lookup(&error.path))
+            .collect()
     }
 
     /// The entries of a directory; none if it is not one.

@@ -50,6 +50,8 @@ pub struct SweepCommand<'a> {
     /// that imports it.
     pub import: Option<(Import, String)>,
     found: Cell<u64>,
+    /// Whether workloads have results already, of any of the file systems.
+    has_results: Cell<bool>,
 }
 
 impl<'a> SweepCommand<'a> {
@@ -63,6 +65,7 @@ impl<'a> SweepCommand<'a> {
             stop_after: None,
             import: None,
             found: Cell::new(0),
+            has_results: Cell::new(false),
         }
     }
 
@@ -102,7 +105,10 @@ impl<'a> SweepCommand<'a> {
         total: u64,
         interrupt: &Interrupt,
     ) -> Result<Outcome> {
-        for (variant, summary) in results.rows() {
+        let rows = results.rows();
+        let has_results = rows.iter().any(|(_, summary)| summary.workloads > 0);
+        self.has_results.set(has_results);
+        for (variant, summary) in rows {
             if interrupt.requested() {
                 break;
             }
@@ -177,6 +183,9 @@ impl<'a> SweepCommand<'a> {
         interrupt: &Interrupt,
     ) -> Result<Summary> {
         let mut workers = self.workers(variant, total)?;
+        if self.has_results.get() {
+            workers.trust_rules();
+        }
         let mut report = self.report(variant, total);
         if let Some(results) = results.as_deref_mut() {
             results.begin(variant, workers.recognise_fua());
@@ -195,6 +204,7 @@ impl<'a> SweepCommand<'a> {
                 .result(number, workload, &result)
                 .map_err(Error::Output)?;
             self.count(&result, interrupt);
+            self.has_results.set(true);
             Ok(())
         };
         let summary = workers.run(&mut workloads, interrupt, &mut done);

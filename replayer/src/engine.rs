@@ -231,7 +231,7 @@ impl Engine {
         let trace = self.record(workload, &mut unfinished.result, tell)?;
         let last = self.last_position(workload, &trace, &mut unfinished.result);
         let recording = self.recording(workload, &trace, last);
-        self.hold_run(&recording, &mut unfinished.result);
+        self.hold_run(&recording, &mut unfinished.result)?;
         let visited = if unfinished.result.violated_without_crash.is_some() {
             Ok(())
         } else {

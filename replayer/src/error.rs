@@ -129,6 +129,9 @@ pub enum Error {
     /// The facts of a crash state cannot be kept.
     #[error(transparent)]
     Facts(#[from] datalog::Error),
+    /// Rules whose evaluation does not end.
+    #[error("{0}")]
+    EndlessRules(String),
     /// Rules are violated by what no crash has touched.
     #[error(
         "{workload} violates a rule while nothing has crashed, so the rule says nothing about crashes: \

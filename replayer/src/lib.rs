@@ -67,7 +67,7 @@ pub use result::{
     WorkloadResult,
 };
 pub use results_directory::Results;
-pub use specs::{KeptFacts, keep_facts};
+pub use specs::{KeptFacts, keep_facts, state_of_facts};
 pub use story::{Story, again_sentence, death_text, replay_text, state_words};
 pub use sweep::{Summary, SweepOptions, Workers, sweep};
 pub use terminal::terminal_size;

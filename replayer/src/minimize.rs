@@ -1,7 +1,7 @@
 //! A finding made small: fewer operations and fewer lost writes that break the same promise, or
 //! fewer operations that the same kernel dies of in the same way.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use campaign::{Interrupt, ddmin};
 use pace_rules::disk::{Relaxation, State, States};
@@ -100,7 +100,7 @@ fn lost_writes(what: &FoundWhat) -> usize {
 }
 
 /// What to look for to see a finding again: its state, or one that breaks the same promise at the
-/// same path.
+/// same path, or violates the same rule with the same facts.
 ///
 /// # Errors
 /// If the kernel died of it.
@@ -115,6 +115,7 @@ pub fn search_for(found: &Found, asked: &States) -> Result<Search> {
         promise: first.promise,
         path: Some(first.path.clone()),
         rule: first.rule_name().map(str::to_owned),
+        rule_facts: first.rule_facts(),
         state: state.state.clone(),
         again: places_again(state),
         operations_done: state.operations_done,
@@ -141,6 +142,7 @@ impl Kept {
         match &found.what {
             FoundWhat::State(_) => Ok(Self::Promise(Search {
                 path: None,
+                rule_facts: BTreeSet::new(),
                 ..search_for(found, asked)?
             })),
             // What it holds stays held: this one would have more of that with each try.

@@ -46,6 +46,8 @@ pub struct WorkloadResult {
     pub unlooked: Option<Vec<Unlooked>>,
     /// What rules say is violated while it ran, without a crash: they say nothing about crashes.
     pub violated_without_crash: Option<String>,
+    /// Which rules have no end, and so are asked nothing more.
+    pub endless_rules: Option<String>,
     /// All that rules can be about of the crash state that was searched for, where that was asked
     /// for.
     pub facts: Option<KeptFacts>,
@@ -95,7 +97,7 @@ pub struct StateFindings {
     /// The promises it breaks.
     pub findings: Vec<Finding>,
     /// How many other states, all of them later in the order of the space, break the same promises
-    /// at the same paths and were not kept.
+    /// at the same paths, and rules with the same facts but for numbers, and were not kept.
     pub more: u32,
 }
 
@@ -371,6 +373,7 @@ impl StateFindings {
     }
 
     fn breaks_the_same(&self, other: &Self) -> bool {
+        let what = |finding: &Finding| finding.rule_facts();
         // What only a second failure breaks is not what the first has broken elsewhere.
         self.recoveries_needed() == other.recoveries_needed()
             && self
@@ -378,6 +381,11 @@ impl StateFindings {
                 .iter()
                 .map(Finding::kind)
                 .eq(other.findings.iter().map(Finding::kind))
+            && self
+                .findings
+                .iter()
+                .map(what)
+                .eq(other.findings.iter().map(what))
     }
 }
 
@@ -485,7 +493,7 @@ impl WorkloadResult {
         let (states_checked, states_equal, states_left, broken, log) = <_>::default();
         let (death, inconclusive, not_applicable) = <_>::default();
         let (retry_alone, block_log, timing) = <_>::default();
-        let (unlooked, violated_without_crash, facts) = <_>::default();
+        let (unlooked, violated_without_crash, endless_rules, facts) = <_>::default();
         Self {
             workload,
             states_checked,
@@ -501,6 +509,7 @@ impl WorkloadResult {
             block_log,
             unlooked,
             violated_without_crash,
+            endless_rules,
             facts,
             timing,
         }

@@ -165,6 +165,8 @@ pub struct Workers {
     /// What workers under this kernel share.
     scratch: Option<Scratch>,
     started: usize,
+    /// Workloads have been held against the rules before.
+    are_rules_tried: bool,
 }
 
 impl Workers {
@@ -227,6 +229,7 @@ impl Workers {
             recognise_fua: true,
             scratch,
             started: 0,
+            are_rules_tried: false,
         };
         this.start_workers()?;
         Ok(this)
@@ -279,6 +282,12 @@ impl Workers {
         self.recognise_fua
     }
 
+    /// Says that rules have been tried on other workloads: one that violates them without a crash is
+    /// inconclusive then, and no reason to refuse them.
+    pub fn trust_rules(&mut self) {
+        self.are_rules_tried = true;
+    }
+
     /// Has every worker do `cycles` cycles of the floor at the same time, on the image of a crash
     /// or on the clean base; returns how many cycles a second that were in all.
     ///
@@ -323,22 +332,24 @@ impl Workers {
             ..Summary::default()
         };
         let mut retries = Vec::new();
+        let mut are_rules_tried = self.are_rules_tried;
         let mut take = |workload: Workload, result: WorkloadResult| {
             if result.retry_alone {
                 retries.push((workload, result));
                 return Ok(());
             }
-            violates_nothing_by_itself(&result)?;
+            are_rules_tried = accept(&result, are_rules_tried)?;
             summary.add(&result);
             done(&workload, result)
         };
         self.feed_all(workloads, interrupt, &mut take)?;
         for (workload, first) in retries {
             let result = self.retried(&workload, first, interrupt)?;
-            violates_nothing_by_itself(&result)?;
+            are_rules_tried = accept(&result, are_rules_tried)?;
             summary.add(&result);
             done(&workload, result)?;
         }
+        self.are_rules_tried = are_rules_tried;
         summary.elapsed = started.elapsed();
         summary.interrupted = interrupt.requested();
         Ok(summary)
@@ -457,15 +468,22 @@ impl Workers {
     }
 }
 
-/// Fails if a rule is violated as long as nothing has crashed.
-fn violates_nothing_by_itself(result: &WorkloadResult) -> Result<()> {
-    let Some(what) = &result.violated_without_crash else {
-        return Ok(());
-    };
-    Err(Error::ViolatedWithoutCrash {
-        workload: result.workload.clone(),
-        what: what.clone(),
-    })
+/// Whether rules have been tried, now that there is this result.
+///
+/// # Errors
+/// If rules have no end, or are violated by the first workload as long as nothing has crashed: most likely
+/// they are wrong, and not this workload.
+fn accept(result: &WorkloadResult, are_rules_tried: bool) -> Result<bool> {
+    if let Some(why) = &result.endless_rules {
+        return Err(Error::EndlessRules(why.clone()));
+    }
+    match &result.violated_without_crash {
+        Some(what) if !are_rules_tried => Err(Error::ViolatedWithoutCrash {
+            workload: result.workload.clone(),
+            what: what.clone(),
+        }),
+        _ => Ok(are_rules_tried || result.unlooked.is_some()),
+    }
 }
 
 /// Gives one worker workloads until there are no more; returns the worker.

@@ -8,6 +8,9 @@ pub type Fact = (&'static str, Vec<Value>);
 /// Of a larger file nobody is told the lines, in bytes.
 pub const LINES_OF_MAX: u64 = 1 << 20;
 
+/// Of a larger file of a file system nobody is told what is in it, in bytes.
+pub const CONTENT_OF_MAX: u64 = 64 << 20;
+
 /// So much of a file is shown, in bytes.
 pub const BEGINS: u64 = 64;
 
@@ -73,6 +76,28 @@ pub fn are_lines_told<'a>(
         return Err(format!(
             "rules may ask for the lines of {path}{of}{node}, which has more than {LINES_OF_MAX} bytes: \
              name the files that are meant, as in line(path: P), P !~ \"[.]log$\""
+        ));
+    }
+    Ok(false)
+}
+
+/// The same of what a file of a file system holds; it is not told of one with more than
+/// [`CONTENT_OF_MAX`] bytes.
+///
+/// # Errors
+/// Why nothing can be said of a state with this file, if it is so large and rules may ask for it.
+pub fn is_content_told<'a>(
+    mut rules: impl Iterator<Item = &'a Program>,
+    are_all: bool,
+    (node, path, size): (&str, &str, u64),
+) -> Result<bool, String> {
+    if size <= CONTENT_OF_MAX {
+        return Ok(are_all || rules.any(|program| program.mentions("content")));
+    }
+    if rules.any(|program| program.may_ask("content", "path", &path.into())) {
+        return Err(format!(
+            "rules may ask for what {path} of {node} holds, which has more than {CONTENT_OF_MAX} bytes: \
+             name the files that are meant, as in content(path: P), P !~ \"[.]log$\""
         ));
     }
     Ok(false)

@@ -548,8 +548,8 @@ pub const FACTS: &[Known] = &[
         ],
         None,
         "what a file has: the BLAKE3 hash of its bytes in hexadecimal, and the first 64 of them as a \
-         text, without zeros. Of a file of more than 64 MiB of a file system that a rule asks for, the state is \
-         inconclusive",
+         text, without zeros. A file of a file system with more than 64 MiB has none: if a rule may ask \
+         for it, it says nothing of the state, which is inconclusive",
     ),
     seen(
         STATE,
@@ -603,6 +603,7 @@ pub const FACTS: &[Known] = &[
             ("error", TEXT),
         ],
         None,
-        "something that the file system would not show: what is below it is not among the entries",
+        "something that the file system would not show: what is below it is not among the entries, a \
+         file has no `content` and no `line`, and a symbolic link no `entry`",
     ),
 ];

@@ -6,7 +6,9 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, say};
 use clap::Command;
 use node_sweep::FACTS_FOLDER;
-use replayer::{Found, FoundWhat, KeptFacts, Search, SweepOptions, Workers, keep_facts, prepare};
+use replayer::{
+    Found, FoundWhat, KeptFacts, Search, SweepOptions, Workers, keep_facts, prepare, state_of_facts,
+};
 
 use super::replay::gone;
 use super::{Named, Opened};
@@ -27,19 +29,34 @@ pub(crate) fn facts_of(
         bail!("finding {number} is a kernel that died, which leaves no facts");
     };
     let folder = named.results.join(FACTS_FOLDER);
-    let path = folder.join(opened.facts_file(&state.address()));
-    if path.exists() {
+    let wanted = state.address();
+    let path = folder.join(opened.facts_file(&wanted));
+    if let Some(kept) = state_of_facts(&path)? {
+        say(&format!(
+            "the facts are of the state {}, and were kept",
+            like(&wanted, &kept)
+        ));
         return Ok(Some(path));
     }
-    let Some(facts) = opened.facts(interrupt)? else {
+    let Some((address, facts)) = opened.facts(interrupt)? else {
         return Ok(None);
     };
     if facts.is_empty() {
         bail!("finding {number} cannot be mounted: there is nothing to ask about");
     }
+    say(&format!("the state {} again", like(&wanted, &address)));
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-    keep_facts(&path, facts)?;
+    keep_facts(&path, &address, facts)?;
     Ok(Some(path))
+}
+
+/// The name of a state that came again, and of which it was to be the one.
+fn like(wanted: &str, found: &str) -> String {
+    if wanted == found {
+        found.to_owned()
+    } else {
+        format!("{found}, one like {wanted},")
+    }
 }
 
 impl Opened {
@@ -57,9 +74,9 @@ impl Opened {
         format!("{number}-{}.sqlite", &key[..12])
     }
 
-    /// The facts of its state, found again, none of one that cannot be mounted. Without the state it
-    /// says so.
-    fn facts(&self, interrupt: &Interrupt) -> anyhow::Result<Option<KeptFacts>> {
+    /// The name of its state, or one like it, and its facts, found again, none of one that cannot be
+    /// mounted. Without the state it says so.
+    fn facts(&self, interrupt: &Interrupt) -> anyhow::Result<Option<(String, KeptFacts)>> {
         let found = &self.found;
         let search = Search {
             facts: true,
@@ -78,7 +95,18 @@ impl Opened {
             say(&gone(found.number, &search, result.inconclusive.as_deref()));
             return Ok(None);
         };
-        say(&format!("the state {} again", state.address()));
-        Ok(Some(result.facts.unwrap_or_default()))
+        Ok(Some((state.address(), result.facts.unwrap_or_default())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::like;
+
+    #[test]
+    fn another_state_is_named_with_the_one_that_it_stands_for() {
+        assert_eq!(like("prefix@7", "prefix@7"), "prefix@7");
+        let other = "prefix@9, one like prefix@7,";
+        assert_eq!(like("prefix@7", "prefix@9"), other);
     }
 }

@@ -191,7 +191,8 @@ pub(super) fn gone(number: usize, search: &Search, why: Option<&str>) -> String 
     let path = search.path.as_deref().filter(|path| !path.is_empty());
     let path = path.map(|path| format!(" at {path}")).unwrap_or_default();
     let breaks = match &search.rule {
-        Some(rule) => format!("violates {rule}"),
+        Some(rule) if search.rule_facts.is_empty() => format!("violates {rule}"),
+        Some(rule) => format!("violates {rule} with the same facts"),
         None => format!("breaks {}", search.promise.name()),
     };
     format!("finding {number} did not come again: no state {breaks}{path}{why}")

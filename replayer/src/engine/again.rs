@@ -194,7 +194,7 @@ impl Engine {
                     again,
                     clean: false,
                 };
-                moment.clean = self.is_clean(tour, &moment, hash);
+                moment.clean = self.is_clean(tour, &moment, hash)?;
                 moments.push(moment);
             }
             let tree = tour.visited[&hash].tree.as_ref().map(comparable);
@@ -230,7 +230,7 @@ impl Engine {
         };
         let visited = self.visit_crashes(tour, crashed, &recovered, &address)?;
         self.settle(tour);
-        let next = self.those_that_crash_again(tour, crashed, &recovered, visited);
+        let next = self.those_that_crash_again(tour, crashed, &recovered, visited)?;
         if tour.visited.len() > VISITED_MAX {
             tour.visited.clear();
         }
@@ -276,7 +276,7 @@ impl Engine {
         crashed: &Crashed,
         recovered: &Recovered,
         visited: Vec<(State, ImageHash)>,
-    ) -> Vec<Next> {
+    ) -> Result<Vec<Next>> {
         let mut next = Vec::new();
         for (state, hash) in visited {
             let of = |moment: &Moment| {
@@ -288,7 +288,7 @@ impl Engine {
             };
             let mut moments: Vec<_> = crashed.moments.iter().map(of).collect();
             for moment in &mut moments {
-                moment.clean = self.is_clean(tour, moment, hash);
+                moment.clean = self.is_clean(tour, moment, hash)?;
             }
             let tree = tour.visited[&hash].tree.as_ref().map(comparable);
             let clean = moments.iter().all(|moment| moment.clean);
@@ -297,7 +297,7 @@ impl Engine {
                 next.push((state, tree, moments));
             }
         }
-        next
+        Ok(next)
     }
 
     /// Visits the crash states of the recoveries from these, as long as there is time.
@@ -434,15 +434,16 @@ impl Engine {
 
     /// Whether what has recovered from a content, which was visited, breaks nothing if the power
     /// failed at this moment.
-    fn is_clean(&mut self, tour: &mut Tour<'_>, moment: &Moment, hash: ImageHash) -> bool {
+    fn is_clean(&mut self, tour: &mut Tour<'_>, moment: &Moment, hash: ImageHash) -> Result<bool> {
         let id = moment.id(tour.recording);
         let Some(Ok(model)) = tour.models.get(&id.progress) else {
-            return false;
+            return Ok(false);
         };
         let seen = &tour.visited[&hash];
         let compared = self.compare(model.as_ref(), id.live, seen);
         let keeps_promises = compared.is_ok_and(|findings| findings.is_empty());
-        keeps_promises && self.hold(&id, seen, &mut tour.unfinished.result).is_empty()
+        let result = &mut tour.unfinished.result;
+        Ok(keeps_promises && self.hold(&id, seen, result)?.is_empty())
     }
 
     fn is_time_up(&self, tour: &Tour<'_>) -> bool {

@@ -78,7 +78,7 @@ impl Engine {
             result.states_equal += u32::from(id.state.again.is_empty());
         }
         let seen = &visited[&hash];
-        let mut findings = self.findings_of(model, &id, seen, result);
+        let mut findings = self.findings_of(model, &id, seen, result)?;
         self.watch.lap(&mut result.timing.oracle_us);
         if !findings.is_empty()
             && let Some(why) = self.depends_on_order(model, hash, &id, result)?
@@ -105,7 +105,7 @@ impl Engine {
         id: &StateId<'_>,
         seen: &Visited,
         result: &mut WorkloadResult,
-    ) -> Vec<Finding> {
+    ) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         if !id.is_known {
             match self.compare(model, id.live, seen) {
@@ -117,8 +117,8 @@ impl Engine {
                 }
             }
         }
-        findings.extend(self.hold(id, seen, result));
-        findings
+        findings.extend(self.hold(id, seen, result)?);
+        Ok(findings)
     }
 
     /// Has a crash state that is in the image recover, and counts it.

@@ -3,7 +3,7 @@
 //! Two recordings of a workload by a live kernel need not be the same byte for byte, so the state
 //! of the same name is only the first to be tried; then come all others, the most similar first.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use block_dev::Image;
@@ -34,6 +34,8 @@ pub struct Search {
     pub path: Option<String>,
     /// The name of the rule that must be violated, if it is one of a specification.
     pub rule: Option<String>,
+    /// The facts of the violation ([`checker::Finding::rule_facts`]); any will do if there are none.
+    pub rule_facts: BTreeSet<String>,
     /// The state to try first.
     pub state: State,
     /// And, where the power failed again in recoveries, the state of each of them to try first.
@@ -57,6 +59,7 @@ impl Search {
             finding.promise == self.promise
                 && is_it(&finding.path)
                 && finding.rule_name() == self.rule.as_deref()
+                && (self.rule_facts.is_empty() || finding.rule_facts() == self.rule_facts)
         })
     }
 
@@ -193,10 +196,8 @@ impl Engine {
         let trace = self.record(workload, result, tell)?;
         let last = self.last_position(workload, &trace, result);
         let recording = self.recording(workload, &trace, last);
-        self.hold_run(&recording, result);
-        if let Some(what) = &result.violated_without_crash {
-            let why = format!("without a crash, {what}");
-            result.inconclusive.get_or_insert(why);
+        self.hold_run(&recording, result)?;
+        if result.violated_without_crash.is_some() {
             return Ok(());
         }
         let mut hunt = Hunt {
@@ -207,7 +208,6 @@ impl Engine {
         };
         let found = self.find(&mut hunt)?;
         if let Some(Hit { image, state }) = found {
-            result.facts = search.facts.then(|| self.rules.facts());
             if let Some(look) = look {
                 tell("mounting the state for a look");
                 self.mount_and(&image, &state, look)?;
@@ -346,10 +346,13 @@ impl Engine {
         if let Some(why) = done.inconclusive {
             hunt.result.inconclusive.get_or_insert(why);
         }
-        Ok(done
-            .broken
-            .into_iter()
-            .find(|found| hunt.search.is_answered_by(found)))
+        let mut broken = done.broken.into_iter();
+        let found = broken.find(|found| hunt.search.is_answered_by(found));
+        if found.is_some() && hunt.search.facts {
+            // Of states that are looked at later, one is found only if it is taken instead.
+            hunt.result.facts = Some(self.rules.facts());
+        }
+        Ok(found)
     }
 
     /// What comes of a state that is in the image.

@@ -7,9 +7,9 @@ use recorder::{Outcome, Recorded};
 use specification::rows::Fact;
 use workloads::{Op, Workload};
 
-use super::Rules;
 use super::leftover::Leftover;
 use super::names::{Change, Names};
+use super::{Rules, Told};
 use crate::moment::Progress;
 use crate::result::{LostBytes, StateFindings};
 
@@ -175,13 +175,13 @@ fn file_op(event: i64, node: &str, change: Change, call: &str) -> Vec<Value> {
 /// Which operation was in flight when a write came, by its place in the block log.
 pub(crate) type WriteOrigins<'a> = &'a [Progress];
 
-/// The facts of a crash state, which shows this tree, or why they cannot be told.
+/// The facts of a crash state, which shows this tree.
 pub(crate) fn of_crash(
     rules: &Rules,
     done: &Done,
     (state, origins): (&StateFindings, WriteOrigins<'_>),
     tree: &Tree,
-) -> Result<Vec<Fact>, String> {
+) -> Told {
     let progress = Progress {
         operations_done: state.operations_done as usize,
         under_way: state.under_way,
@@ -204,25 +204,24 @@ pub(crate) fn of_crash(
         let disk = (&again.state, again.pending, again.lost.as_slice());
         add_disk(&mut facts, crash, disk, &[]);
     }
-    facts.extend(Leftover::facts(&done.node, tree, rules)?);
-    facts.retain(|(relation, _)| rules.mention(relation));
-    Ok(facts)
+    with_leftover(facts, rules, done, tree)
 }
 
 /// The facts of a run that no crash has touched, after so many operations, when it showed this tree.
-pub(crate) fn of_run(
-    rules: &Rules,
-    done: &Done,
-    operations_done: usize,
-    tree: &Tree,
-) -> Result<Vec<Fact>, String> {
-    let mut facts = done.facts(Progress {
+pub(crate) fn of_run(rules: &Rules, done: &Done, operations_done: usize, tree: &Tree) -> Told {
+    let facts = done.facts(Progress {
         operations_done,
         under_way: false,
     });
-    facts.extend(Leftover::facts(&done.node, tree, rules)?);
-    facts.retain(|(relation, _)| rules.mention(relation));
-    Ok(facts)
+    with_leftover(facts, rules, done, tree)
+}
+
+/// Facts with those of a tree, as far as rules mention them.
+fn with_leftover(facts: Vec<Fact>, rules: &Rules, done: &Done, tree: &Tree) -> Told {
+    let mut told = Leftover::told(&done.node, tree, rules);
+    told.facts.splice(0..0, facts);
+    told.facts.retain(|(relation, _)| rules.mention(relation));
+    told
 }
 
 /// What the disk had kept when the power failed.

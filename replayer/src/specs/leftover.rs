@@ -1,51 +1,49 @@
 //! What a file system shows, as rows of facts.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use datalog::Value;
 use local_fs::{Content, Inode, InodeKind, Tree};
-use specification::rows::{self, BEGINS, Fact, text};
+use specification::rows::{self, BEGINS, text};
 
-use super::Rules;
-
-/// Of a larger file nobody is told what is in it, in bytes.
-const CONTENT_OF_MAX: u64 = 64 << 20;
+use super::{Rules, Told, UNREADABLE, Untold, named};
 
 /// A file system that is told of.
 pub(super) struct Leftover<'a> {
     node: &'a str,
     tree: &'a Tree,
     rules: &'a Rules,
-    facts: Vec<Fact>,
+    told: Told,
+    /// The inodes of which nobody knows what is in them, or where they lead.
+    unread: BTreeSet<u64>,
     /// The directories that lead to where we are: one that is damaged may be below itself.
     above: Vec<u64>,
 }
 
 impl<'a> Leftover<'a> {
-    /// All that rules ask for of a tree, or why that cannot be told.
-    pub(super) fn facts(
-        node: &'a str,
-        tree: &'a Tree,
-        rules: &'a Rules,
-    ) -> Result<Vec<Fact>, String> {
-        let mut told = Self {
+    /// All that rules ask for of a tree.
+    pub(super) fn told(node: &'a str, tree: &'a Tree, rules: &'a Rules) -> Told {
+        let mut this = Self {
             node,
             tree,
             rules,
-            facts: Vec::new(),
+            told: Told::default(),
+            unread: tree.unread(),
             above: Vec::new(),
         };
-        told.add(tree.root, ".")?;
-        told.add_errors();
-        Ok(told.facts)
+        this.add(tree.root, ".");
+        this.add_errors();
+        this.told
     }
 
-    fn add(&mut self, number: u64, path: &str) -> Result<(), String> {
+    fn add(&mut self, number: u64, path: &str) {
         let Some(inode) = self.tree.inode(number) else {
-            return Ok(());
+            return;
         };
         self.add_entry(path, number, inode);
         match &inode.kind {
+            _ if self.unread.contains(&number) => {}
             InodeKind::File(content) => self.add_content(path, inode, content),
             InodeKind::Directory(entries) if !self.above.contains(&number) => {
                 self.above.push(number);
@@ -55,12 +53,11 @@ impl<'a> Leftover<'a> {
                     } else {
                         Cow::Owned(format!("{path}/{name}"))
                     };
-                    self.add(*below, &below_path)?;
+                    self.add(*below, &below_path);
                 }
                 self.above.pop();
-                Ok(())
             }
-            _ => Ok(()),
+            _ => {}
         }
     }
 
@@ -72,7 +69,11 @@ impl<'a> Leftover<'a> {
             _ => ("special", 0, String::new()),
         };
         let node = self.node;
-        self.push("entry", || rows::entry(node, path, shown));
+        let is_link = matches!(inode.kind, InodeKind::Symlink(_));
+        // An entry has all its columns, and no target is one that leads nowhere.
+        if !is_link || !self.unread.contains(&number) {
+            self.push("entry", || rows::entry(node, path, shown));
+        }
         self.push("attributes", || attributes(node, path, number, inode));
         for (name, value) in &inode.xattrs {
             let row = || {
@@ -89,31 +90,39 @@ impl<'a> Leftover<'a> {
 
     fn push(&mut self, relation: &'static str, row: impl FnOnce() -> Vec<Value>) {
         if self.rules.mention(relation) {
-            self.facts.push((relation, row()));
+            self.told.facts.push((relation, row()));
         }
     }
 
-    fn add_content(&mut self, path: &str, inode: &Inode, content: &Content) -> Result<(), String> {
+    fn add_content(&mut self, path: &str, inode: &Inode, content: &Content) {
         let (node, size) = (self.node, inode.size_bytes);
-        if self.rules.are_lines_told((node, path, size))? {
+        let file = (node, path, size);
+        if self.is_told("line", path, self.rules.are_lines_told(file)) {
             let bytes = bytes_of(content, size);
-            let lines = rows::lines(node, path, &bytes);
-            self.facts
-                .extend(lines.into_iter().map(|row| ("line", row)));
+            let lines = rows::lines(node, path, &bytes).into_iter();
+            self.told.facts.extend(lines.map(|row| ("line", row)));
         }
-        if self.rules.mention("content") {
-            if size > CONTENT_OF_MAX {
-                return Err(format!(
-                    "rules ask for what files hold, and {path} has more than {CONTENT_OF_MAX} bytes"
-                ));
-            }
+        if self.is_told("content", path, self.rules.is_content_told(file)) {
             let bytes = bytes_of(content, size);
             let hash = blake3::hash(&bytes).to_hex().to_string();
             let begins = &bytes[..bytes.len().min(BEGINS as usize)];
             let row = rows::content(node, path, hash, begins);
-            self.facts.push(("content", row));
+            self.told.facts.push(("content", row));
         }
-        Ok(())
+    }
+
+    /// Whether something is told of a file; why not is noted where a rule may ask.
+    fn is_told(&mut self, relation: &'static str, path: &str, told: Result<bool, String>) -> bool {
+        told.unwrap_or_else(|why| {
+            let path = path.to_owned();
+            let untold = Untold {
+                relation,
+                path,
+                why,
+            };
+            self.told.untold.push(untold);
+            false
+        })
     }
 
     fn add_errors(&mut self) {
@@ -123,12 +132,12 @@ impl<'a> Leftover<'a> {
                 let why = std::io::Error::from_raw_os_error(error.errno).to_string();
                 vec![
                     node.into(),
-                    error.path.replace('\0', "").into(),
+                    named(&error.path).into(),
                     error.doing.into(),
                     why.into(),
                 ]
             };
-            self.push("unreadable", row);
+            self.push(UNREADABLE, row);
         }
     }
 }

@@ -83,7 +83,7 @@ fn facts(text: &str, done: u32, under_way: bool, refused: Option<usize>) -> Vec<
     let trace = recorded(&workload, refused);
     let what = Done::of("ext4", &workload, &trace);
     let state = state(done, under_way, Relaxation::Prefix);
-    of_crash(&everything(), &what, (&state, &[]), &Tree::default()).expect("told")
+    of_crash(&everything(), &what, (&state, &[]), &Tree::default()).facts
 }
 
 /// Of each change: what it is, the path, the other name, the number of the file, and the range.
@@ -248,7 +248,7 @@ fn what_the_disk_lost_is_told_of_each_crash() {
     };
     let origins = [at(0, false), at(0, true), at(1, true), at(1, false)];
     let told = of_crash(&everything(), &done, (&state, &origins), &Tree::default());
-    let told = told.expect("told");
+    let told = told.facts;
     assert_eq!(
         of(&told, "disk_state"),
         [r#"0 "torn" 7 2"#, r#"1 "lost" 4 1"#]
@@ -306,15 +306,13 @@ fn tree(size: u64) -> Tree {
     }
 }
 
-fn of_tree(rules: &Rules, tree: &Tree) -> Result<Vec<Fact>, String> {
+fn of_tree(rules: &Rules, tree: &Tree) -> Told {
     of_run(rules, &Done::default(), 0, tree)
 }
 
-type Result<T, E> = std::result::Result<T, E>;
-
 #[test]
 fn a_tree_is_told_by_names_inodes_attributes_bytes_and_lines() {
-    let told = of_tree(&everything(), &tree(12)).expect("told");
+    let told = of_tree(&everything(), &tree(12)).facts;
     let entries = of(&told, "entry");
     let paths: Vec<_> = entries
         .iter()
@@ -343,21 +341,189 @@ fn a_tree_is_told_by_names_inodes_attributes_bytes_and_lines() {
     );
 }
 
+/// Why a rule says nothing of a tree, if it does not.
+fn undecided(text: &str, tree: &Tree) -> Option<String> {
+    let mut rules = rules(text);
+    let told = of_tree(&rules, tree);
+    rules.examine(told).undecided
+}
+
 #[test]
 fn of_a_file_that_is_too_large_nothing_is_said_where_a_rule_asks() {
-    let of_lines = rules("violation x(L) :- line(line: L).");
-    let why = of_tree(&of_lines, &tree((1 << 20) + 1)).expect_err("too large");
+    let (long, large) = (tree((1 << 20) + 1), tree((64 << 20) + 1));
+    let why = undecided("violation x(L) :- line(line: L).", &long).expect("too large");
     assert!(
         why.contains("A/g, which has more than 1048576 bytes"),
         "{why}"
     );
-    let of_others = rules("violation x(L) :- line(path: P, line: L), P !~ \"^(A/g|f)$\".");
-    assert!(of_tree(&of_others, &tree((1 << 20) + 1)).is_ok());
-    let of_bytes = rules("violation x(H) :- content(path: \"other\", hash: H).");
-    let why = of_tree(&of_bytes, &tree((64 << 20) + 1)).expect_err("too large");
+    let of_others = "violation x(L) :- line(path: P, line: L), P !~ \"^(A/g|f)$\".";
+    assert_eq!(undecided(of_others, &long), None);
+    let why = undecided("violation x(H) :- content(path: \"f\", hash: H).", &large);
+    let why = why.expect("too large");
     assert!(why.contains("more than 67108864 bytes"), "{why}");
-    let of_names = rules("violation x(P) :- entry(path: P).");
-    assert!(of_tree(&of_names, &tree(1 << 40)).is_ok());
+    let of_others = "violation x(H) :- content(path: \"other\", hash: H).";
+    assert_eq!(undecided(of_others, &large), None);
+    assert_eq!(
+        undecided("violation x(P) :- entry(path: P).", &tree(1 << 40)),
+        None
+    );
+    // Who keeps everything leaves out what is in it.
+    let told = of_tree(&everything(), &large);
+    assert_eq!((of(&told.facts, "entry").len(), told.untold.len()), (6, 0));
+    assert_eq!(of(&told.facts, "content").len(), 0);
+}
+
+#[test]
+fn what_one_specification_cannot_say_keeps_no_other_from_what_it_says() {
+    let specification = |name: &str, text: &str| Specification {
+        name: name.into(),
+        text: text.into(),
+    };
+    let of_entries = "violation x(P) :- entry(path: P), P = \"f\".";
+    let too_large = "violation y(X) :- entry(size: S), S > 0, X = S + 9223372036854775807.";
+    for (second, tree) in [
+        (too_large, tree(12)),
+        ("violation y(L) :- line(line: L).", tree(1 << 30)),
+    ] {
+        let specifications = [
+            specification("a", of_entries),
+            specification("b", second),
+            specification("c", of_entries),
+        ];
+        let mut rules = Rules::of(&specifications).unwrap_or_else(|problem| panic!("{problem}"));
+        for _ in 0..2 {
+            let told = of_tree(&rules, &tree);
+            let said = rules.examine(told);
+            let names: Vec<_> = said.broken.iter().filter_map(Finding::rule_name).collect();
+            assert_eq!(names, ["a: x", "c: x"], "{second}");
+            assert!(
+                said.undecided.is_some() && said.endless.is_none(),
+                "{said:?}"
+            );
+            rules.begin_state();
+            assert!(rules.facts().is_empty());
+        }
+    }
+}
+
+#[test]
+fn of_what_could_not_be_read_nothing_is_told_under_any_name() {
+    let mut tree = tree(12);
+    let error = |path: &str, doing| WalkError {
+        path: path.into(),
+        doing,
+        errno: libc::EIO,
+    };
+    tree.errors = vec![
+        error("A/g", "read"),
+        error("l", "readlink"),
+        error("A", "list"),
+    ];
+    if let Some(inode) = tree.inodes.get_mut(&3) {
+        inode.kind = InodeKind::File(Content::default());
+    }
+    if let Some(inode) = tree.inodes.get_mut(&4) {
+        inode.kind = InodeKind::Symlink(String::new());
+    }
+    let told = of_tree(&everything(), &tree).facts;
+    assert_eq!(
+        (of(&told, "line").len(), of(&told, "content").len()),
+        (0, 0)
+    );
+    let entries = of(&told, "entry");
+    assert_eq!(entries.len(), 5, "{entries:?}");
+    assert!(
+        entries.iter().all(|row| !row.contains("symlink")),
+        "{entries:?}"
+    );
+    assert!(entries.contains(&r#""" "f" "file" 12 """#.to_owned()));
+    assert_eq!(of(&told, "attributes").len(), 6);
+    assert_eq!(of(&told, "unreadable").len(), 3);
+}
+
+/// Of a tree with errors, the rules that are violated, and whether something is not certain.
+fn violated(text: &str, tree: &Tree) -> (Vec<String>, bool) {
+    let mut rules = rules(text);
+    let facts = of_tree(&rules, tree);
+    let said = rules.examine(facts);
+    let said = rules.doubt(said, tree);
+    let names = said.broken.iter().filter_map(Finding::rule_name);
+    (names.map(str::to_owned).collect(), said.undecided.is_some())
+}
+
+#[test]
+fn what_is_absent_is_no_violation_where_not_everything_was_shown() {
+    let whole = Tree {
+        errors: Vec::new(),
+        ..tree(12)
+    };
+    for (text, is_certain) in [
+        (
+            "violation x(P) :- entry(path: P), !entry(path: \"A/h\").",
+            false,
+        ),
+        (
+            "violation x(P) :- entry(path: P), !xattr(path: P, name: \"user.z\").",
+            false,
+        ),
+        (
+            "there(P) :- entry(path: P). violation x(N) :- node(node: N), !there(\"A/h\").",
+            false,
+        ),
+        ("violation x(count(P)) :- entry(path: P).", false),
+        (
+            "gone(P) :- entry(path: P), !line(path: P, line: \"h\"). violation x(P) :- gone(P).",
+            false,
+        ),
+        ("violation x(P) :- entry(path: P, size: 12).", true),
+        (
+            "violation x(P) :- entry(path: P), !crashed(event: _).",
+            true,
+        ),
+        (
+            "unseen(N) :- unreadable(node: N, path: \"B\"). \
+          violation x(N) :- node(node: N), !entry(path: \"A/h\"), !unseen(N).",
+            true,
+        ),
+    ] {
+        assert_eq!(
+            violated(text, &whole),
+            (vec!["s: x".into()], false),
+            "{text}"
+        );
+        let broken = if is_certain {
+            vec!["s: x".into()]
+        } else {
+            Vec::new()
+        };
+        assert_eq!(violated(text, &tree(12)), (broken, !is_certain), "{text}");
+    }
+    // The root is called so everywhere.
+    let nothing = Tree {
+        errors: vec![WalkError {
+            path: String::new(),
+            doing: "open",
+            errno: libc::ENOMEM,
+        }],
+        ..Tree::default()
+    };
+    let told = of_tree(&everything(), &nothing).facts;
+    assert!(of(&told, "unreadable")[0].starts_with(r#""" "." "open" "#));
+    let lost = "violation x(N) :- node(node: N), !entry(path: \"a\").";
+    assert_eq!(violated(lost, &nothing), (Vec::new(), true));
+}
+
+#[test]
+fn facts_are_kept_with_the_name_of_their_state() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("facts.sqlite");
+    assert_eq!(state_of_facts(&path).expect("no file"), None);
+    let facts = vec![("node".to_owned(), vec![Value::from("ext4")])];
+    keep_facts(&path, "prefix@9", facts).expect("kept");
+    let kept = state_of_facts(&path).expect("a file");
+    assert_eq!(kept.as_deref(), Some("prefix@9"));
+    std::fs::write(&path, "another").expect("written");
+    state_of_facts(&path).expect_err("another file");
 }
 
 /// What stays in the database from one state to the next is what a new one would have.
@@ -378,9 +544,9 @@ fn each_state_has_its_own_facts_whichever_was_before_it() {
                 length: 512,
             };
             state.lost = vec![lost; operations.min(1) as usize];
-            let facts = of_crash(&one, &done, (&state, &[]), &tree).expect("told");
-            let said = one.examine(facts.clone()).expect("asked");
-            assert_eq!(said, rules(text).examine(facts).expect("asked"));
+            let facts = of_crash(&one, &done, (&state, &[]), &tree);
+            let said = one.examine(facts.clone());
+            assert_eq!(said, rules(text).examine(facts));
             all.push(said.broken.len());
         }
     }
@@ -392,8 +558,8 @@ fn several_violations_of_a_rule_are_one_finding_with_what_they_follow_from() {
     let mut rules = rules(
         "violation named(P) :- entry(path: P). violation x(P) :- xattr(path: P), P = \"no\".",
     );
-    let facts = of_tree(&rules, &tree(12)).expect("told");
-    let said = rules.examine(facts).expect("asked");
+    let facts = of_tree(&rules, &tree(12));
+    let said = rules.examine(facts);
     let [finding] = &said.broken[..] else {
         panic!("{said:?}");
     };

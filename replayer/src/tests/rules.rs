@@ -276,6 +276,124 @@ fn a_finding_of_a_rule_is_found_again_by_that_rule_with_all_its_facts() {
 }
 
 #[test]
+fn violations_of_one_rule_about_different_files_are_different_findings() {
+    let text = "creat foo; creat bar; write foo 0 4K; fsync foo";
+    let rules =
+        "violation gone(P, E) :- file_op(event: E, op: \"creat\", path: P), !entry(path: P).";
+    let specifications = vec![specification(rules)];
+    let options = SweepOptions {
+        specifications,
+        ..options(Bug::None, "every-write,reorder:2", 1)
+    };
+    let mut result = sweep(&options, &[text]).remove(0);
+    let whats: Vec<_> = result
+        .broken
+        .iter()
+        .map(|state| &*state.findings[0].what)
+        .collect();
+    let (both, one) = (
+        "s: gone(\"foo\", 0), gone(\"bar\", 1)",
+        "s: gone(\"bar\", 1)",
+    );
+    assert!(whats.contains(&both) && whats.contains(&one), "{whats:?}");
+    // Each is found again as what it is, wherever the search begins.
+    let place = whats.iter().position(|what| *what == one).expect("there");
+    let found = Found {
+        number: 1,
+        variant: variant(),
+        workload_number: 0,
+        workload: workload(text),
+        log: result.log.take(),
+        what: FoundWhat::State(result.broken[place].clone()),
+    };
+    let search = Search {
+        state: result.broken[1 - place.min(1)].state.clone(),
+        ..search_for(&found, &options.states).expect("a search")
+    };
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let again = workers.search(&found.workload, &search, &Interrupt::default());
+    assert_eq!(again.expect("searched").broken[0].findings[0].what, one);
+}
+
+#[test]
+fn a_later_workload_that_violates_a_rule_by_itself_is_inconclusive() {
+    let rules =
+        "violation there(P) :- file_op(op: \"creat\", path: P), entry(path: P), P = \"bar\".";
+    let options = SweepOptions {
+        specifications: vec![specification(rules)],
+        ..options(Bug::None, ALL, 1)
+    };
+    let texts = [
+        "creat foo; fsync foo",
+        "creat bar; fsync bar",
+        "creat baz; fsync baz",
+    ];
+    let results = sweep(&options, &texts);
+    let verdicts: Vec<_> = results.iter().map(WorkloadResult::verdict).collect();
+    let (clean, open) = (Verdict::Clean, Verdict::Inconclusive);
+    assert_eq!(verdicts, [clean, open, clean]);
+    let why = results[1].inconclusive.as_deref();
+    assert_eq!(why, Some("without a crash, s: there(\"bar\")"));
+    // If it is the first, it is the rule that is refused, unless others have been held against it.
+    let run = |are_tried: bool| {
+        let mut workers = Workers::start(&variant(), &options).expect("workers");
+        if are_tried {
+            workers.trust_rules();
+        }
+        let mut source = texts[1..].iter().map(|text| Ok(workload(text)));
+        workers.run(&mut source, &Interrupt::default(), &mut |_, _| Ok(()))
+    };
+    let refused = run(false).expect_err("refused").to_string();
+    assert!(refused.contains("says nothing about crashes"), "{refused}");
+    assert_eq!(run(true).expect("swept").inconclusive, 1);
+}
+
+#[test]
+fn rules_without_an_end_end_the_sweep() {
+    let rules = "n(1) :- node(node: _). n(M) :- n(N), M = N * 2. n(M) :- n(N), M = N * 2 + 1. \
+                 violation large(N) :- n(N), crashed(event: _), N < 0.";
+    let options = SweepOptions {
+        specifications: vec![specification(rules)],
+        ..options(Bug::None, ALL, 1)
+    };
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let texts = ["creat foo; fsync foo", "creat bar; fsync bar"];
+    let mut source = texts.iter().map(|text| Ok(workload(text)));
+    let mut count = 0;
+    let swept = workers.run(&mut source, &Interrupt::default(), &mut |_, _| {
+        count += 1;
+        Ok(())
+    });
+    let error = swept.expect_err("it has no end").to_string();
+    assert!(error.starts_with("s: the rules of n do not end"), "{error}");
+    assert_eq!(count, 0);
+}
+
+#[test]
+fn what_cannot_be_mounted_has_no_facts_of_another_state() {
+    let options = options(Bug::CannotMount, "prefix", 1);
+    let text = "setup; creat foo; run; fsync foo; creat bad; fsync bad";
+    let mut result = sweep(&options, &[text]).remove(0);
+    let found = Found {
+        number: 1,
+        variant: variant(),
+        workload_number: 0,
+        workload: workload(text),
+        log: result.log,
+        what: FoundWhat::State(result.broken.remove(0)),
+    };
+    let search = Search {
+        facts: true,
+        ..search_for(&found, &options.states).expect("a search")
+    };
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let result = workers.search(&found.workload, &search, &Interrupt::default());
+    let result = result.expect("searched");
+    assert_eq!(broken(&result), [Promise::Mountable], "{result:?}");
+    assert_eq!(result.facts, Some(Vec::new()));
+}
+
+#[test]
 fn a_finding_of_a_rule_is_made_small_by_that_rule() {
     let text = "creat foo; creat bar; mkdir A; write foo 0 16K; fsync foo";
     let (found, options) = found(text, TWO_RULES);

@@ -50,7 +50,7 @@ impl Done {
         let setup = workload.setup.len();
         for (number, (op, outcome)) in workload.operations().zip(&trace.outcomes).enumerate() {
             if number == setup && setup > 0 {
-                this.end_setup(setup, &names, &mut next);
+                this.end_setup(setup, &mut next);
             }
             let refused = match outcome {
                 Outcome::Done => None,
@@ -74,13 +74,13 @@ impl Done {
             });
         }
         if setup > 0 && this.after_setup.is_none() {
-            this.end_setup(setup, &names, &mut next);
+            this.end_setup(setup, &mut next);
         }
         this
     }
 
-    fn end_setup(&mut self, setup: usize, names: &Names, next: &mut i64) {
-        let events = self.numbered(vec![names.sync_all()], END_OF_SETUP, next);
+    fn end_setup(&mut self, setup: usize, next: &mut i64) {
+        let events = self.numbered(vec![Names::sync_all()], END_OF_SETUP, next);
         let mut events = events.into_iter();
         self.after_setup = events.next().map(|event| (setup, event));
     }

@@ -440,7 +440,8 @@ pub const FACTS: &[Known] = &[
          `fdatasync`, `fsync-range` or `sync`; `path` is what the file was called, from the node's \
          directory on (which is `.`); `to` the name that it got, or the target of a symbolic link; \
          `file` is the same number whatever its name; of `truncate`, `offset` is the new size. Of \
-         [file systems](#file-systems) also `chown`, `removexattr`, `collapse`, `insert` and `reflink`",
+         [file systems](#file-systems) also `chown`, `removexattr`, `collapse`, `insert`, `reflink` and \
+         `fdatasync-range`",
     ),
     watched(
         STATE,
@@ -561,8 +562,9 @@ pub const FACTS: &[Known] = &[
             ("line", TEXT),
         ],
         None,
-        "a line of a file, from number 1 on, without its end and without zeros. Of a file of more \
-         than 1 MiB that a rule asks for, the state is inconclusive",
+        "a line of a file, from number 1 on, without its end and without zeros. A file of more than 1 MiB has \
+         none: if a rule may ask for them, the state is inconclusive. It does not, where a constant or a \
+         condition on the path says so (`line(path: \"CURRENT\", …)`, `P !~ \"[.]log$\"`)",
     ),
     seen(
         DISK,

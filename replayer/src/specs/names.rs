@@ -124,7 +124,7 @@ impl Names {
                 target,
                 offset,
                 length,
-            } => vec![self.range("fsync-range", target, (*offset, *length))],
+            } => vec![self.range("fdatasync-range", target, (*offset, *length))],
             Op::Syncfs | Op::Sync => vec![Self::sync_all()],
             _ => unreachable!("neither a sync nor a change of attributes"),
         }
@@ -244,9 +244,12 @@ impl Names {
             } => {
                 let range = (*offset, *length);
                 let mut changes = vec![self.grow(target, range)];
-                if *sync != WriteSync::None {
-                    changes.push(self.range("fsync-range", target, range));
-                }
+                let word = match sync {
+                    WriteSync::None => None,
+                    WriteSync::Dsync => Some("fdatasync-range"),
+                    WriteSync::Sync => Some("fsync-range"),
+                };
+                changes.extend(word.map(|word| self.range(word, target, range)));
                 changes
             }
             Op::MmapWrite {

@@ -198,9 +198,9 @@ fn syncs_are_told_as_what_they_make_durable() {
         "write",
         "fsync-range",
         "write",
-        "fsync-range",
+        "fdatasync-range",
         "write",
-        "fsync-range",
+        "fdatasync-range",
         "fdatasync",
         "fsync",
         "sync",
@@ -214,7 +214,8 @@ fn syncs_are_told_as_what_they_make_durable() {
         "zero",
     ];
     assert_eq!(ops, expected);
-    assert!(told.contains(&r#""fsync-range" "a" "" 1 4096 4096"#.to_owned()));
+    assert!(told.contains(&r#""fsync-range" "a" "" 1 0 4096"#.to_owned()));
+    assert!(told.contains(&r#""fdatasync-range" "a" "" 1 4096 4096"#.to_owned()));
     assert!(told.contains(&r#""fsync" "." "" 0 0 0"#.to_owned()));
     assert!(told.contains(&r#""truncate" "a" "" 1 3 0"#.to_owned()));
 }

@@ -495,6 +495,14 @@ pub const FACTS: &[Known] = &[
     ),
     seen(
         DISK,
+        "disk",
+        &[("kind", TEXT)],
+        None,
+        "how the disk keeps its word, as `--disk` says it: `honest` (also if it is lazy), `drop-flush`, \
+         `drop-fua` or `lose-write:N`",
+    ),
+    seen(
+        DISK,
         "disk_state",
         &[
             ("crash", INTEGER),
@@ -504,8 +512,8 @@ pub const FACTS: &[Known] = &[
         ],
         None,
         "what the disk had kept when the power failed: `crash` is 0 for the failure in the run, 1 and more \
-         for those in recoveries since (`--again`); `kind` is `prefix` (everything), `flushed`, `lost` or \
-         `torn`; `position` is where in the block log that was, `pending` how many writes it need not have \
+         for those in recoveries since (`--again`); `kind` is `prefix` (everything that it wrote), \
+         `flushed`, `lost` or `torn`; `position` is where in the block log that was, `pending` how many writes it need not have \
          kept",
     ),
     watched(
@@ -520,9 +528,9 @@ pub const FACTS: &[Known] = &[
             ("how", TEXT),
         ],
         None,
-        "a write that the disk had not kept then, `all` of it or `in part`: its place in the block log, the \
-         operation that was in flight when it came (-1 for none, or in a recovery), and where on the disk \
-         what was lost lies, in bytes",
+        "a write that the disk had not kept then, `all` of it or `in part`, or that it had said to have written \
+         (`never written`, of `lose-write:N`): its place in the block log, the operation that was in flight when \
+         it came (-1 for none, or in a recovery), and where on the disk what was lost lies, in bytes",
     ),
     seen(
         STATE,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use local_fs::{Content, Inode, InodeKind, Segment, Tree, WalkError};
-use pace_rules::disk::{Relaxation, State};
+use pace_rules::disk::{Disk, Relaxation, State};
 use recorder::{Outcome, Recorded};
 use workloads::Workload;
 
@@ -81,7 +81,7 @@ fn of(facts: &[Fact], relation: &str) -> Vec<String> {
 fn facts(text: &str, done: u32, under_way: bool, refused: Option<usize>) -> Vec<Fact> {
     let workload = workload(text);
     let trace = recorded(&workload, refused);
-    let what = Done::of("ext4", &workload, &trace);
+    let what = Done::of("ext4", &workload, (&trace, Disk::Honest));
     let state = state(done, under_way, Relaxation::Prefix);
     of_crash(&everything(), &what, (&state, &[]), &Tree::default()).expect("told")
 }
@@ -286,7 +286,11 @@ fn what_the_disk_lost_is_told_of_each_crash() {
         log: RunLog::default(),
     }];
     let workload = workload("creat a; fsync a");
-    let done = Done::of("ext4", &workload, &recorded(&workload, None));
+    let done = Done::of(
+        "ext4",
+        &workload,
+        (&recorded(&workload, None), Disk::Honest),
+    );
     let at = |operations_done, under_way| Progress {
         operations_done,
         under_way,
@@ -411,7 +415,11 @@ fn each_state_has_its_own_facts_whichever_was_before_it() {
     let text = "violation ops(count(E)) :- file_op(event: E). violation lines(count(N)) :- line(number: N). \
                 violation lost(count(P)) :- lost_write(place: P). violation begun(P) :- in_flight(path: P).";
     let workload = workload("creat a; write a 0 4K; fsync a");
-    let done = Done::of("ext4", &workload, &recorded(&workload, None));
+    let done = Done::of(
+        "ext4",
+        &workload,
+        (&recorded(&workload, None), Disk::Honest),
+    );
     let mut one = rules(text);
     let mut all = Vec::new();
     for (operations, under_way) in [(3, false), (1, true), (1, true), (0, false), (2, true)] {

@@ -187,6 +187,16 @@ fn what_is_violated_without_a_crash_says_nothing_about_crashes() {
     assert_eq!(rules_of(&result)[0], "s: there");
 }
 
+/// The page warns of it: between crash points nobody looks at the run that has not crashed.
+#[test]
+fn a_rule_about_what_is_in_flight_is_not_refused_before_the_sweep() {
+    let text = "setup; creat foo; run; rename foo bar; fsync bar";
+    let begun = "violation begun(P) :- in_flight(op: \"fsync\", path: P), entry(path: P).";
+    let result = run(Bug::None, ALL, text, begun);
+    assert_eq!(result.violated_without_crash, None);
+    assert_eq!(rules_of(&result)[0], "s: begun", "{result:?}");
+}
+
 #[test]
 fn rules_without_a_fact_to_look_at_are_named() {
     let text = "creat foo; fsync foo";

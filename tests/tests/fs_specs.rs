@@ -330,9 +330,14 @@ fn the_texts_are_kept_and_parts_with_other_rules_are_not_put_together() {
     assert!(printed(&merged).contains("ext4"), "{}", printed(&merged));
     let list = printed(&folder.ends(1, &["show", "whole", "--all"]));
     assert_eq!(list.matches("gone: gone").count(), 2, "{list}");
-    let other = folder.ends(2, &["merge", "one", "three", "--out", "other"]);
-    let why = "the specifications (--spec) are others";
-    assert!(said(&other).contains(why), "{}", said(&other));
+    // Others are those of another text, and those of another name, which findings have.
+    folder.write("renamed.dl", GONE);
+    part("2/2", "four", "renamed.dl");
+    for other in ["three", "four"] {
+        let output = folder.ends(2, &["merge", "one", other, "--out", "other"]);
+        let why = "the specifications (--spec) are others";
+        assert!(said(&output).contains(why), "{}", said(&output));
+    }
 }
 
 /// The same with any status.

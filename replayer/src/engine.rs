@@ -251,7 +251,7 @@ impl Engine {
     ) -> Recording<'r> {
         let recording = Recording::new(workload, trace, last, None, self.disk);
         if self.rules.are_asked() {
-            recording.with_done(self.variant.file_system.name)
+            recording.with_done(self.variant.file_system.name, self.disk)
         } else {
             recording
         }

@@ -440,7 +440,8 @@ pub const FACTS: &[Known] = &[
          `fdatasync`, `fsync-range` or `sync`; `path` is what the file was called, from the node's \
          directory on (which is `.`); `to` the name that it got, or the target of a symbolic link; \
          `file` is the same number whatever its name; of `truncate`, `offset` is the new size. Of \
-         [file systems](#file-systems) also `chown`, `removexattr`, `collapse`, `insert` and `reflink`",
+         [file systems](#file-systems) also `chown`, `removexattr`, `collapse`, `insert`, `reflink` and \
+         `fdatasync-range`",
     ),
     watched(
         STATE,
@@ -494,6 +495,14 @@ pub const FACTS: &[Known] = &[
     ),
     seen(
         DISK,
+        "disk",
+        &[("kind", TEXT)],
+        None,
+        "how the disk keeps its word, as `--disk` says it: `honest` (also if it is lazy), `drop-flush`, \
+         `drop-fua` or `lose-write:N`",
+    ),
+    seen(
+        DISK,
         "disk_state",
         &[
             ("crash", INTEGER),
@@ -503,8 +512,8 @@ pub const FACTS: &[Known] = &[
         ],
         None,
         "what the disk had kept when the power failed: `crash` is 0 for the failure in the run, 1 and more \
-         for those in recoveries since (`--again`); `kind` is `prefix` (everything), `flushed`, `lost` or \
-         `torn`; `position` is where in the block log that was, `pending` how many writes it need not have \
+         for those in recoveries since (`--again`); `kind` is `prefix` (everything that it wrote), \
+         `flushed`, `lost` or `torn`; `position` is where in the block log that was, `pending` how many writes it need not have \
          kept",
     ),
     watched(
@@ -519,9 +528,9 @@ pub const FACTS: &[Known] = &[
             ("how", TEXT),
         ],
         None,
-        "a write that the disk had not kept then, `all` of it or `in part`: its place in the block log, the \
-         operation that was in flight when it came (-1 for none, or in a recovery), and where on the disk \
-         what was lost lies, in bytes",
+        "a write that the disk had not kept then, `all` of it or `in part`, or that it had said to have written \
+         (`never written`, of `lose-write:N`): its place in the block log, the operation that was in flight when \
+         it came (-1 for none, or in a recovery), and where on the disk what was lost lies, in bytes",
     ),
     seen(
         STATE,
@@ -561,8 +570,9 @@ pub const FACTS: &[Known] = &[
             ("line", TEXT),
         ],
         None,
-        "a line of a file, from number 1 on, without its end and without zeros. Of a file of more \
-         than 1 MiB that a rule asks for, the state is inconclusive",
+        "a line of a file, from number 1 on, without its end and without zeros. A file of more than 1 MiB has \
+         none: if a rule may ask for them, the state is inconclusive. It does not, where a constant or a \
+         condition on the path says so (`line(path: \"CURRENT\", …)`, `P !~ \"[.]log$\"`)",
     ),
     seen(
         DISK,

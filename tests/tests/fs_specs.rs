@@ -185,6 +185,42 @@ fn what_no_contract_promises_is_found_where_a_program_relies_on_it() {
     }
 }
 
+/// Of each, an empty file may be there for another reason: what was replaced was never written, or not
+/// synced, or cut, or the name is that of a third file, also because a directory above it is another.
+const REPLACED_AND_MORE: &str = "\
+workload never-written; setup; creat conf; creat other; run; creat n; write n 0 4K; rename n conf; write other 0 4K; fsync other
+workload not-synced; setup; creat conf; creat other; run; write conf 0 4K; creat n; write n 0 4K; rename n conf; write other 0 4K; fsync other
+workload cut; setup; creat conf; write conf 0 4K; run; truncate conf 0; creat n; write n 0 4K; rename n conf; creat other; fsync other
+workload made-again; setup; creat conf; write conf 0 4K; run; creat n; write n 0 4K; rename n conf; unlink conf; creat conf; fsync conf
+workload replaced-again; setup; creat conf; write conf 0 4K; creat empty; run; creat n; write n 0 4K; rename n conf; rename empty conf; fsync conf
+workload exchanged; setup; creat conf; write conf 0 4K; creat empty; run; creat n; write n 0 4K; rename n conf; rename conf empty exchange; fsync .
+workload above; setup; mkdir A; mkdir B; creat B/conf; creat A/conf; write A/conf 0 4K; run; creat n; write n 0 4K; rename n A/conf; rename A B exchange; fsync .
+";
+
+#[test]
+fn what_may_be_empty_for_another_reason_is_not_said_to_have_been_replaced() {
+    require_root();
+    let folder = Folder::new(&[("replaced.dl", REPLACED)]);
+    for workload in REPLACED_AND_MORE.lines() {
+        folder.write("one.wl", workload);
+        // Beside the finding of another workload, so that it has looked at something.
+        folder.write("replace.wl", REPLACE);
+        let files = ["fs", "one.wl", "replace.wl", "--spec", "replaced.dl"];
+        let how = ["--fs", "xfs", "--states", "every-write,reorder:1"];
+        let output = folder.ends(1, &[&files[..], &how, &["--format", "json"]].concat());
+        let results = results(&output);
+        assert_eq!(results.len(), 2, "{workload}");
+        for result in results {
+            let is_other = result["workload"] != "replace";
+            let broken = result["broken"].as_array().expect("states").iter();
+            let mut findings =
+                broken.flat_map(|state| state["findings"].as_array().expect("findings"));
+            let is_said = findings.any(|finding| finding["promise"] == "rule");
+            assert_eq!(is_said, !is_other, "{workload}: {result:#}");
+        }
+    }
+}
+
 #[test]
 fn rules_can_be_asked_of_a_finding() {
     require_root();
@@ -294,9 +330,14 @@ fn the_texts_are_kept_and_parts_with_other_rules_are_not_put_together() {
     assert!(printed(&merged).contains("ext4"), "{}", printed(&merged));
     let list = printed(&folder.ends(1, &["show", "whole", "--all"]));
     assert_eq!(list.matches("gone: gone").count(), 2, "{list}");
-    let other = folder.ends(2, &["merge", "one", "three", "--out", "other"]);
-    let why = "the specifications (--spec) are others";
-    assert!(said(&other).contains(why), "{}", said(&other));
+    // Others are those of another text, and those of another name, which findings have.
+    folder.write("renamed.dl", GONE);
+    part("2/2", "four", "renamed.dl");
+    for other in ["three", "four"] {
+        let output = folder.ends(2, &["merge", "one", other, "--out", "other"]);
+        let why = "the specifications (--spec) are others";
+        assert!(said(&output).contains(why), "{}", said(&output));
+    }
 }
 
 /// The same with any status.

@@ -64,9 +64,9 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// The same with what was done to a file system of this name.
-    pub(super) fn with_done(self, name: &str) -> Self {
-        let done = Done::of(name, self.workload, self.trace);
+    /// The same with what was done to a file system of this name, on a disk of this kind.
+    pub(super) fn with_done(self, name: &str, disk: Disk) -> Self {
+        let done = Done::of(name, self.workload, (self.trace, disk));
         Self { done, ..self }
     }
 

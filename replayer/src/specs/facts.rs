@@ -1,8 +1,9 @@
 //! What was done before a crash, and what the disk lost in it, as rows of facts.
 
+use crash_images::requests;
 use datalog::Value;
 use local_fs::Tree;
-use pace_rules::disk::{Relaxation, State};
+use pace_rules::disk::{Disk, Relaxation, Request, State};
 use recorder::{Outcome, Recorded};
 use specification::rows::Fact;
 use workloads::{Op, Workload};
@@ -21,6 +22,10 @@ const END_OF_SETUP: &str = "setup";
 pub(crate) struct Done {
     /// The name of the file system.
     node: String,
+    /// How the disk kept its word.
+    disk: Disk,
+    /// What it said that it had written, and never had.
+    never_written: Option<LostBytes>,
     operations: Vec<Operation>,
     /// The sync after the setup, and after how many operations it came.
     after_setup: Option<(usize, (i64, Vec<Value>))>,
@@ -39,10 +44,12 @@ struct Operation {
 }
 
 impl Done {
-    /// What a recorded workload did to a file system of this name.
-    pub(crate) fn of(node: &str, workload: &Workload, trace: &Recorded) -> Self {
+    /// What a recorded workload did to a file system of this name, on a disk of this kind.
+    pub(crate) fn of(node: &str, workload: &Workload, (trace, disk): (&Recorded, Disk)) -> Self {
         let mut this = Self {
             node: node.to_owned(),
+            disk,
+            never_written: never_written(trace, disk),
             ..Self::default()
         };
         let mut names = Names::default();
@@ -50,7 +57,7 @@ impl Done {
         let setup = workload.setup.len();
         for (number, (op, outcome)) in workload.operations().zip(&trace.outcomes).enumerate() {
             if number == setup && setup > 0 {
-                this.end_setup(setup, &names, &mut next);
+                this.end_setup(setup, &mut next);
             }
             let refused = match outcome {
                 Outcome::Done => None,
@@ -74,13 +81,13 @@ impl Done {
             });
         }
         if setup > 0 && this.after_setup.is_none() {
-            this.end_setup(setup, &names, &mut next);
+            this.end_setup(setup, &mut next);
         }
         this
     }
 
-    fn end_setup(&mut self, setup: usize, names: &Names, next: &mut i64) {
-        let events = self.numbered(vec![names.sync_all()], END_OF_SETUP, next);
+    fn end_setup(&mut self, setup: usize, next: &mut i64) {
+        let events = self.numbered(vec![Names::sync_all()], END_OF_SETUP, next);
         let mut events = events.into_iter();
         self.after_setup = events.next().map(|event| (setup, event));
     }
@@ -109,7 +116,11 @@ impl Done {
     /// What had been done at a moment.
     fn facts(&self, progress: Progress) -> Vec<Fact> {
         let done = progress.operations_done;
-        let mut facts = vec![("node", vec![self.node.as_str().into()])];
+        let disk = self.disk.to_string();
+        let mut facts = vec![
+            ("node", vec![self.node.as_str().into()]),
+            ("disk", vec![disk.into()]),
+        ];
         for operation in self.operations.iter().take(done) {
             let outcome = operation.refused.as_deref().unwrap_or("done");
             facts.push(operation.fact(outcome));
@@ -200,6 +211,9 @@ pub(crate) fn of_crash(
         (&state.state, state.pending, &state.lost),
         origins,
     );
+    let never = done.never_written.as_ref();
+    let never = never.filter(|lost| (lost.place as usize) < state.state.position);
+    facts.extend(never.map(|lost| lost_write(0, lost, origins, "never written")));
     for (crash, again) in (1..).zip(&state.again) {
         let disk = (&again.state, again.pending, again.lost.as_slice());
         add_disk(&mut facts, crash, disk, &[]);
@@ -224,6 +238,26 @@ fn with_leftover(facts: Vec<Fact>, rules: &Rules, done: &Done, tree: &Tree) -> T
     told
 }
 
+/// What a disk says that it has written, and never has, if it is one that does that.
+fn never_written(trace: &Recorded, disk: Disk) -> Option<LostBytes> {
+    let Disk::LoseWrite(number) = disk else {
+        return None;
+    };
+    let requests = requests(&trace.log).into_iter().enumerate();
+    let mut writes = requests
+        .skip(trace.durable_position)
+        .filter_map(|(place, request)| match request {
+            Request::Write(write) => Some((place, write)),
+            Request::Flush | Request::Nothing => None,
+        });
+    let (place, write) = writes.nth((number as usize).checked_sub(1)?)?;
+    Some(LostBytes {
+        place: place as u32,
+        offset: write.offset,
+        length: write.length,
+    })
+}
+
 /// What the disk had kept when the power failed.
 fn add_disk(
     facts: &mut Vec<Fact>,
@@ -245,22 +279,26 @@ fn add_disk(
     ];
     facts.push(("disk_state", row));
     for lost in lost {
-        let place = lost.place as usize;
-        let origin = origins.get(place).filter(|progress| progress.under_way);
-        let number = origin.map_or(-1, |progress| progress.operations_done as i64);
-        let how = if torn == Some(place) {
+        let how = if torn == Some(lost.place as usize) {
             "in part"
         } else {
             "all"
         };
-        let row = vec![
-            crash.into(),
-            Value::Integer(place as i64),
-            number.into(),
-            Value::Integer(lost.offset as i64),
-            Value::Integer(lost.length as i64),
-            how.into(),
-        ];
-        facts.push(("lost_write", row));
+        facts.push(lost_write(crash, lost, origins, how));
     }
+}
+
+fn lost_write(crash: i64, lost: &LostBytes, origins: WriteOrigins<'_>, how: &str) -> Fact {
+    let origin = origins.get(lost.place as usize);
+    let origin = origin.filter(|progress| progress.under_way);
+    let number = origin.map_or(-1, |progress| progress.operations_done as i64);
+    let row = vec![
+        crash.into(),
+        i64::from(lost.place).into(),
+        number.into(),
+        Value::Integer(lost.offset as i64),
+        Value::Integer(lost.length as i64),
+        how.into(),
+    ];
+    ("lost_write", row)
 }

@@ -30,11 +30,19 @@ pub(super) struct Names {
     /// By path.
     files: BTreeMap<String, i64>,
     /// By the handles that they were opened under.
-    handles: BTreeMap<String, i64>,
+    handles: BTreeMap<String, Handle>,
     /// In bytes, of those that were written.
     sizes: BTreeMap<i64, u64>,
     /// How many files were given a number, without the root.
     count: i64,
+}
+
+/// What a handle leads to.
+#[derive(Debug)]
+struct Handle {
+    file: i64,
+    /// The name that it was opened under, wherever that was moved since; empty if that was removed.
+    name: String,
 }
 
 /// A path without what makes no difference.
@@ -83,13 +91,13 @@ impl Names {
             Op::Symlink { target, path } => vec![self.make("symlink", path, target)],
             Op::Open { path, handle } => {
                 let file = self.at(path);
-                self.handles.insert(handle.clone(), file);
+                self.open(handle, file, plain(path));
                 Vec::new()
             }
             Op::Tmpfile { handle, .. } => {
                 let file = self.new_file();
-                self.handles.insert(handle.clone(), file);
-                vec![self.change("creat", file)]
+                self.open(handle, file, "");
+                vec![change("creat", file)]
             }
             Op::Creat { path, .. } | Op::Mkfifo { path, .. } | Op::Mknod { path, .. } => {
                 vec![self.make("creat", path, "")]
@@ -99,8 +107,8 @@ impl Names {
     }
 
     /// What makes everything durable.
-    pub(super) fn sync_all(&self) -> Change {
-        self.change("sync", ROOT)
+    pub(super) fn sync_all() -> Change {
+        change("sync", ROOT)
     }
 
     /// Syncs, and changes of attributes.
@@ -116,8 +124,8 @@ impl Names {
                 target,
                 offset,
                 length,
-            } => vec![self.range("fsync-range", target, (*offset, *length))],
-            Op::Syncfs | Op::Sync => vec![self.sync_all()],
+            } => vec![self.range("fdatasync-range", target, (*offset, *length))],
+            Op::Syncfs | Op::Sync => vec![Self::sync_all()],
             _ => unreachable!("neither a sync nor a change of attributes"),
         }
     }
@@ -125,24 +133,32 @@ impl Names {
     /// Changes of names.
     fn rename(&mut self, op: &Op) -> Vec<Change> {
         match op {
-            Op::Link { source, dest } => {
-                let file = self.file(source);
-                let mut change = self.change("link", file);
-                if let Target::Path(path) = source {
-                    plain(path).clone_into(&mut change.path);
-                }
-                dest.clone_into(&mut change.to);
-                self.files.insert(plain(dest).to_owned(), file);
-                vec![change]
-            }
+            Op::Link { source, dest } => vec![self.link(source, dest)],
             Op::Unlink { path } | Op::Rmdir { path } | Op::Remove { path } => {
                 let file = self.at(path);
                 self.files.remove(plain(path));
-                vec![self.named("unlink", file, path)]
+                self.move_handles(path, "", false);
+                vec![named("unlink", file, path)]
             }
             Op::Rename { source, dest, flag } => self.move_to(source, dest, *flag),
             _ => unreachable!("not an operation on names"),
         }
+    }
+
+    fn link(&mut self, source: &Target, dest: &str) -> Change {
+        let change = Change {
+            to: plain(dest).to_owned(),
+            ..self.range("link", source, (0, 0))
+        };
+        self.files.insert(change.to.clone(), change.file);
+        // A file without a name has one now.
+        if let Target::Handle(handle) = source
+            && let Some(handle) = self.handles.get_mut(handle)
+            && handle.name.is_empty()
+        {
+            handle.name.clone_from(&change.to);
+        }
+        change
     }
 
     fn move_to(&mut self, source: &str, dest: &str, flag: RenameFlag) -> Vec<Change> {
@@ -156,8 +172,9 @@ impl Names {
         } else {
             "rename"
         };
-        let mut change = self.named(word, file, source);
+        let mut change = named(word, file, source);
         plain(dest).clone_into(&mut change.to);
+        self.move_handles(source, dest, flag == RenameFlag::Exchange);
         let moved = self.take(source);
         let replaced = self.take(dest);
         self.put(moved, dest);
@@ -169,6 +186,23 @@ impl Names {
             changes.push(self.make("creat", source, ""));
         }
         changes
+    }
+
+    /// Has handles be called as what they lead to is from now on, if `source` gets the name `dest`,
+    /// or none if that is empty. What had that name gets the other one, or none.
+    fn move_handles(&mut self, source: &str, dest: &str, is_exchange: bool) {
+        let (source, dest) = (plain(source), plain(dest));
+        let back = if is_exchange { source } else { "" };
+        for handle in self.handles.values_mut() {
+            let moved = [(source, dest), (dest, back)].into_iter();
+            let mut moved = moved.filter(|(from, _)| !from.is_empty());
+            if let Some((from, to)) = moved.find(|(from, _)| is_in(&handle.name, from)) {
+                handle.name = match to {
+                    "" => String::new(),
+                    to => format!("{to}{}", &handle.name[from.len()..]),
+                };
+            }
+        }
     }
 
     /// Takes a name away, and all that are below it: each by what comes after that name.
@@ -210,9 +244,12 @@ impl Names {
             } => {
                 let range = (*offset, *length);
                 let mut changes = vec![self.grow(target, range)];
-                if *sync != WriteSync::None {
-                    changes.push(self.range("fsync-range", target, range));
-                }
+                let word = match sync {
+                    WriteSync::None => None,
+                    WriteSync::Dsync => Some("fdatasync-range"),
+                    WriteSync::Sync => Some("fsync-range"),
+                };
+                changes.extend(word.map(|word| self.range(word, target, range)));
                 changes
             }
             Op::MmapWrite {
@@ -255,9 +292,9 @@ impl Names {
             0 => self.size(source).saturating_sub(*source_offset),
             length => *length,
         };
-        let source = self.file(source);
+        let to = self.range("reflink", source, (0, 0)).path;
         let mut change = self.range("reflink", dest, (*dest_offset, length));
-        change.to = self.path(source);
+        change.to = to;
         self.has_at_least(change.file, dest_offset + length);
         vec![change]
     }
@@ -302,7 +339,7 @@ impl Names {
     fn make(&mut self, op: &'static str, path: &str, to: &str) -> Change {
         let file = self.new_file();
         self.files.insert(plain(path).to_owned(), file);
-        let change = self.named(op, file, path);
+        let change = named(op, file, path);
         Change {
             to: to.to_owned(),
             ..change
@@ -332,20 +369,27 @@ impl Names {
         match target {
             Target::Path(path) => self.at(path),
             Target::Handle(handle) => match self.handles.get(handle) {
-                Some(file) => *file,
+                Some(handle) => handle.file,
                 None => self.new_file(),
             },
         }
     }
 
-    /// A name of a file; empty if it has none.
-    fn path(&self, file: i64) -> String {
-        if file == ROOT {
-            return ".".to_owned();
+    fn open(&mut self, handle: &str, file: i64, name: &str) {
+        let name = name.to_owned();
+        self.handles
+            .insert(handle.to_owned(), Handle { file, name });
+    }
+
+    /// What a file is called by somebody who says it in this way; empty if it has no name.
+    fn called(&self, target: &Target) -> String {
+        match target {
+            Target::Path(path) => plain(path).to_owned(),
+            Target::Handle(handle) => {
+                let handle = self.handles.get(handle);
+                handle.map(|handle| handle.name.clone()).unwrap_or_default()
+            }
         }
-        let mut names = self.files.iter();
-        let named = names.find(|(_, other)| **other == file);
-        named.map(|(name, _)| name.clone()).unwrap_or_default()
     }
 
     fn on(&mut self, op: &'static str, target: &Target) -> Vec<Change> {
@@ -354,9 +398,9 @@ impl Names {
 
     fn range(&mut self, op: &'static str, target: &Target, (offset, length): (u64, u64)) -> Change {
         let file = self.file(target);
-        let change = match target {
-            Target::Path(path) if file != ROOT => self.named(op, file, path),
-            _ => self.change(op, file),
+        let change = match file {
+            ROOT => change(op, file),
+            _ => named(op, file, &self.called(target)),
         };
         Change {
             offset,
@@ -364,22 +408,24 @@ impl Names {
             ..change
         }
     }
+}
 
-    fn named(&self, op: &'static str, file: i64, path: &str) -> Change {
-        Change {
-            path: plain(path).to_owned(),
-            ..self.change(op, file)
-        }
+fn named(op: &'static str, file: i64, path: &str) -> Change {
+    Change {
+        path: plain(path).to_owned(),
+        ..change(op, file)
     }
+}
 
-    fn change(&self, op: &'static str, file: i64) -> Change {
-        Change {
-            op,
-            path: self.path(file),
-            to: String::new(),
-            file,
-            offset: 0,
-            length: 0,
-        }
+/// Of what has no name, or is the root.
+fn change(op: &'static str, file: i64) -> Change {
+    let path = if file == ROOT { "." } else { "" };
+    Change {
+        op,
+        path: path.to_owned(),
+        to: String::new(),
+        file,
+        offset: 0,
+        length: 0,
     }
 }

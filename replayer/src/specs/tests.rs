@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use local_fs::{Content, Inode, InodeKind, Segment, Tree, WalkError};
-use pace_rules::disk::{Relaxation, State};
+use pace_rules::disk::{Disk, Relaxation, State};
 use recorder::{Outcome, Recorded};
 use workloads::Workload;
 
@@ -81,7 +81,7 @@ fn of(facts: &[Fact], relation: &str) -> Vec<String> {
 fn facts(text: &str, done: u32, under_way: bool, refused: Option<usize>) -> Vec<Fact> {
     let workload = workload(text);
     let trace = recorded(&workload, refused);
-    let what = Done::of("ext4", &workload, &trace);
+    let what = Done::of("ext4", &workload, (&trace, Disk::Honest));
     let state = state(done, under_way, Relaxation::Prefix);
     of_crash(&everything(), &what, (&state, &[]), &Tree::default()).facts
 }
@@ -111,6 +111,50 @@ fn files_keep_their_numbers_whatever_they_are_called() {
             r#""write" "g" "" 2 10 5"#,
             r#""unlink" "g" "" 2 0 0"#,
             r#""fsync" "" "" 2 0 0"#,
+        ]
+    );
+}
+
+#[test]
+fn what_is_done_by_a_handle_has_the_name_that_it_was_opened_under() {
+    let text = "creat b; link b a; open b as @h; fsync @h; rename b c; write @h 0 4K; unlink a; fsync @h; \
+                creat d; rename d c; fsync @h";
+    let told = changes(text);
+    let is_name = |told: &&String| {
+        ["creat", "link", "unlink", "rename"]
+            .iter()
+            .any(|op| told.contains(op))
+    };
+    let by_handle: Vec<_> = told.iter().filter(|told| !is_name(told)).collect();
+    assert_eq!(
+        by_handle,
+        [
+            r#""fsync" "b" "" 1 0 0"#,
+            r#""write" "c" "" 1 0 4096"#,
+            r#""fsync" "c" "" 1 0 0"#,
+            // It has no name any more.
+            r#""fsync" "" "" 1 0 0"#,
+        ]
+    );
+    let told = changes(
+        "mkdir A; creat A/b; creat x; open A/b as @h; open x as @x; rename A/b x exchange; fsync @h; \
+         fsync @x; rename A B; link @x y; unlink B/b; fsync @x; tmpfile . as @t; link @t z; fsync @t; \
+         reflink @t 0 0 @x 0; open . as @r; fsync @r",
+    );
+    assert_eq!(
+        told[4..],
+        [
+            r#""fsync" "x" "" 2 0 0"#,
+            r#""fsync" "A/b" "" 3 0 0"#,
+            r#""rename" "A" "B" 1 0 0"#,
+            r#""link" "B/b" "y" 3 0 0"#,
+            r#""unlink" "B/b" "" 3 0 0"#,
+            r#""fsync" "" "" 3 0 0"#,
+            r#""creat" "" "" 4 0 0"#,
+            r#""link" "" "z" 4 0 0"#,
+            r#""fsync" "z" "" 4 0 0"#,
+            r#""reflink" "" "z" 3 0 0"#,
+            r#""fsync" "." "" 0 0 0"#,
         ]
     );
 }
@@ -154,9 +198,9 @@ fn syncs_are_told_as_what_they_make_durable() {
         "write",
         "fsync-range",
         "write",
-        "fsync-range",
+        "fdatasync-range",
         "write",
-        "fsync-range",
+        "fdatasync-range",
         "fdatasync",
         "fsync",
         "sync",
@@ -170,7 +214,8 @@ fn syncs_are_told_as_what_they_make_durable() {
         "zero",
     ];
     assert_eq!(ops, expected);
-    assert!(told.contains(&r#""fsync-range" "a" "" 1 4096 4096"#.to_owned()));
+    assert!(told.contains(&r#""fsync-range" "a" "" 1 0 4096"#.to_owned()));
+    assert!(told.contains(&r#""fdatasync-range" "a" "" 1 4096 4096"#.to_owned()));
     assert!(told.contains(&r#""fsync" "." "" 0 0 0"#.to_owned()));
     assert!(told.contains(&r#""truncate" "a" "" 1 3 0"#.to_owned()));
 }
@@ -241,7 +286,11 @@ fn what_the_disk_lost_is_told_of_each_crash() {
         log: RunLog::default(),
     }];
     let workload = workload("creat a; fsync a");
-    let done = Done::of("ext4", &workload, &recorded(&workload, None));
+    let done = Done::of(
+        "ext4",
+        &workload,
+        (&recorded(&workload, None), Disk::Honest),
+    );
     let at = |operations_done, under_way| Progress {
         operations_done,
         under_way,
@@ -532,7 +581,11 @@ fn each_state_has_its_own_facts_whichever_was_before_it() {
     let text = "violation ops(count(E)) :- file_op(event: E). violation lines(count(N)) :- line(number: N). \
                 violation lost(count(P)) :- lost_write(place: P). violation begun(P) :- in_flight(path: P).";
     let workload = workload("creat a; write a 0 4K; fsync a");
-    let done = Done::of("ext4", &workload, &recorded(&workload, None));
+    let done = Done::of(
+        "ext4",
+        &workload,
+        (&recorded(&workload, None), Disk::Honest),
+    );
     let mut one = rules(text);
     let mut all = Vec::new();
     for (operations, under_way) in [(3, false), (1, true), (1, true), (0, false), (2, true)] {

@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::engine::search::Search;
 use crate::findings::{Found, FoundWhat};
 use crate::minimize::{minimize, search_for};
-use crate::result::{Verdict, WorkloadResult};
+use crate::result::{StateFindings, Verdict, WorkloadResult};
 use crate::sweep::{SweepOptions, Workers};
 
 /// All states that there are.
@@ -42,9 +42,19 @@ fn specification(text: &str) -> Specification {
 }
 
 fn run_again(bug: Bug, states: &str, again: u32, text: &str, rules: &str) -> WorkloadResult {
+    run_on(Disk::Honest, bug, (states, again), text, rules)
+}
+
+fn run_on(
+    disk: Disk,
+    bug: Bug,
+    (states, again): (&str, u32),
+    text: &str,
+    rules: &str,
+) -> WorkloadResult {
     let base = Arc::new(Base::empty(PAGES * PAGE_SIZE as u64));
     let bed = ToyBed::new("ext4", bug);
-    let engine = Engine::on(Box::new(bed), &variant(), &base, Disk::Honest);
+    let engine = Engine::on(Box::new(bed), &variant(), &base, disk);
     let mut engine = engine.expect("an engine");
     engine.set_states(states.parse().expect("states"), 0);
     let states = None;
@@ -132,6 +142,36 @@ fn what_the_disk_lost_tells_states_of_one_content_apart() {
 }
 
 #[test]
+fn what_a_disk_never_wrote_is_among_what_was_lost() {
+    let text =
+        "setup; creat foo; run; write foo 0 4K; fsync foo; append foo 4K; fsync foo; fsync foo";
+    let rules = "violation never(N, L) :- lost_write(crash: 0, number: N, length: L, how: \"never written\"). \
+                 violation lies(K) :- disk(kind: K), K ~ \"^lose-write\", crashed(event: _).";
+    let on = |disk| {
+        let result = run_on(disk, Bug::None, ("prefix,every-write", 0), text, rules);
+        let of_state = |state: &StateFindings| {
+            let of_rules = state
+                .findings
+                .iter()
+                .filter(|finding| finding.rule.is_some());
+            of_rules.map(|finding| finding.what.clone()).collect()
+        };
+        let states: Vec<Vec<String>> = result.broken.iter().map(of_state).collect();
+        states
+    };
+    let lies = |number: u32| format!("s: lies(\"lose-write:{number}\")");
+    let never = |number: i64| format!("s: never({number}, 4096)");
+    assert_eq!(on(Disk::LoseWrite(1))[0], [never(2), lies(1)]);
+    // Before it was sent, it was not lost.
+    let second = on(Disk::LoseWrite(2));
+    assert_eq!(second.first(), Some(&vec![lies(2)]), "{second:?}");
+    assert_eq!(second.last(), Some(&vec![never(4), lies(2)]), "{second:?}");
+    let none = on(Disk::LoseWrite(1000));
+    assert!(none.iter().all(|state| *state == [lies(1000)]), "{none:?}");
+    assert_eq!(on(Disk::Honest), Vec::<Vec<String>>::new());
+}
+
+#[test]
 fn what_is_violated_without_a_crash_says_nothing_about_crashes() {
     let text = "creat foo; fsync foo";
     let there = "violation there(P) :- file_op(op: \"creat\", path: P), entry(path: P).";
@@ -145,6 +185,16 @@ fn what_is_violated_without_a_crash_says_nothing_about_crashes() {
     let result = run(Bug::None, ALL, text, after);
     assert_eq!(result.violated_without_crash, None);
     assert_eq!(rules_of(&result)[0], "s: there");
+}
+
+/// The page warns of it: between crash points nobody looks at the run that has not crashed.
+#[test]
+fn a_rule_about_what_is_in_flight_is_not_refused_before_the_sweep() {
+    let text = "setup; creat foo; run; rename foo bar; fsync bar";
+    let begun = "violation begun(P) :- in_flight(op: \"fsync\", path: P), entry(path: P).";
+    let result = run(Bug::None, ALL, text, begun);
+    assert_eq!(result.violated_without_crash, None);
+    assert_eq!(rules_of(&result)[0], "s: begun", "{result:?}");
 }
 
 #[test]

@@ -91,6 +91,9 @@ impl<'a> SweepCommand<'a> {
             }
             return self.finish(&rows, interrupt);
         };
+        let rows = results.rows();
+        let has_results = rows.iter().any(|(_, summary)| summary.workloads > 0);
+        self.has_results.set(has_results);
         let swept = self.run_into(&mut results, source, total, interrupt);
         if swept.is_err() {
             results.remove_if_empty();
@@ -105,10 +108,7 @@ impl<'a> SweepCommand<'a> {
         total: u64,
         interrupt: &Interrupt,
     ) -> Result<Outcome> {
-        let rows = results.rows();
-        let has_results = rows.iter().any(|(_, summary)| summary.workloads > 0);
-        self.has_results.set(has_results);
-        for (variant, summary) in rows {
+        for (variant, summary) in results.rows() {
             if interrupt.requested() {
                 break;
             }
@@ -183,9 +183,6 @@ impl<'a> SweepCommand<'a> {
         interrupt: &Interrupt,
     ) -> Result<Summary> {
         let mut workers = self.workers(variant, total)?;
-        if self.has_results.get() {
-            workers.trust_rules();
-        }
         let mut report = self.report(variant, total);
         if let Some(results) = results.as_deref_mut() {
             results.begin(variant, workers.recognise_fua());
@@ -204,7 +201,6 @@ impl<'a> SweepCommand<'a> {
                 .result(number, workload, &result)
                 .map_err(Error::Output)?;
             self.count(&result, interrupt);
-            self.has_results.set(true);
             Ok(())
         };
         let summary = workers.run(&mut workloads, interrupt, &mut done);
@@ -235,6 +231,9 @@ impl<'a> SweepCommand<'a> {
         }
         let started = Workers::start(variant, &options);
         let mut workers = started.during(|| format!("prepare {variant}"))?;
+        if self.has_results.get() {
+            workers.trust_rules();
+        }
         if !workers.recognise_fua() {
             if self.file_system.disk.honesty == Disk::DropFua {
                 return Err(Error::NoTracefs);
@@ -255,8 +254,9 @@ impl<'a> SweepCommand<'a> {
         Ok(workers)
     }
 
-    /// Counts a result that is a finding, and ends the sweep if that was the last one wanted.
+    /// Notes that there is a result, counts it if it is a finding, and ends the sweep if that was the last one wanted.
     fn count(&self, result: &WorkloadResult, interrupt: &Interrupt) {
+        self.has_results.set(true);
         self.found
             .set(self.found.get() + u64::from(result.verdict() == Verdict::Finding));
         if self.stop_after.is_some_and(|most| self.found.get() >= most) {

@@ -153,6 +153,36 @@ fn what_ext4_promises_is_kept_in_all_states_of_a_sweep() {
     );
 }
 
+/// The rule of the page about file systems.
+fn rule_of_the_page() -> &'static str {
+    let page = include_str!("../../docs/file-systems.md");
+    let from = page.find("# fsynced-is-there.dl: ").expect("its rule");
+    let (rule, _) = page[from..].split_once("```").expect("its end");
+    rule
+}
+
+/// Files in directories in directories, of which one gets another name, or is exchanged.
+const NESTED: &str = "\
+workload renamed; setup; mkdir A; mkdir A/C; run; creat A/C/foo; write A/C/foo 0 4K; fsync A/C/foo; rename A/C B; fsync B/foo
+workload exchanged; setup; mkdir A; mkdir A/C; mkdir B; run; creat B/foo; fsync B/foo; creat A/C/foo; fsync A/C/foo; unlink B/foo; rename A/C B exchange; fsync B/foo; sync
+workload kept; setup; mkdir A; mkdir A/C; run; creat A/C/foo; write A/C/foo 0 4K; fsync A/C/foo; creat A/bar; fsync A/bar
+";
+
+#[test]
+fn the_rule_of_the_page_is_silent_about_what_is_below_another_name_and_finds_what_is_lost() {
+    require_root();
+    let files = [("w.wl", NESTED), ("there.dl", rule_of_the_page())];
+    let folder = Folder::new(&files);
+    let output = swept(&folder, 0, &["--spec", "there.dl", "--format", "json"]);
+    let (_, summary) = findings_and_summary(&output);
+    assert!(summary["states_checked"].as_u64() > Some(10), "{summary}");
+    assert!(summary.get("unlooked").is_none(), "{summary}");
+    let lying = ["--spec", "there.dl", "--disk", "drop-flush"];
+    let text = printed(&swept(&folder, 1, &lying));
+    let lost = "broken    there: lost(\"A/C/foo\")";
+    assert!(text.contains(lost), "{text}");
+}
+
 /// That of the documentation, and its workload.
 const REPLACED: &str = include_str!("../../specs/replaced-is-not-empty.dl");
 const REPLACE: &str = "workload replace; setup; creat conf; write conf 0 4K; creat other; run; creat conf.new; \

@@ -293,7 +293,8 @@ fn the_texts_are_kept_and_parts_with_other_rules_are_not_put_together() {
     let merged = folder.ends(1, &["merge", "one", "two", "--out", "whole"]);
     assert!(printed(&merged).contains("ext4"), "{}", printed(&merged));
     let list = printed(&folder.ends(1, &["show", "whole", "--all"]));
-    assert_eq!(list.matches("gone: gone").count(), 2, "{list}");
+    // In each workload both files are lost, or the second alone.
+    assert_eq!(list.matches("gone: gone").count(), 4, "{list}");
     let other = folder.ends(2, &["merge", "one", "three", "--out", "other"]);
     let why = "the specifications (--spec) are others";
     assert!(said(&other).contains(why), "{}", said(&other));

@@ -570,9 +570,10 @@ pub const FACTS: &[Known] = &[
             ("line", TEXT),
         ],
         None,
-        "a line of a file, from number 1 on, without its end and without zeros. A file of more than 1 MiB has \
-         none: if a rule may ask for them, the state is inconclusive. It does not, where a constant or a \
-         condition on the path says so (`line(path: \"CURRENT\", …)`, `P !~ \"[.]log$\"`)",
+        "a line of a file, from number 1 on, without its end and without zeros. A file of more \
+         than 1 MiB has none: if a rule may ask for them, the state is inconclusive. It does \
+         not, where a constant or a condition on the path says so (`line(path: \"CURRENT\", \
+         …)`, `P !~ \"[.]log$\"`)",
     ),
     seen(
         DISK,

@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -105,6 +105,8 @@ fn command_of(spec: &Spec, mut words: impl Iterator<Item = OsString>) -> Result<
     let log = io::stderr().as_fd().try_clone_to_owned();
     let log = log.map_err(system("give the command its output"))?;
     command.args(words).stdin(Stdio::null()).stdout(log);
+    // Of its own, as it has without us: what it sends its group is not for us.
+    command.process_group(0);
     if let Some(user) = &spec.user {
         cluster::run_as_user(&mut command, user)?;
     }

@@ -52,6 +52,18 @@ while True:
     time.sleep(0.05)
 ";
 
+/// What comes before it in a program of three threads that sends its group a signal.
+const THREADS: &str = r"
+import os, signal, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.kill(0, signal.SIGTERM)
+def rests():
+    while True:
+        time.sleep(0.01)
+for _ in range(2):
+    threading.Thread(target=rests, daemon=True).start()
+";
+
 /// A place of an ordinary user's with a cluster.
 struct Laid {
     place: Ordinary,
@@ -120,6 +132,16 @@ impl Laid {
     }
 }
 
+/// A fault of calls of a node.
+fn fault(at: &str, keys: &str, until: &str) -> String {
+    format!("[[faults]]\nat = {at}\nfault = \"call\"\non = \"a\"\n{keys}\nuntil = {until}\n")
+}
+
+/// Another fault of it.
+fn node(at: &str, what: &str, until: &str) -> String {
+    format!("[[faults]]\nat = {at}\nfault = \"{what}\"\non = \"a\"\n{until}\n")
+}
+
 /// The power of a node fails at its third fsync.
 fn third(when: &str) -> String {
     format!(
@@ -168,12 +190,6 @@ fn the_power_fails_exactly_before_or_after_the_call() {
 /// node that stands still, is that of its machine.
 #[test]
 fn faults_of_calls_go_on_through_restarts_and_pauses_and_end() {
-    let fault = |at: &str, keys: &str, until: &str| {
-        format!("[[faults]]\nat = {at}\nfault = \"call\"\non = \"a\"\n{keys}\nuntil = {until}\n")
-    };
-    let node = |at: &str, what: &str, until: &str| {
-        format!("[[faults]]\nat = {at}\nfault = \"{what}\"\non = \"a\"\n{until}\n")
-    };
     let (ended, half) = (
         "{ ended = true, delay_s = 0.1 }",
         "until = { after_s = 0.5 }",
@@ -223,6 +239,32 @@ fn faults_of_calls_go_on_through_restarts_and_pauses_and_end() {
     let (paused, slow) = slow.split_at(slow.len().saturating_sub(2));
     assert_eq!(slow, ["write took 0.4", "write took 0.5"], "{paused:?}");
     laid.comes_to_the_same("all");
+}
+
+/// Threads of a node that is traced stop when its tracer lets them, which goes on, and which nobody but us
+/// signals.
+#[test]
+fn a_node_of_three_threads_is_paused_and_its_signals_are_its_own() {
+    let laid = Laid::counts();
+    laid.place.file("node.py", &format!("{THREADS}{PROGRAM}"));
+    let plan = [
+        fault(
+            "{ time_s = 0.1 }",
+            "call = \"fsync\"\nslow_s = 0.4\nonce = true",
+            "{ time_s = 0.3 }",
+        ),
+        node("{ time_s = 0.2 }", "pause", "until = { time_s = 1.2 }"),
+    ];
+    let told = laid.inject("paused", &plan.concat(), 0);
+    let result = laid.result("paused");
+    for fault in result["faults"].as_array().expect("a list") {
+        assert_eq!(fault["state"], "undone", "{told}");
+    }
+    assert!(!told.contains("by itself"), "{told}");
+    // What was held is told to go on meanwhile, and stands still with the others.
+    let log = laid.log("paused");
+    assert!(log.contains("fsync took 1."), "{log}");
+    laid.comes_to_the_same("paused");
 }
 
 /// A place in a program has the number that failure points have, which are looked for in namespaces.

@@ -229,17 +229,20 @@ impl Ground for Simulated<'_> {
     }
 
     fn pause(&mut self, nodes: &[usize]) -> Result<()> {
-        self.go_on(|cluster, cancelled| cluster.pause_nodes(nodes, cancelled))?;
-        for node in nodes {
-            self.calls.pause(*node, true);
+        // Nobody who is held goes on meanwhile.
+        let pause = |calls: &Calls, is| nodes.iter().for_each(|node| calls.pause(*node, is));
+        pause(&self.calls, true);
+        let paused = self.go_on(|cluster, cancelled| cluster.pause_nodes(nodes, cancelled));
+        if paused.is_err() {
+            pause(&self.calls, false);
         }
-        Ok(())
+        paused
     }
 
     fn freeze(&mut self, nodes: &[usize]) -> Result<()> {
         self.go_on(|cluster, cancelled| cluster.freeze_nodes(nodes, cancelled))?;
         for node in nodes {
-            self.calls.pause(*node, true);
+            self.calls.freeze(*node, true);
         }
         Ok(())
     }
@@ -276,6 +279,7 @@ impl Ground for Simulated<'_> {
         let mut nodes = nodes.iter();
         nodes.try_for_each(|node| {
             self.go_on(|cluster, cancelled| cluster.resume_node(*node, cancelled))?;
+            self.calls.freeze(*node, false);
             self.calls.pause(*node, false);
             Ok(())
         })

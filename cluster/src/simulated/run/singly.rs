@@ -138,12 +138,17 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    /// Stops all processes of nodes; their kernels go on.
+    /// Stops all processes of nodes; their kernels go on, and what traces the processes.
     ///
     /// # Errors
-    /// If a machine does not do that.
+    /// If a machine does not do that: then they go on.
     pub fn pause_nodes(&mut self, nodes: &[usize], cancelled: &dyn Fn() -> bool) -> Result<()> {
-        self.everybody(nodes, Everybody::Stop, cancelled)?;
+        let stopped = self.everybody(nodes, Everybody::Stop, cancelled);
+        if stopped.is_err() {
+            // Some may have stopped. What failed is the error to tell.
+            let _ = self.everybody(nodes, Everybody::GoOn, cancelled);
+            return stopped;
+        }
         for node in nodes {
             self.nodes[*node].fate = Fate::Paused;
         }

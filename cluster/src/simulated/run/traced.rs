@@ -65,7 +65,8 @@ impl SimulatedCluster {
             return (task, false);
         };
         words.append(&mut task.words);
-        (task.words, task.user, task.has_input) = (words, None, true);
+        (task.words, task.user) = (words, None);
+        (task.has_input, task.is_tracer) = (true, true);
         (task, true)
     }
 }

@@ -200,6 +200,7 @@ fn obey(desk: &Desk, order: Order) {
                 .collect();
             say(&reports);
         }
+        Order::Pause(is_paused) => desk.pause(is_paused),
         Order::Answer(number) => say(&[Report::Answered(number)]),
     }
 }

@@ -301,6 +301,13 @@ impl Calls {
         self.inside(node).is_none_or(Remote::has_answered)
     }
 
+    /// The machine of a node stands still from now on, or not any more: its desk says nothing meanwhile.
+    pub(super) fn freeze(&self, node: usize, is_frozen: bool) {
+        if let Some(desk) = self.inside(node) {
+            desk.freeze(is_frozen);
+        }
+    }
+
     /// It will not: the node's command has ended.
     pub(super) fn answers_no_more(&self, node: usize) {
         if let Some(desk) = self.inside(node) {

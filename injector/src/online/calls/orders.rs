@@ -74,6 +74,8 @@ pub(super) enum Order {
     },
     /// To leave calls alone.
     Spare(usize),
+    /// The node's processes are stopped from now on, or not any more.
+    Pause(bool),
     /// To say this number when all before it is done.
     Answer(u64),
 }

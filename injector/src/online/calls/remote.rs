@@ -18,8 +18,10 @@ pub(super) struct Remote {
 struct Known {
     /// Whether the node's command was started, and has not been killed since.
     is_there: bool,
-    /// Whether the node stands still: then it says nothing.
+    /// Whether the node's machine stands still: then its desk says nothing.
     stands_still: bool,
+    /// Whether its processes are stopped; its desk goes on.
+    is_paused: bool,
     watches: BTreeMap<u64, Watch>,
     rules: BTreeMap<usize, Rule>,
     spared: BTreeMap<usize, Spared>,
@@ -76,7 +78,13 @@ impl Remote {
         let mut known = self.known();
         known.is_there = false;
         known.stands_still = false;
+        known.is_paused = false;
         known.nothing_is_held();
+    }
+
+    /// The node's machine stands still from now on, and its desk with it, or not any more.
+    pub(super) fn freeze(&self, is_frozen: bool) {
+        self.known().stands_still = is_frozen;
     }
 
     /// Takes what is to be told.
@@ -197,7 +205,10 @@ impl Orders for Remote {
     }
 
     fn pause(&self, is_paused: bool) {
-        self.known().stands_still = is_paused;
+        let mut known = self.known();
+        if std::mem::replace(&mut known.is_paused, is_paused) != is_paused {
+            known.order(Order::Pause(is_paused));
+        }
     }
 
     fn tick(&self) -> Vec<String> {
@@ -287,7 +298,7 @@ mod tests {
         remote.answers_no_more();
         assert!(remote.has_answered());
         assert_eq!(remote.spared(4), spared(true));
-        remote.pause(true);
+        remote.freeze(true);
         remote.hit(4, &fault());
         remote.spare(4);
         remote.ask();

@@ -73,13 +73,15 @@ impl Remote {
         watches.chain(rules).collect()
     }
 
-    /// The node's command runs no more, and its desk is gone.
+    /// The node's processes have all ended, and its desk is gone.
     pub(super) fn end(&self) {
         let mut known = self.known();
         known.is_there = false;
         known.stands_still = false;
         known.is_paused = false;
-        known.nothing_is_held();
+        known.answered = known.asked;
+        let spared = known.spared.values_mut();
+        spared.for_each(|spared| spared.is_free = true);
     }
 
     /// The node's machine stands still from now on, and its desk with it, or not any more.
@@ -108,13 +110,8 @@ impl Remote {
         known.answered == known.asked
     }
 
-    /// There will be none: the node's command has ended.
-    pub(super) fn answers_no_more(&self) {
-        self.known().nothing_is_held();
-    }
-
-    /// Takes in what the desk says. The status of the node's command, if it has ended.
-    pub(super) fn hear(&self, report: Report) -> Option<i32> {
+    /// Takes in what the desk says.
+    pub(super) fn hear(&self, report: Report) {
         let mut known = self.known();
         match report {
             Report::Seen(id, seen, fired) => {
@@ -131,9 +128,9 @@ impl Remote {
             Report::News(words) => known.news.push(words),
             Report::Spared(id, spared) => drop(known.spared.insert(id, spared)),
             Report::Answered(number) => known.answered = number,
-            Report::Ended(status) => return Some(status),
+            // The cluster looks for it: what the command has left may go on.
+            Report::Ended(_) => {}
         }
-        None
     }
 }
 
@@ -142,12 +139,6 @@ impl Known {
         if self.is_there {
             self.orders.push(order);
         }
-    }
-
-    fn nothing_is_held(&mut self) {
-        self.answered = self.asked;
-        let spared = self.spared.values_mut();
-        spared.for_each(|spared| spared.is_free = true);
     }
 }
 
@@ -276,7 +267,7 @@ mod tests {
                 hits: 7,
             },
         ] {
-            assert_eq!(remote.hear(report), None);
+            remote.hear(report);
         }
         remote.end();
         assert_eq!(remote.fired(1).as_deref(), Some("is about to"));
@@ -295,9 +286,12 @@ mod tests {
         assert_eq!(remote.spared(4), spared(false));
         remote.hit(4, &fault());
         remote.spare(4);
-        remote.answers_no_more();
+        remote.hear(Report::Ended(0));
+        assert!(!remote.has_answered(), "what it has left may be held");
+        remote.end();
         assert!(remote.has_answered());
         assert_eq!(remote.spared(4), spared(true));
+        remote.begin();
         remote.freeze(true);
         remote.hit(4, &fault());
         remote.spare(4);

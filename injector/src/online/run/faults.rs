@@ -57,8 +57,12 @@ impl Runner<'_> {
         let fault = waiting.fault;
         self.came[fault].fired_ns = Some(self.since_begin(fired));
         self.inject(fault);
-        // A call that this one has waited for goes on only when the next one is waited for.
-        *next = self.arm(fault + 1);
+        // A call that this one has waited for goes on only when what is next is waited for, by all nodes.
+        let armed = self.arm(fault + 1);
+        if let Err(error) = self.ground.agree_on_calls() {
+            self.problems.push(error.to_string());
+        }
+        *next = armed;
     }
 
     /// Whether it is known whom a fault hits, or has been waited for that long enough.

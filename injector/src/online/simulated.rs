@@ -267,13 +267,13 @@ impl Ground for Simulated<'_> {
     }
 
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {
-        let mut nodes = nodes.iter();
-        nodes.try_for_each(|node| {
+        for node in nodes {
             self.go_on(|cluster, cancelled| cluster.resume_node(*node, cancelled))?;
             self.calls.freeze(*node, false);
             self.calls.pause(*node, false);
-            Ok(())
-        })
+        }
+        // What a node was told meanwhile it does only now.
+        self.agree_on_calls()
     }
 
     fn restart(&mut self, node: usize) -> Result<()> {

@@ -311,6 +311,12 @@ impl Calls {
         }
     }
 
+    /// Whether a fault is in place on a node that stands still so.
+    pub(super) fn stand_still(&self, fault: usize) -> bool {
+        let mut desks = self.desks.values().filter_map(Place::inside);
+        desks.any(|desk| desk.stands_still(fault))
+    }
+
     /// There is no desk any more: all processes of a node have ended, or its machine has.
     pub(super) fn end(&self, node: usize) {
         if let Some(desk) = self.inside(node) {

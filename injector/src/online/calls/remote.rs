@@ -89,6 +89,12 @@ impl Remote {
         self.known().stands_still = is_frozen;
     }
 
+    /// Whether a fault is in place that it cannot be told to end: it does not do so before it goes on.
+    pub(super) fn stands_still(&self, fault: usize) -> bool {
+        let known = self.known();
+        known.stands_still && known.rules.contains_key(&fault)
+    }
+
     /// Takes what is to be told.
     pub(super) fn take_orders(&self) -> Vec<Order> {
         std::mem::take(&mut self.known().orders)

@@ -25,12 +25,18 @@ const OWN_PID: u32 = 1;
 const FLAGS: usize = 6;
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
-/// Stops all where they are.
+/// Stops all where they are, but for `tracers`: a process that is traced stops only when its tracer
+/// lets it.
 ///
 /// # Errors
 /// If one does not stop in its time.
-pub(crate) fn stop() -> io::Result<()> {
-    send(Signal::SIGSTOP).and_then(|()| await_stop())
+pub(crate) fn stop(tracers: &[u32]) -> io::Result<()> {
+    send(Signal::SIGSTOP)?;
+    for tracer in tracers {
+        // Whether it has stopped by now or not. One that has ended traces nobody.
+        let _ = kill(Pid::from_raw(tracer.cast_signed()), Signal::SIGCONT);
+    }
+    await_stop(tracers)
 }
 
 /// Has all go on.
@@ -66,13 +72,13 @@ fn send(signal: Signal) -> io::Result<()> {
     }
 }
 
-/// Waits until none runs any more.
-fn await_stop() -> io::Result<()> {
+/// Waits until none but `tracers` runs any more.
+fn await_stop(tracers: &[u32]) -> io::Result<()> {
     let deadline = Instant::now() + STOP_WITHIN;
     // One that is traced stands still between two of its calls too: it does so twice by chance.
     let mut stood_still = false;
     loop {
-        match running_thread()? {
+        match running_thread(tracers)? {
             None if stood_still => return Ok(()),
             None => stood_still = true,
             Some(name) if Instant::now() > deadline => {
@@ -86,11 +92,14 @@ fn await_stop() -> io::Result<()> {
     }
 }
 
-/// The name of a thread of another process that neither stands still nor has ended.
-fn running_thread() -> io::Result<Option<String>> {
-    for process in numbered(Path::new("/proc"))? {
+/// The name of a thread of another process, which is none of `tracers`, that neither stands still nor has
+/// ended.
+fn running_thread(tracers: &[u32]) -> io::Result<Option<String>> {
+    let mut processes = numbered(Path::new("/proc"))?;
+    processes.retain(|(process, _)| !tracers.contains(process));
+    for (_, process) in processes {
         // Whoever is gone by now does not run.
-        for thread in numbered(&process.join("task")).unwrap_or_default() {
+        for (_, thread) in numbered(&process.join("task")).unwrap_or_default() {
             let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
             // The name may have anything in it (proc(5)).
             let Some((name, rest)) = stat.rsplit_once(')') else {
@@ -107,13 +116,14 @@ fn running_thread() -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// What a directory has of processes or threads, without the first one.
-fn numbered(directory: &Path) -> io::Result<Vec<PathBuf>> {
+/// What a directory has of processes or threads, without the first one: their numbers and directories.
+fn numbered(directory: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
     let entries: io::Result<Vec<_>> = fs::read_dir(directory)?.collect();
-    let is_number = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.parse::<u32>().is_ok_and(|pid| pid != OWN_PID))
+    let number = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?;
+        let number = name.parse().ok().filter(|number| *number != OWN_PID)?;
+        Some((number, path))
     };
     let paths = entries?.into_iter().map(|entry| entry.path());
-    Ok(paths.filter(is_number).collect())
+    Ok(paths.filter_map(number).collect())
 }

@@ -299,7 +299,7 @@ fn answer_one(input: &mut impl BufRead) -> io::Result<bool> {
 /// Stops all processes of this namespace, or has them go on.
 fn obey(line: &str) -> io::Result<()> {
     match line {
-        PAUSE => everybody::stop(),
+        PAUSE => everybody::stop(&[]),
         RESUME => everybody::go_on(),
         other => Err(io::Error::other(format!("{other} is nothing to ask of it"))),
     }

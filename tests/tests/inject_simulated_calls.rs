@@ -52,6 +52,18 @@ while True:
     time.sleep(0.05)
 ";
 
+/// What comes before it in a program of three threads that sends its group a signal.
+const THREADS: &str = r"
+import os, signal, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.kill(0, signal.SIGTERM)
+def rests():
+    while True:
+        time.sleep(0.01)
+for _ in range(2):
+    threading.Thread(target=rests, daemon=True).start()
+";
+
 /// A place of an ordinary user's with a cluster.
 struct Laid {
     place: Ordinary,
@@ -99,6 +111,19 @@ impl Laid {
         told
     }
 
+    /// Runs the last plan in namespaces. What is told, and the log of the node.
+    fn in_namespaces(&self) -> (String, String) {
+        let place = tempfile::tempdir().expect("a directory");
+        let mut command = crashpoint();
+        command.arg("inject").arg(self.place.path("cluster.toml"));
+        command.arg("--plan").arg(self.place.path("plan.toml"));
+        command.arg("--out").arg(place.path().join("out"));
+        let output = command.output().expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let log = std::fs::read_to_string(place.path().join("out/runs/1/logs/a.log"));
+        (printed(&output), log.expect("kept"))
+    }
+
     fn file(&self, name: &str) -> String {
         std::fs::read_to_string(self.place.path(name)).expect("read")
     }
@@ -118,6 +143,16 @@ impl Laid {
         let same = "it came to the same again, to the byte\n";
         assert!(again.ends_with(same), "{again}");
     }
+}
+
+/// A fault of calls of a node.
+fn fault(at: &str, keys: &str, until: &str) -> String {
+    format!("[[faults]]\nat = {at}\nfault = \"call\"\non = \"a\"\n{keys}\nuntil = {until}\n")
+}
+
+/// Another fault of it.
+fn node(at: &str, what: &str, until: &str) -> String {
+    format!("[[faults]]\nat = {at}\nfault = \"{what}\"\non = \"a\"\n{until}\n")
 }
 
 /// The power of a node fails at its third fsync.
@@ -150,30 +185,57 @@ fn the_power_fails_exactly_before_or_after_the_call() {
         let told = laid.inject(when, &third(when), 0);
         assert!(told.contains(words), "{told}");
         assert_eq!(found_more(&laid.log(when)), more, "{told}");
-        let place = tempfile::tempdir().expect("a directory");
-        let mut command = crashpoint();
-        command.arg("inject").arg(laid.place.path("cluster.toml"));
-        command.arg("--plan").arg(laid.place.path("plan.toml"));
-        command.arg("--out").arg(place.path().join("out"));
-        let output = command.output().expect("it runs");
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        assert!(printed(&output).contains(words), "{}", printed(&output));
-        let log = std::fs::read_to_string(place.path().join("out/runs/1/logs/a.log"));
-        assert_eq!(found_more(&log.expect("kept")), more, "in namespaces");
+        let (told, log) = laid.in_namespaces();
+        assert!(told.contains(words), "{told}");
+        assert_eq!(found_more(&log), more, "in namespaces");
     }
     laid.comes_to_the_same("after");
+}
+
+/// What holds a call meanwhile loses nobody who waits for its return: the desk is the same on both grounds.
+#[test]
+fn a_call_that_a_fault_or_a_trigger_holds_is_seen_to_return() {
+    let laid = Laid::counts();
+    let slow = "call = \"fsync\"\nslow_s = 0.2";
+    let slow = fault("{ time_s = 0.1 }", slow, "{ time_s = 3 }");
+    laid.place.file("plan.toml", &(slow + &third("after")));
+    let (told, log) = laid.in_namespaces();
+    // The third, and not the first that is not slow any more.
+    let (before, _) = told.split_once("fault 1 has ended").expect("it has");
+    assert!(before.contains("a has made fsync log"), "{told}");
+    assert_eq!(found_more(&log), 1, "{told}");
+}
+
+/// Who traces a node in its machine may fail: that is nothing of the node's. How the node ends is.
+#[test]
+fn a_tracer_that_ends_is_not_the_end_of_its_node() {
+    let laid = Laid::counts();
+    let hold = fault(
+        "{ time_s = 0.1 }",
+        "call = \"fsync\"\nslow_s = 0.01",
+        "{ time_s = 1 }",
+    );
+    let kills = |whom: &str| {
+        let kills = format!("if number == 9: os.kill(os.get{whom}(), 9)\n    print('read'");
+        let program = PROGRAM.replace("print('read'", &kills);
+        laid.place.file("node.py", &program);
+    };
+    kills("ppid");
+    laid.inject("tracer", &hold, 3);
+    let why = laid.result("tracer")["why"].to_string();
+    assert!(
+        why.contains("the tracer of its command was ended by"),
+        "{why}"
+    );
+    kills("pid");
+    let told = laid.inject("node", &hold, 0);
+    assert!(told.contains("was ended by SIGKILL by itself"), "{told}");
 }
 
 /// Counts go on in the desk of the command that is started again; time of a call that is slow, and of a
 /// node that stands still, is that of its machine.
 #[test]
 fn faults_of_calls_go_on_through_restarts_and_pauses_and_end() {
-    let fault = |at: &str, keys: &str, until: &str| {
-        format!("[[faults]]\nat = {at}\nfault = \"call\"\non = \"a\"\n{keys}\nuntil = {until}\n")
-    };
-    let node = |at: &str, what: &str, until: &str| {
-        format!("[[faults]]\nat = {at}\nfault = \"{what}\"\non = \"a\"\n{until}\n")
-    };
     let (ended, half) = (
         "{ ended = true, delay_s = 0.1 }",
         "until = { after_s = 0.5 }",
@@ -223,6 +285,59 @@ fn faults_of_calls_go_on_through_restarts_and_pauses_and_end() {
     let (paused, slow) = slow.split_at(slow.len().saturating_sub(2));
     assert_eq!(slow, ["write took 0.4", "write took 0.5"], "{paused:?}");
     laid.comes_to_the_same("all");
+}
+
+/// Threads of a node that is traced stop when its tracer lets them, which goes on, and which nobody but us
+/// signals.
+#[test]
+fn a_node_of_three_threads_is_paused_and_its_signals_are_its_own() {
+    let laid = Laid::counts();
+    laid.place.file("node.py", &format!("{THREADS}{PROGRAM}"));
+    let plan = [
+        fault(
+            "{ time_s = 0.1 }",
+            "call = \"fsync\"\nslow_s = 0.4\nonce = true",
+            "{ time_s = 0.3 }",
+        ),
+        node("{ time_s = 0.2 }", "pause", "until = { time_s = 1.2 }"),
+    ];
+    let told = laid.inject("paused", &plan.concat(), 0);
+    let result = laid.result("paused");
+    for fault in result["faults"].as_array().expect("a list") {
+        assert_eq!(fault["state"], "undone", "{told}");
+    }
+    assert!(!told.contains("by itself"), "{told}");
+    // What was held is told to go on meanwhile, and stands still with the others.
+    let log = laid.log("paused");
+    assert!(log.contains("fsync took 1."), "{log}");
+    laid.comes_to_the_same("paused");
+}
+
+/// A node whose machine stands still cannot be told to spare calls: a fault ends when it goes on.
+#[test]
+fn a_fault_of_calls_ends_when_its_node_does_not_stand_still_any_more() {
+    let laid = Laid::counts();
+    let plan = [
+        fault(
+            "{ time_s = 0.2 }",
+            "call = \"fsync\"\nfails = \"EIO\"",
+            "{ time_s = 1.0 }",
+        ),
+        node("{ time_s = 0.5 }", "freeze", "until = { time_s = 1.5 }"),
+    ];
+    let told = laid.inject("frozen", &plan.concat(), 0);
+    let result = laid.result("frozen");
+    let faults = &result["faults"];
+    let ended = |fault: usize| faults[fault]["undone_ns"].as_u64();
+    assert!(
+        ended(0) >= ended(1) && ended(1) >= Some(1_500_000_000),
+        "{faults} {told}"
+    );
+    let failed = laid
+        .log("frozen")
+        .matches("fsync Input/output error")
+        .count();
+    assert_eq!(faults[0]["calls"], failed, "{told}");
 }
 
 /// A place in a program has the number that failure points have, which are looked for in namespaces.

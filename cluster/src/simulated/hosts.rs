@@ -23,8 +23,11 @@ pub(super) struct Process {
     pub(super) status: Option<i32>,
     /// When that was heard.
     pub(super) ended_ns: u64,
+    /// How its tracer ended, if that has: it is what was started then.
+    pub(super) tracer_ended: Option<i32>,
     log: Option<Log>,
     logs_all: bool,
+    is_traced: bool,
 }
 
 /// What a command printed that nobody has taken yet, and when it came.
@@ -97,6 +100,8 @@ impl Process {
             logged: self.logged.clone(),
             status: self.status,
             ended_ns: self.ended_ns,
+            tracer_ended: self.tracer_ended,
+            is_traced: self.is_traced,
             log: log.map(|log| Log::open(logs, &log.name)).transpose()?,
             logs_all: self.logs_all,
         })
@@ -112,7 +117,12 @@ impl Process {
         let bytes = &self.printed.bytes;
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             let count = bytes.len();
-            let is_last = self.status.is_some() && count > 0;
+            let has_ended = if self.is_traced {
+                self.tracer_ended.is_some()
+            } else {
+                self.status.is_some()
+            };
+            let is_last = has_ended && count > 0;
             return is_last.then(|| (self.printed.take(count).0, self.ended_ns));
         };
         let (mut line, time_ns) = self.printed.take(end + 1);
@@ -120,11 +130,9 @@ impl Process {
         Some((line, time_ns))
     }
 
-    /// It has ended so, if that is not known yet.
-    fn end(&mut self, status: i32, now_ns: u64) {
-        if self.status.is_none() {
-            (self.status, self.ended_ns) = (Some(status), now_ns);
-        }
+    /// It has ended so.
+    pub(super) fn end(&mut self, status: i32, now_ns: u64) {
+        (self.status, self.ended_ns) = (Some(status), now_ns);
     }
 
     /// All that it printed and nobody has taken.
@@ -210,7 +218,11 @@ impl Host {
             }
             Report::Ended { id, status } => {
                 if let Some(process) = self.processes.get_mut(&id) {
-                    process.end(status, now_ns);
+                    if process.is_traced {
+                        process.tracer_ended = Some(status);
+                    } else {
+                        process.end(status, now_ns);
+                    }
                 }
             }
         }
@@ -342,6 +354,7 @@ impl Hosts {
             log: Some(Log::open(&self.logs, log_name)?),
             logged: Some(String::new()),
             logs_all: !is_traced,
+            is_traced,
             ..Process::default()
         };
         Ok(self.start_as(machine, task, process))
@@ -353,14 +366,6 @@ impl Hosts {
         self.known[machine].processes.insert(id, process);
         self.order(machine, &Order::Start { id, task });
         id
-    }
-
-    /// A process has ended, as somebody else than the init has told.
-    pub(super) fn has_ended(&mut self, machine: usize, id: ProcessId, status: i32) {
-        let now_ns = self.simulation.now_ns();
-        if let Some(process) = self.process(machine, id) {
-            process.end(status, now_ns);
-        }
     }
 
     /// A process of a machine that is on.

@@ -130,6 +130,7 @@ struct Process {
     /// What it prints, as long as somebody may print: standard output and standard error.
     outputs: [Option<OwnedFd>; 2],
     status: Option<i32>,
+    is_tracer: bool,
 }
 
 /// Where something has come from.
@@ -338,7 +339,7 @@ impl Init {
     /// whoever asked for that knows.
     fn everybody(&mut self, what: Everybody) -> Result<Result<()>> {
         let done = match what {
-            Everybody::Stop => everybody::stop(),
+            Everybody::Stop => everybody::stop(&self.tracers()),
             Everybody::GoOn => everybody::go_on(),
             Everybody::End => everybody::end(),
         };
@@ -352,6 +353,13 @@ impl Init {
             }
         }
         Ok(done.doing(|| format!("{what:?} all processes")))
+    }
+
+    /// The numbers of the processes that trace others.
+    fn tracers(&self) -> Vec<u32> {
+        let processes = self.processes.values();
+        let tracers = processes.filter(|process| process.is_tracer && process.status.is_none());
+        tracers.map(|process| process.child.id()).collect()
     }
 
     /// Has the disk hold what was written to it.
@@ -557,5 +565,6 @@ fn start(task: &Task) -> Result<Process> {
         child,
         outputs,
         status: None,
+        is_tracer: task.is_tracer,
     })
 }

@@ -64,6 +64,8 @@ pub(super) struct Task {
     pub(super) environment: Vec<(String, String)>,
     /// Whether it will be given something to read.
     pub(super) has_input: bool,
+    /// Whether it traces all that it starts: then it goes on while others are stopped.
+    pub(super) is_tracer: bool,
 }
 
 /// What a machine is, for its init.

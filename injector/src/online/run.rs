@@ -224,9 +224,9 @@ impl Runner<'_> {
 
     /// Whether something can still happen by itself after the clients have ended.
     fn is_worth_waiting(&self, next: Option<&Next>, ended: Duration) -> bool {
-        let untils = self
-            .active
-            .iter()
+        let active = self.active.iter();
+        let untils = active
+            .filter(|active| !self.stands_still(active))
             .filter_map(|active| active.until.as_ref());
         let mut waiting = next.map(|next| &next.trigger).into_iter().chain(untils);
         let (within, is_one_running) = (self.plan.within, self.clients.is_one_running());

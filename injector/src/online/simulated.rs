@@ -69,23 +69,22 @@ impl<'a> Simulated<'a> {
                 self.cluster.tell_tracer(*node, &line);
             }
         }
-        let done = what(&mut self.cluster, self.cancelled)?;
-        for node in nodes {
-            self.hear(node)?;
-        }
-        Ok(done)
+        let done = what(&mut self.cluster, self.cancelled);
+        let heard: Result<()> = nodes.into_iter().try_for_each(|node| self.hear(node));
+        let done = done?;
+        heard.map(|()| done)
     }
 
-    /// Takes what the tracer of a node has said.
+    /// Takes what the tracer of a node has said, and looks whether there is one still.
     fn hear(&mut self, node: usize) -> Result<()> {
         for line in self.cluster.tracer_lines(node) {
-            let status = self.calls.hear(node, &line);
-            let status = status.map_err(|error| self.tracer_of(node, &format!("said {error}")))?;
-            if let Some(status) = status {
-                self.cluster.traced_has_ended(node, status);
-            }
+            let heard = self.calls.hear(node, &line);
+            heard.map_err(|error| self.tracer_of(node, &format!("said {error}")))?;
         }
-        Ok(())
+        if !self.cluster.has_tracer(node) {
+            self.calls.end(node);
+        }
+        self.cluster.refuse_lost_tracer(node)
     }
 
     fn tracer_of(&self, node: usize, what: &str) -> Error {
@@ -96,12 +95,7 @@ impl<'a> Simulated<'a> {
     }
 
     /// A node whose tracer has not done yet what it was told.
-    fn behind(&mut self) -> Option<usize> {
-        for node in self.calls.nodes_inside() {
-            if !self.cluster.is_running(node) {
-                self.calls.answers_no_more(node);
-            }
-        }
+    fn behind(&self) -> Option<usize> {
         let mut nodes = self.calls.nodes_inside().into_iter();
         nodes.find(|node| !self.calls.has_answered(*node))
     }
@@ -217,29 +211,29 @@ impl Ground for Simulated<'_> {
     }
 
     fn kill(&mut self, nodes: &[usize]) -> Result<()> {
-        self.go_on(|cluster, cancelled| cluster.kill_nodes(nodes, cancelled))?;
-        self.calls.end(nodes);
-        Ok(())
+        self.go_on(|cluster, cancelled| cluster.kill_nodes(nodes, cancelled))
     }
 
     fn power_loss(&mut self, nodes: &[usize], loses: &mut Loses) -> Result<Vec<usize>> {
         let cuts = self.go_on(|cluster, cancelled| cluster.power_loss(nodes, loses, cancelled))?;
-        self.calls.end(nodes);
         Ok(cuts.into_iter().map(|(_, cut)| cut.lost.len()).collect())
     }
 
     fn pause(&mut self, nodes: &[usize]) -> Result<()> {
-        self.go_on(|cluster, cancelled| cluster.pause_nodes(nodes, cancelled))?;
-        for node in nodes {
-            self.calls.pause(*node, true);
+        // Nobody who is held goes on meanwhile.
+        let pause = |calls: &Calls, is| nodes.iter().for_each(|node| calls.pause(*node, is));
+        pause(&self.calls, true);
+        let paused = self.go_on(|cluster, cancelled| cluster.pause_nodes(nodes, cancelled));
+        if paused.is_err() {
+            pause(&self.calls, false);
         }
-        Ok(())
+        paused
     }
 
     fn freeze(&mut self, nodes: &[usize]) -> Result<()> {
         self.go_on(|cluster, cancelled| cluster.freeze_nodes(nodes, cancelled))?;
         for node in nodes {
-            self.calls.pause(*node, true);
+            self.calls.freeze(*node, true);
         }
         Ok(())
     }
@@ -273,12 +267,13 @@ impl Ground for Simulated<'_> {
     }
 
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {
-        let mut nodes = nodes.iter();
-        nodes.try_for_each(|node| {
+        for node in nodes {
             self.go_on(|cluster, cancelled| cluster.resume_node(*node, cancelled))?;
+            self.calls.freeze(*node, false);
             self.calls.pause(*node, false);
-            Ok(())
-        })
+        }
+        // What a node was told meanwhile it does only now.
+        self.agree_on_calls()
     }
 
     fn restart(&mut self, node: usize) -> Result<()> {

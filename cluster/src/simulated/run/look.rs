@@ -66,6 +66,7 @@ impl SimulatedCluster {
             user: None,
             environment,
             has_input: prompt.is_some(),
+            is_tracer: false,
         };
         let id = self.hosts.start(machine, task, LOOK, false)?;
         Ok(Look { machine, id })

@@ -39,8 +39,7 @@ impl SimulatedCluster {
         if let Some(end) = self.hosts.end(node) {
             return Some(words_of(end));
         }
-        let id = self.nodes[node].command?;
-        let status = self.hosts.process(node, id)?.status?;
+        let (status, _) = self.command_end(node)?;
         Some(Ending::from(ExitStatus::from_raw(status)).to_string())
     }
 
@@ -49,8 +48,7 @@ impl SimulatedCluster {
         if self.hosts.end(node).is_some() {
             return Some(self.hosts.ended_ns(node));
         }
-        let process = self.hosts.process(node, self.nodes[node].command?)?;
-        process.status.map(|_| process.ended_ns)
+        self.command_end(node).map(|(_, ended_ns)| ended_ns)
     }
 
     /// Whether a node was started, and has neither ended nor been killed since.
@@ -138,12 +136,17 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    /// Stops all processes of nodes; their kernels go on.
+    /// Stops all processes of nodes; their kernels go on, and what traces the processes.
     ///
     /// # Errors
-    /// If a machine does not do that.
+    /// If a machine does not do that: then they go on.
     pub fn pause_nodes(&mut self, nodes: &[usize], cancelled: &dyn Fn() -> bool) -> Result<()> {
-        self.everybody(nodes, Everybody::Stop, cancelled)?;
+        let stopped = self.everybody(nodes, Everybody::Stop, cancelled);
+        if stopped.is_err() {
+            // Some may have stopped. What failed is the error to tell.
+            let _ = self.everybody(nodes, Everybody::GoOn, cancelled);
+            return stopped;
+        }
         for node in nodes {
             self.nodes[*node].fate = Fate::Paused;
         }

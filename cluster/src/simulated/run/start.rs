@@ -349,25 +349,19 @@ impl SimulatedCluster {
     /// Fails if a node has ended, its command or its kernel.
     ///
     /// # Errors
-    /// [`Error::NotReady`] then.
+    /// [`Error::NotReady`] then. As of [`Self::refuse_lost_tracer`].
     pub fn refuse_end(&mut self) -> Result<()> {
         (0..self.nodes.len()).try_for_each(|machine| self.refuse_end_of(machine))
     }
 
     pub(super) fn refuse_end_of(&mut self, machine: usize) -> Result<()> {
+        self.refuse_lost_tracer(machine)?;
         if let Some(end) = self.hosts.end(machine) {
             return Err(self.not_ready(machine, words_of(end)));
         }
-        let Some(id) = self.nodes[machine].command else {
-            return Ok(());
-        };
-        let status = self
-            .hosts
-            .process(machine, id)
-            .and_then(|process| process.status);
-        match status {
+        match self.command_end(machine) {
             None => Ok(()),
-            Some(status) => {
+            Some((status, _)) => {
                 let how = Ending::from(ExitStatus::from_raw(status));
                 Err(self.not_ready(machine, format!("{how} by itself")))
             }

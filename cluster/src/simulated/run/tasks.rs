@@ -54,6 +54,7 @@ impl SimulatedCluster {
             user: node.user.clone(),
             environment,
             has_input: false,
+            is_tracer: false,
         }
     }
 
@@ -67,6 +68,7 @@ impl SimulatedCluster {
             user: None,
             environment,
             has_input,
+            is_tracer: false,
         }
     }
 

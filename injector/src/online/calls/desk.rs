@@ -71,17 +71,25 @@ struct Rule {
     fault: CallFault,
     seen: u64,
     hits: u64,
+    /// How many calls write what it has corrupted: whether it hits them shows when they return.
+    writes: u64,
     /// Whether it was told that it hits.
     is_told: bool,
     /// How many were seen and hit when that was told last.
     told: (u64, u64),
 }
 
+/// A thread that is held.
+struct Held {
+    why: Why,
+    /// What is kept of its call, if that is not made yet.
+    kept: Kept,
+}
+
 /// Why a thread is held.
-#[derive(Clone, Copy)]
-enum Held {
-    /// By a trigger that has fired.
-    Watch(u64),
+enum Why {
+    /// By triggers that have fired at one call.
+    Watches(Vec<u64>),
     /// By a fault, since then; the call fails with this when it ends.
     Rule(usize, Instant, Option<i32>),
 }
@@ -214,6 +222,7 @@ impl Desk {
             fault,
             seen,
             hits,
+            writes: 0,
             is_told: hits > 0,
             told: (seen, hits),
         };
@@ -303,9 +312,10 @@ impl Orders for Desk {
         let rule = self.state().rules.remove(&id);
         self.ask_again();
         let mut state = self.state();
-        let of_it = |held: &Held| matches!(held, Held::Rule(of, ..) if *of == id);
+        let of_it = |held: &Held| matches!(held.why, Why::Rule(of, ..) if of == id);
         let is_free = state.is_paused || !state.held.values().any(of_it);
-        let hits = rule.map_or(0, |rule| rule.hits);
+        // What is being written is corrupted.
+        let hits = rule.map_or(0, |rule| rule.hits + rule.writes);
         state.spared.insert(id, Spared { hits, is_free });
     }
 
@@ -330,8 +340,8 @@ impl Orders for Desk {
 /// What is kept of a call until it returns.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// The trigger that waits for its return.
-    watch: Option<u64>,
+    /// The triggers that wait for its return.
+    watches: Vec<u64>,
     /// What it was counted as.
     counted: Option<Counted>,
     /// The fault that corrupts what it reads.
@@ -341,20 +351,20 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    fn of(watch: Option<u64>, counted: Option<Counted>) -> Self {
-        Self {
-            watch,
-            counted,
-            ..Self::default()
-        }
-    }
-
     /// Whether nobody wants to see it return.
     fn is_nothing(&self) -> bool {
-        self.watch.is_none()
+        self.watches.is_empty()
             && self.counted.is_none()
             && self.spoils.is_none()
             && self.spoilt.is_none()
+    }
+
+    /// What a call comes to that is made as it is.
+    fn decision(self) -> Decision<Self> {
+        if self.is_nothing() {
+            return Decision::GoOn;
+        }
+        Decision::ToExit(self)
     }
 }
 
@@ -390,37 +400,62 @@ impl State {
 
     fn decide(&mut self, call: &Made) -> Decision<Kept> {
         let thread = call.origin.thread;
-        match self.held.get(&thread).copied() {
-            Some(Held::Watch(id)) if self.watches.contains_key(&id) => return Decision::Hold,
-            Some(Held::Rule(id, since, error)) => return self.goes_on(thread, id, since, error),
-            // It was counted already.
-            Some(Held::Watch(_)) => {
-                self.held.remove(&thread);
-                return self.ruled(call, Kept::default());
-            }
-            None => {}
+        if self.is_held(thread) {
+            return Decision::Hold;
         }
-        let counted = self.count(call);
-        let (mut is_held, mut after) = (false, None);
+        match self.held.remove(&thread) {
+            // A fault has hit it.
+            Some(Held {
+                why: Why::Rule(.., Some(error)),
+                ..
+            }) => Decision::Fail(error),
+            Some(Held {
+                why: Why::Rule(..),
+                kept,
+            }) => kept.decision(),
+            // It was counted already.
+            Some(Held {
+                why: Why::Watches(_),
+                kept,
+            }) => self.ruled(call, kept),
+            None => self.watched(call),
+        }
+    }
+
+    /// What triggers, and then faults, make of a call that is new.
+    fn watched(&mut self, call: &Made) -> Decision<Kept> {
+        let mut kept = Kept {
+            counted: self.count(call),
+            ..Kept::default()
+        };
+        let mut holds = Vec::new();
         for (id, watch) in &mut self.watches {
             if watch.fired.is_some() || !call.is(&watch.watched.of) {
                 continue;
             }
             if watch.watched.when == Moment::After {
                 // It is counted when it has been made.
-                after = Some(*id);
+                kept.watches.push(*id);
             } else if watch.counts() {
                 watch.fired = Some(format!("is about to {}", call.words()));
-                if watch.watched.holds {
-                    self.held.insert(thread, Held::Watch(*id));
-                    is_held = true;
-                }
+                holds.extend(watch.watched.holds.then_some(*id));
             }
         }
-        if is_held {
-            return Decision::Hold;
+        if holds.is_empty() {
+            return self.ruled(call, kept);
         }
-        self.ruled(call, Kept::of(after, counted))
+        let why = Why::Watches(holds);
+        self.held.insert(call.origin.thread, Held { why, kept });
+        Decision::Hold
+    }
+
+    /// Whether a thread is held, and not to go on yet.
+    fn is_held(&self, thread: pid_t) -> bool {
+        match self.held.get(&thread).map(|held| &held.why) {
+            Some(Why::Watches(ids)) => ids.iter().any(|id| self.watches.contains_key(id)),
+            Some(Why::Rule(id, since, _)) => self.still_holds(*id, *since) == Some(true),
+            None => false,
+        }
     }
 
     /// A call has been made. What a program wrote is what it had, whatever was written.
@@ -443,6 +478,14 @@ impl State {
         }
     }
 
+    /// A call has not returned, and will not.
+    fn writes_no_more(&mut self, kept: &Kept) {
+        let rule = kept.spoilt.as_ref().map(|(id, _)| *id);
+        if let Some(rule) = rule.and_then(|id| self.rules.get_mut(&id)) {
+            rule.writes = rule.writes.saturating_sub(1);
+        }
+    }
+
     /// Whether a fault that is in place still holds a thread that it has held since then.
     fn still_holds(&self, id: usize, since: Instant) -> Option<bool> {
         let rule = self.rules.get(&id)?;
@@ -451,26 +494,11 @@ impl State {
 
     /// How long the next one is held that is held for a time.
     fn left(&self) -> Option<Duration> {
-        let left = self.held.values().filter_map(|held| match *held {
-            Held::Rule(id, since, _) => self.rules.get(&id)?.left(since),
-            Held::Watch(_) => None,
+        let left = self.held.values().filter_map(|held| match held.why {
+            Why::Rule(id, since, _) => self.rules.get(&id)?.left(since),
+            Why::Watches(_) => None,
         });
         left.min()
-    }
-
-    /// Whether a thread that a fault holds may go on.
-    fn goes_on(
-        &mut self,
-        thread: pid_t,
-        id: usize,
-        since: Instant,
-        error: Option<i32>,
-    ) -> Decision<Kept> {
-        if self.still_holds(id, since) == Some(true) {
-            return Decision::Hold;
-        }
-        self.held.remove(&thread);
-        error.map_or(Decision::GoOn, Decision::Fail)
     }
 
     /// What faults make of a call.
@@ -492,8 +520,8 @@ impl State {
             };
             self.news.extend(rule.has_hit(*id, call, &words));
             if matches!(decision, Decision::Hold) {
-                let held = Held::Rule(*id, Instant::now(), rule.fault.error_in_the_end());
-                self.held.insert(call.origin.thread, held);
+                let why = Why::Rule(*id, Instant::now(), rule.fault.error_in_the_end());
+                self.held.insert(call.origin.thread, Held { why, kept });
             }
             return decision;
         }
@@ -502,10 +530,7 @@ impl State {
         {
             rule.corrupt(id, call, &mut kept);
         }
-        if kept.is_nothing() {
-            return Decision::GoOn;
-        }
-        Decision::ToExit(kept)
+        kept.decision()
     }
 }
 
@@ -528,7 +553,7 @@ impl Rule {
 
     /// Whether it hits nothing any more.
     fn is_over(&self) -> bool {
-        self.fault.once && self.hits > 0
+        self.fault.once && self.hits + self.writes > 0
     }
 
     /// Counts a call that it has hit. The first one is told.
@@ -549,7 +574,7 @@ impl Rule {
         let spoilt = asked.and_then(|asked| self.spoils(call, asked));
         if let Some(spoilt) = spoilt {
             // As long as it is not known, it is the one.
-            self.hits += 1;
+            self.writes += 1;
             kept.spoilt = Some((id, spoilt));
         }
     }
@@ -577,7 +602,7 @@ impl Rule {
         call: &Made,
         (spoilt, bytes): (&Spoilt, usize),
     ) -> Option<String> {
-        self.hits -= 1;
+        self.writes = self.writes.saturating_sub(1);
         if !spoilt.is_in(bytes) {
             return None;
         }
@@ -668,19 +693,21 @@ impl Clerk {
         let mut state = self.state();
         let call = || Made::new(origin, entry, self.desk.data.as_deref());
         state.has_returned(call, kept, result);
-        let watch = kept.watch;
-        let Some((id, watch)) = watch.and_then(|id| Some((id, state.watches.get_mut(&id)?))) else {
-            return After::GoOn;
-        };
         // What has failed has changed nothing.
-        if result < 0 || !watch.counts() {
+        let mut holds = Vec::new();
+        for id in kept.watches.iter().filter(|_| result >= 0) {
+            if let Some(watch) = state.watches.get_mut(id)
+                && watch.counts()
+            {
+                watch.fired = Some(format!("has made {}", call().words()));
+                holds.extend(watch.watched.holds.then_some(*id));
+            }
+        }
+        if holds.is_empty() {
             return After::GoOn;
         }
-        watch.fired = Some(format!("has made {}", call().words()));
-        if !watch.watched.holds {
-            return After::GoOn;
-        }
-        state.held.insert(origin.thread, Held::Watch(id));
+        let (why, kept) = (Why::Watches(holds), Kept::default());
+        state.held.insert(origin.thread, Held { why, kept });
         After::Hold
     }
 }
@@ -696,6 +723,8 @@ impl Observer for Clerk {
         state.has_ended = false;
         state.is_paused = false;
         state.held.clear();
+        let rules = state.rules.values_mut();
+        rules.for_each(|rule| rule.writes = 0);
     }
 
     fn wants_stack_before(&self, origin: &Origin) -> bool {
@@ -717,27 +746,24 @@ impl Observer for Clerk {
 
     fn leave(&mut self, thread: pid_t) -> After {
         let mut state = self.state();
-        let is_held = match state.held.get(&thread) {
-            Some(Held::Watch(id)) => state.watches.contains_key(id),
-            _ => false,
-        };
-        if is_held || state.is_paused {
+        if state.is_held(thread) || state.is_paused {
             return After::Hold;
         }
         state.held.remove(&thread);
         After::GoOn
     }
 
-    fn abandoned(&mut self, _: &Origin, _: &Entry, _: Kept) {}
+    /// Nobody knows what was written.
+    fn abandoned(&mut self, _: &Origin, _: &Entry, kept: Kept) {
+        self.state().writes_no_more(&kept);
+    }
 
     fn withdrawn(&mut self, _: &Origin, kept: Option<Kept>) {
-        if let Some((id, spoilt)) = kept.and_then(|kept| kept.spoilt) {
+        let Some(kept) = kept else { return };
+        if let Some((_, spoilt)) = &kept.spoilt {
             spoilt.restore();
-            if let Some(rule) = self.state().rules.get_mut(&id) {
-                rule.hits -= 1;
-            }
-            self.tell();
         }
+        self.state().writes_no_more(&kept);
     }
 
     fn gave_up(&mut self, thread: pid_t) {

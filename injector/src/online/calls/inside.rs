@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -76,15 +76,30 @@ fn trace(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     }
     let desk = Arc::new(desk);
     let (tell, events) = mpsc::channel();
-    let traced = start(&spec.name, &spec.kinds, command, &desk, tell.clone())?;
-    let traced = Arc::new(traced);
+    let traced = match start(&spec.name, &spec.kinds, command, &desk, tell.clone()) {
+        Err(error @ tracer::Error::Start { .. }) => return Ok(could_not_run(&error)),
+        traced => traced.map_err(io::Error::other),
+    };
+    let traced = Arc::new(traced.map_err(system("start it"))?);
     desk.follow(&traced);
     thread::spawn(move || listen(&tell));
-    attend(&desk, &traced, &events);
+    let is_end_told = attend(&desk, &traced, &events);
     desk.forget();
     let traced = Arc::into_inner(traced).expect("nobody else has it");
     let status = traced.wait().map_err(io::Error::other);
-    status.map(exit_code).map_err(system("trace the processes"))
+    let status = status.map_err(system("trace the processes"))?;
+    if !is_end_told {
+        say(&[Report::Ended(status.into_raw())]);
+    }
+    Ok(exit_code(status))
+}
+
+/// The end of a command that did not begin, as shells have it.
+fn could_not_run(error: &tracer::Error) -> ExitCode {
+    // This is the log of the node.
+    eprintln!("crashpoint: {error}");
+    say(&[Report::Ended(i32::from(COULD_NOT_RUN) << 8)]);
+    ExitCode::from(COULD_NOT_RUN)
 }
 
 fn nothing() -> io::Error {
@@ -105,6 +120,8 @@ fn command_of(spec: &Spec, mut words: impl Iterator<Item = OsString>) -> Result<
     let log = io::stderr().as_fd().try_clone_to_owned();
     let log = log.map_err(system("give the command its output"))?;
     command.args(words).stdin(Stdio::null()).stdout(log);
+    // Of its own, as it has without us: what it sends its group is not for us.
+    command.process_group(0);
     if let Some(user) = &spec.user {
         cluster::run_as_user(&mut command, user)?;
     }
@@ -123,7 +140,7 @@ fn start(
     command: Command,
     desk: &Arc<Desk>,
     tell: Sender<Event>,
-) -> Result<Traced> {
+) -> tracer::Result<Traced> {
     let options = tracer::Options {
         name: name.to_owned(),
         processor: None,
@@ -138,8 +155,7 @@ fn start(
         }
     };
     let clerk = move || Ok(Clerk::telling(desk, Box::new(told)));
-    let traced = tracer::start(options, Table { rows }, command, clerk);
-    traced.map_err(io::Error::other).map_err(system("start it"))
+    tracer::start(options, Table { rows }, command, clerk)
 }
 
 /// Takes the lines that come.
@@ -151,8 +167,8 @@ fn listen(tell: &Sender<Event>) {
     }
 }
 
-/// Does what comes, until all processes have ended.
-fn attend(desk: &Desk, traced: &Traced, events: &Receiver<Event>) {
+/// Does what comes, until all processes have ended. Whether it was told then how the command has.
+fn attend(desk: &Desk, traced: &Traced, events: &Receiver<Event>) -> bool {
     let mut is_end_told = false;
     loop {
         let event = match desk.due_in() {
@@ -166,7 +182,7 @@ fn attend(desk: &Desk, traced: &Traced, events: &Receiver<Event>) {
                 Err(error) => eprintln!("crashpoint: cannot understand an order: {error}"),
             },
             Ok(Event::Changed) | Err(RecvTimeoutError::Timeout) => {}
-            Ok(Event::Over) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Event::Over) | Err(RecvTimeoutError::Disconnected) => return is_end_told,
         }
         desk.let_go();
         if desk.has_ended()
@@ -198,6 +214,7 @@ fn obey(desk: &Desk, order: Order) {
                 .collect();
             say(&reports);
         }
+        Order::Pause(is_paused) => desk.pause(is_paused),
         Order::Answer(number) => say(&[Report::Answered(number)]),
     }
 }

@@ -281,13 +281,16 @@ impl Calls {
         orders.iter().flatten().map(line).collect()
     }
 
-    /// A desk has said a line. The status of the node's command, as wait(2) has it, if that has ended.
+    /// A desk has said a line.
     ///
     /// # Errors
     /// If it is none.
-    pub(super) fn hear(&self, node: usize, line: &[u8]) -> serde_json::Result<Option<i32>> {
-        let report: Report = serde_json::from_slice(line)?;
-        Ok(self.inside(node).and_then(|desk| desk.hear(report)))
+    pub(super) fn hear(&self, node: usize, line: &[u8]) -> serde_json::Result<()> {
+        let report = serde_json::from_slice(line)?;
+        if let Some(desk) = self.inside(node) {
+            desk.hear(report);
+        }
+        Ok(())
     }
 
     /// All desks that can are asked to say that they have done everything.
@@ -301,17 +304,24 @@ impl Calls {
         self.inside(node).is_none_or(Remote::has_answered)
     }
 
-    /// It will not: the node's command has ended.
-    pub(super) fn answers_no_more(&self, node: usize) {
+    /// The machine of a node stands still from now on, or not any more: its desk says nothing meanwhile.
+    pub(super) fn freeze(&self, node: usize, is_frozen: bool) {
         if let Some(desk) = self.inside(node) {
-            desk.answers_no_more();
+            desk.freeze(is_frozen);
         }
     }
 
-    /// Nodes were killed, or lost their power, and their desks with them.
-    pub(super) fn end(&self, nodes: &[usize]) {
-        let desks = nodes.iter().filter_map(|node| self.inside(*node));
-        desks.for_each(Remote::end);
+    /// Whether a fault is in place on a node that stands still so.
+    pub(super) fn stand_still(&self, fault: usize) -> bool {
+        let mut desks = self.desks.values().filter_map(Place::inside);
+        desks.any(|desk| desk.stands_still(fault))
+    }
+
+    /// There is no desk any more: all processes of a node have ended, or its machine has.
+    pub(super) fn end(&self, node: usize) {
+        if let Some(desk) = self.inside(node) {
+            desk.end();
+        }
     }
 }
 
@@ -330,6 +340,13 @@ impl MachineTracer for Calls {
             inside::TRACED_COMMAND.into(),
             spec,
         ])
+    }
+
+    fn ended(&self, line: &[u8]) -> Option<i32> {
+        match serde_json::from_slice(line) {
+            Ok(Report::Ended(status)) => Some(status),
+            _ => None,
+        }
     }
 }
 

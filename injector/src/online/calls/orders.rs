@@ -74,6 +74,8 @@ pub(super) enum Order {
     },
     /// To leave calls alone.
     Spare(usize),
+    /// The node's processes are stopped from now on, or not any more.
+    Pause(bool),
     /// To say this number when all before it is done.
     Answer(u64),
 }
@@ -92,7 +94,8 @@ pub(super) enum Report {
     Spared(usize, Spared),
     /// All before this order is done.
     Answered(u64),
-    /// The node's command has ended, with this status, as wait(2) has it. What it has started may go on.
+    /// The node's command has ended, with this status, as wait(2) has it, or could not be run. What it has
+    /// started may go on. A tracer that ends without having said so has failed.
     Ended(i32),
 }
 

@@ -18,8 +18,10 @@ pub(super) struct Remote {
 struct Known {
     /// Whether the node's command was started, and has not been killed since.
     is_there: bool,
-    /// Whether the node stands still: then it says nothing.
+    /// Whether the node's machine stands still: then its desk says nothing.
     stands_still: bool,
+    /// Whether its processes are stopped; its desk goes on.
+    is_paused: bool,
     watches: BTreeMap<u64, Watch>,
     rules: BTreeMap<usize, Rule>,
     spared: BTreeMap<usize, Spared>,
@@ -71,12 +73,26 @@ impl Remote {
         watches.chain(rules).collect()
     }
 
-    /// The node's command runs no more, and its desk is gone.
+    /// The node's processes have all ended, and its desk is gone.
     pub(super) fn end(&self) {
         let mut known = self.known();
         known.is_there = false;
         known.stands_still = false;
-        known.nothing_is_held();
+        known.is_paused = false;
+        known.answered = known.asked;
+        let spared = known.spared.values_mut();
+        spared.for_each(|spared| spared.is_free = true);
+    }
+
+    /// The node's machine stands still from now on, and its desk with it, or not any more.
+    pub(super) fn freeze(&self, is_frozen: bool) {
+        self.known().stands_still = is_frozen;
+    }
+
+    /// Whether a fault is in place that it cannot be told to end: it does not do so before it goes on.
+    pub(super) fn stands_still(&self, fault: usize) -> bool {
+        let known = self.known();
+        known.stands_still && known.rules.contains_key(&fault)
     }
 
     /// Takes what is to be told.
@@ -100,13 +116,8 @@ impl Remote {
         known.answered == known.asked
     }
 
-    /// There will be none: the node's command has ended.
-    pub(super) fn answers_no_more(&self) {
-        self.known().nothing_is_held();
-    }
-
-    /// Takes in what the desk says. The status of the node's command, if it has ended.
-    pub(super) fn hear(&self, report: Report) -> Option<i32> {
+    /// Takes in what the desk says.
+    pub(super) fn hear(&self, report: Report) {
         let mut known = self.known();
         match report {
             Report::Seen(id, seen, fired) => {
@@ -123,9 +134,9 @@ impl Remote {
             Report::News(words) => known.news.push(words),
             Report::Spared(id, spared) => drop(known.spared.insert(id, spared)),
             Report::Answered(number) => known.answered = number,
-            Report::Ended(status) => return Some(status),
+            // The cluster looks for it: what the command has left may go on.
+            Report::Ended(_) => {}
         }
-        None
     }
 }
 
@@ -134,12 +145,6 @@ impl Known {
         if self.is_there {
             self.orders.push(order);
         }
-    }
-
-    fn nothing_is_held(&mut self) {
-        self.answered = self.asked;
-        let spared = self.spared.values_mut();
-        spared.for_each(|spared| spared.is_free = true);
     }
 }
 
@@ -197,7 +202,10 @@ impl Orders for Remote {
     }
 
     fn pause(&self, is_paused: bool) {
-        self.known().stands_still = is_paused;
+        let mut known = self.known();
+        if std::mem::replace(&mut known.is_paused, is_paused) != is_paused {
+            known.order(Order::Pause(is_paused));
+        }
     }
 
     fn tick(&self) -> Vec<String> {
@@ -265,7 +273,7 @@ mod tests {
                 hits: 7,
             },
         ] {
-            assert_eq!(remote.hear(report), None);
+            remote.hear(report);
         }
         remote.end();
         assert_eq!(remote.fired(1).as_deref(), Some("is about to"));
@@ -284,10 +292,13 @@ mod tests {
         assert_eq!(remote.spared(4), spared(false));
         remote.hit(4, &fault());
         remote.spare(4);
-        remote.answers_no_more();
+        remote.hear(Report::Ended(0));
+        assert!(!remote.has_answered(), "what it has left may be held");
+        remote.end();
         assert!(remote.has_answered());
         assert_eq!(remote.spared(4), spared(true));
-        remote.pause(true);
+        remote.begin();
+        remote.freeze(true);
         remote.hit(4, &fault());
         remote.spare(4);
         remote.ask();

@@ -57,8 +57,12 @@ impl Runner<'_> {
         let fault = waiting.fault;
         self.came[fault].fired_ns = Some(self.since_begin(fired));
         self.inject(fault);
-        // A call that this one has waited for goes on only when the next one is waited for.
-        *next = self.arm(fault + 1);
+        // A call that this one has waited for goes on only when what is next is waited for, by all nodes.
+        let armed = self.arm(fault + 1);
+        if let Err(error) = self.ground.agree_on_calls() {
+            self.problems.push(error.to_string());
+        }
+        *next = armed;
     }
 
     /// Whether it is known whom a fault hits, or has been waited for that long enough.
@@ -153,7 +157,7 @@ impl Runner<'_> {
                 .as_mut()
                 .is_some_and(|until| until.fires(&self.seen()));
             self.active[place].until = until;
-            if is_over {
+            if is_over && !self.stands_still(&self.active[place]) {
                 let active = self.active.remove(place);
                 self.undo(&active);
             } else {
@@ -161,6 +165,11 @@ impl Runner<'_> {
             }
         }
         self.look_after_returning()
+    }
+
+    /// Whether a fault cannot be ended, as a node stands still that would have to be told.
+    pub(super) fn stands_still(&self, active: &Active) -> bool {
+        matches!(active.undo, Undo::Calls(fault) if self.calls.stand_still(fault))
     }
 
     /// Starts nodes again that have ended by themselves, if the plan says so. Those that a fault keeps
@@ -199,10 +208,14 @@ impl Runner<'_> {
         self.returning.extend(returning);
     }
 
-    /// Ends all faults, those of disks first: a node that is started needs its disk.
+    /// Ends all faults, those of disks first: a node that is started needs its disk. Those of calls are
+    /// last: a node that stands still cannot be told.
     pub(in super::super) fn undo_all(&mut self) {
-        self.active
-            .sort_by_key(|active| matches!(active.undo, Undo::Disks(_) | Undo::SlowDisks(_)));
+        self.active.sort_by_key(|active| match active.undo {
+            Undo::Disks(_) | Undo::SlowDisks(_) => 2,
+            Undo::Calls(_) => 0,
+            _ => 1,
+        });
         while let Some(active) = self.active.pop() {
             self.undo(&active);
         }

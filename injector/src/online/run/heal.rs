@@ -35,6 +35,9 @@ impl Runner<'_> {
 
     fn note_ends_that_never_came(&mut self) {
         for active in &self.active {
+            if self.stands_still(active) {
+                continue;
+            }
             if let Some(until) = &self.plan.faults[active.fault].until {
                 let number = active.fault + 1;
                 self.problems.push(format!(

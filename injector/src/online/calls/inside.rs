@@ -86,6 +86,11 @@ fn trace(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let is_end_told = attend(&desk, &traced, &events);
     desk.forget();
     let traced = Arc::into_inner(traced).expect("nobody else has it");
+    end(traced, is_end_told)
+}
+
+/// The end of a command all of whose processes have ended.
+fn end(traced: Traced, is_end_told: bool) -> Result<ExitCode> {
     let status = traced.wait().map_err(io::Error::other);
     let status = status.map_err(system("trace the processes"))?;
     if !is_end_told {

@@ -461,8 +461,10 @@ fn the_example_of_the_guide_and_the_files_that_come_with_it_can_be_read() {
             fs::read_to_string(folder.join(system).join("cluster.toml")).expect("it is there");
         let file = parse(&text.replace("{here}", "/folder"))
             .unwrap_or_else(|error| panic!("{system}: {error}"));
+        assert!(file.nodes.len() >= 3 && file.client.is_some(), "{system}");
+        // What clients saw is enough to judge runs with faults.
         assert!(
-            file.nodes.len() >= 3 && file.client.is_some() && file.check.is_some(),
+            file.check.is_some() || !file.histories.is_empty(),
             "{system}"
         );
     }

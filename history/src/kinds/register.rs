@@ -161,9 +161,9 @@ fn overwritten<'a>(
         .into_iter()
         .chain(older.map(|older| older.place))
         .collect();
+    let is_deletion = newer.value.is_null() && newer.operation.f != "cas";
     // A deletion that was seen after it has not been undone: the read was old.
-    let is_seen_later = || seen_after(seen, read, newer.value).is_some();
-    if newer.value.is_null() && newer.operation.f != "cas" && !is_seen_later() {
+    if is_deletion && seen_after(seen, read, newer.value).is_none() {
         let what = format!(
             "{who} saw what had been deleted: {}",
             seen.words(newer.place)

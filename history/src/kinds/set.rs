@@ -61,6 +61,17 @@ impl<'a> Known<'a> {
         self.last_seen
             .extend(all.into_iter().map(|value| (value, read.call)));
     }
+
+    /// What it is that a read has an element that was removed. A removal that was seen after it has not
+    /// been undone: the read was old.
+    fn of_removed(&self, value: &Value, read: &Operation) -> Failure {
+        let last_missed = self.last_missed.get(value);
+        if last_missed.is_some_and(|&last| last > read.call) {
+            Failure::StaleRead
+        } else {
+            Failure::DeletedBack
+        }
+    }
 }
 
 /// What reads that show one failure have in common: which failure, the other operation that shows it, and
@@ -150,14 +161,7 @@ fn wrongly_there(
             && possible.clone().all(|(_, add)| before(add, remove))
     })?;
     let what = format!("{who}, which had been removed: {}", seen.words(*remove));
-    // A removal that was seen after it has not been undone: the read was old.
-    let last_missed = known.last_missed.get(value);
-    let kind = if last_missed.is_some_and(|&last| last > read.call) {
-        Failure::StaleRead
-    } else {
-        Failure::DeletedBack
-    };
-    let anomaly = seen.anomaly(kind, what, [place, *remove]);
+    let anomaly = seen.anomaly(known.of_removed(value, read), what, [place, *remove]);
     Some((Some(*remove), anomaly))
 }
 

@@ -59,12 +59,7 @@ impl Done {
             if number == setup && setup > 0 {
                 this.end_setup(setup, &mut next);
             }
-            let refused = match outcome {
-                Outcome::Done => None,
-                Outcome::Refused(errno) => {
-                    Some(std::io::Error::from_raw_os_error(*errno).to_string())
-                }
-            };
+            let refused = why_refused(*outcome);
             let changes = if refused.is_none() {
                 names.apply(op)
             } else {
@@ -153,6 +148,13 @@ impl Operation {
             outcome.into(),
         ];
         ("operation", row)
+    }
+}
+
+fn why_refused(outcome: Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Done => None,
+        Outcome::Refused(errno) => Some(std::io::Error::from_raw_os_error(errno).to_string()),
     }
 }
 

@@ -244,12 +244,7 @@ impl Names {
             } => {
                 let range = (*offset, *length);
                 let mut changes = vec![self.grow(target, range)];
-                let word = match sync {
-                    WriteSync::None => None,
-                    WriteSync::Dsync => Some("fdatasync-range"),
-                    WriteSync::Sync => Some("fsync-range"),
-                };
-                changes.extend(word.map(|word| self.range(word, target, range)));
+                changes.extend(sync_word(*sync).map(|word| self.range(word, target, range)));
                 changes
             }
             Op::MmapWrite {
@@ -407,6 +402,15 @@ impl Names {
             length,
             ..change
         }
+    }
+}
+
+/// What a write makes durable by itself.
+fn sync_word(sync: WriteSync) -> Option<&'static str> {
+    match sync {
+        WriteSync::None => None,
+        WriteSync::Dsync => Some("fdatasync-range"),
+        WriteSync::Sync => Some("fsync-range"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::iter::once;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
-use campaign::{Interrupt, Outcome, OutputFormat, say};
+use campaign::{Interrupt, MANIFEST, Outcome, OutputFormat, say};
 use clap::{Args, Command};
 use datalog::{Database, Derivation, Fact, Program, Relation, Unseen, Value};
 use injector::LiveManifest;
@@ -123,8 +123,15 @@ fn of_file_system(
     fs: &Command,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
+    let directory = &arguments.directory;
+    if !directory.join(MANIFEST).is_file() {
+        bail!(
+            "{} has no results of `crashpoint inject`, `fs`, `app` or `cluster sweep`",
+            directory.display()
+        );
+    }
     let programs = programs(arguments, About::FileSystem)?;
-    let finding = (arguments.directory.clone(), arguments.number);
+    let finding = (directory.clone(), arguments.number);
     let Some(path) = facts_of_file_system(finding, fs, interrupt)? else {
         return Ok(Outcome::Incomplete);
     };

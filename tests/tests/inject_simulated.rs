@@ -460,3 +460,59 @@ fn what_a_ground_cannot_do_is_said_before_anything_runs() {
         "plan.toml: fault 1 has a clock jump, and only simulated machines have clocks of their own",
     );
 }
+
+/// A node that listens, one that has a connection to it and says what it hears, and a client that waits.
+const LISTENS: &str = r#"
+[[nodes]]
+name = "a"
+command = """python3 -c "
+import socket, time
+listener = socket.create_server(('', 9000))
+print('ready', flush=True)
+kept = []
+while True:
+    kept.append(listener.accept())
+" """
+ready = { log = "ready" }
+stop = "SIGKILL"
+
+[[nodes]]
+name = "b"
+after = ["a"]
+command = """python3 -c "
+import socket, time
+peer = socket.create_connection(('a', 9000))
+print('ready', flush=True)
+try:
+    print('heard', peer.recv(1), flush=True)
+except OSError as error:
+    print('heard', error, flush=True)
+time.sleep(1000)
+" """
+ready = { log = "ready" }
+stop = "SIGKILL"
+
+[[clients]]
+name = "waits"
+command = "sh -c 'for second in 1 2 3 4 5; do echo $second; sleep 1; done'"
+
+[check]
+command = "echo ok"
+"#;
+
+/// The kernel of a process that is killed says goodbye to its peers. A machine without power says nothing.
+#[test]
+fn peers_hear_of_a_kill_and_nothing_of_a_power_loss() {
+    for (fault, is_heard) in [("kill", true), ("power-loss", false)] {
+        let plan = format!(
+            "[[faults]]\nat = {{ time_s = 1 }}\nfault = \"{fault}\"\non = \"a\"\nuntil = {{ after_s = 2.0 }}\n"
+        );
+        let laid = Laid::new("", &plan);
+        laid.place.file("cluster.toml", LISTENS);
+        let output = laid.inject(&["--out", "out/kept"]);
+        assert_status(&output, 0);
+        let log = laid.file("out/kept/runs/1/logs/b.log");
+        assert_eq!(log.contains("heard"), is_heard, "{fault}: {log}");
+        assert!(log.contains("ready"), "{fault}: {log}");
+    }
+}

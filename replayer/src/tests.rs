@@ -16,6 +16,7 @@ use machine::{Machine, ThreadBody};
 use workloads::Workload;
 
 use self::toy_bed::{Bug, toy};
+use crate::findings::{Found, FoundWhat};
 use crate::result::WorkloadResult;
 use crate::sweep::{SweepOptions, Workers};
 use crate::worker::{Answer, send, serve};
@@ -28,6 +29,18 @@ fn variant() -> Variant {
 /// A workload from its text, which is also its name.
 fn workload(text: &str) -> Workload {
     workloads::parse(text, text).expect("a workload").remove(0)
+}
+
+/// The first finding of a workload, from its result.
+fn first_found(text: &str, mut result: WorkloadResult) -> Found {
+    Found {
+        number: 1,
+        variant: variant(),
+        workload_number: 0,
+        workload: workload(text),
+        log: result.log,
+        what: FoundWhat::State(result.broken.remove(0)),
+    }
 }
 
 /// A machine whose workers are threads, each with a toy of its own that has this bug.

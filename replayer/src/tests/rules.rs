@@ -9,7 +9,7 @@ use pace_rules::disk::Disk;
 use specification::{Specification, Unlooked};
 
 use super::toy_bed::{Bug, PAGES, ToyBed};
-use super::{broken, options, sweep, variant, workload};
+use super::{broken, first_found, options, sweep, variant, workload};
 use crate::crash_again::CrashAgain;
 use crate::engine::Engine;
 use crate::engine::search::Search;
@@ -272,15 +272,8 @@ fn found(text: &str, rules: &str) -> (Found, SweepOptions) {
         specifications: vec![specification(rules)],
         ..options(Bug::None, "every-write,reorder:2", 1)
     };
-    let mut result = sweep(&options, &[text]).remove(0);
-    let found = Found {
-        number: 1,
-        variant: variant(),
-        workload_number: 0,
-        workload: workload(text),
-        log: result.log,
-        what: FoundWhat::State(result.broken.remove(0)),
-    };
+    let result = sweep(&options, &[text]).remove(0);
+    let found = first_found(text, result);
     (found, options)
 }
 
@@ -423,15 +416,8 @@ fn rules_without_an_end_end_the_sweep() {
 fn what_cannot_be_mounted_has_no_facts_of_another_state() {
     let options = options(Bug::CannotMount, "prefix", 1);
     let text = "setup; creat foo; run; fsync foo; creat bad; fsync bad";
-    let mut result = sweep(&options, &[text]).remove(0);
-    let found = Found {
-        number: 1,
-        variant: variant(),
-        workload_number: 0,
-        workload: workload(text),
-        log: result.log,
-        what: FoundWhat::State(result.broken.remove(0)),
-    };
+    let result = sweep(&options, &[text]).remove(0);
+    let found = first_found(text, result);
     let search = Search {
         facts: true,
         ..search_for(&found, &options.states).expect("a search")

@@ -5,7 +5,7 @@ use checker::Promise;
 use workloads::Workload;
 
 use super::toy_bed::Bug;
-use super::{broken, options, sweep, variant, workload};
+use super::{broken, first_found, options, sweep, variant, workload};
 use crate::crash_again::CrashAgain;
 use crate::engine::search::Search;
 use crate::error::Error;
@@ -160,12 +160,8 @@ fn found(workload: &Workload, bug: Bug, states: &str) -> Found {
     let text = workload.to_line();
     let result = sweep(&options(bug, states, 1), &[&text]).remove(0);
     Found {
-        number: 1,
-        variant: variant(),
-        workload_number: 0,
         workload: workload.clone(),
-        log: result.log,
-        what: FoundWhat::State(result.broken[0].clone()),
+        ..first_found(&text, result)
     }
 }
 
@@ -255,14 +251,7 @@ fn found_again(text: &str, bug: Bug, again: CrashAgain) -> (Found, SweepOptions)
         ..options(bug, "prefix", 1)
     };
     let result = sweep(&options, &[text]).remove(0);
-    let found = Found {
-        number: 1,
-        variant: variant(),
-        workload_number: 0,
-        workload: workload(text),
-        log: result.log,
-        what: FoundWhat::State(result.broken[0].clone()),
-    };
+    let found = first_found(text, result);
     (found, options)
 }
 

@@ -278,11 +278,7 @@ impl AppArgs {
     /// Refuses what cannot be done together.
     fn refuse(&self) -> anyhow::Result<()> {
         self.sweep.refuse()?;
-        self.refuse_again()?;
-        if self.again.is_wanted() {
-            self.sweep.refuse_spec("--again")?;
-        }
-        Ok(())
+        self.refuse_again()
     }
 
     /// Refuses crashes during recovery where there is nothing to record them of.

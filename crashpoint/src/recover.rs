@@ -17,7 +17,7 @@ use node_sweep::{
 };
 use recorder::process::{NodeOptions, about_now, files_in, record};
 use trace::{Action, Node, Run};
-use trace_store::{Disk, Recovers, RecoveryCounts, Trace};
+use trace_store::{Before, Disk, Recovers, RecoveryCounts, Trace};
 
 use crate::app::PROGRAM;
 use crate::states::{self, VisitArgs};
@@ -240,7 +240,7 @@ impl Recover<'_> {
         let of_disks = who.is_of_disks();
         let mut visit = |crash| -> anyhow::Result<bool> {
             self.tell(*counts);
-            let tried = self.of_crash(crash, who)?;
+            let tried = self.of_crash(crash, counts.recorded, who)?;
             if self.interrupt.requested() {
                 return Ok(false);
             }
@@ -263,7 +263,13 @@ impl Recover<'_> {
         Ok(found)
     }
 
-    fn of_crash(&self, crash: FirstCrash, who: &mut dyn Recoverer) -> anyhow::Result<Tried> {
+    /// Records the recovery from a crash; it would be the one of this number.
+    fn of_crash(
+        &self,
+        crash: FirstCrash,
+        number: u64,
+        who: &mut dyn Recoverer,
+    ) -> anyhow::Result<Tried> {
         let FirstCrash {
             state,
             crashes,
@@ -272,10 +278,13 @@ impl Recover<'_> {
         let mut tried = who.recover(&state)?;
         if let Tried::Recorded(recovery) = &mut tried {
             let acknowledged = recovery.add(&state.acknowledged);
+            let past = state.past.as_deref().cloned();
+            let number = number as usize;
             recovery.about.recovers = Some(Recovers {
                 crashes,
                 acknowledged,
                 acknowledged_by,
+                before: past.map(|past| Before { number, past }),
             });
             // What a second crash leaves is compared with what the recovery leaves alone. Of a disk the
             // check has seen that.

@@ -84,21 +84,25 @@ pub enum Error {
     /// There is a mistake in rules.
     #[error(transparent)]
     Rules(datalog::Problem),
-    /// There are no facts of states of disks, and of recoveries.
-    #[error(
-        "specifications are for --level syscalls, without --again: say so, or leave --spec out"
-    )]
+    /// There are no facts of states of disks.
+    #[error("specifications are for --level syscalls: say so, or leave --spec out")]
     RulesOfCalls,
+    /// An earlier version did not write down what came before a recovery.
+    #[error(
+        "an earlier version recorded the recoveries of this trace, and rules need what it did not \
+         write down: record them again, with --again"
+    )]
+    NoPast,
     /// Facts cannot be put into a database, or rules not be evaluated.
     #[error(transparent)]
     Facts(#[from] datalog::Error),
     /// The facts of a state cannot be told.
     #[error("{0}")]
     NotTold(String),
-    /// There are no facts of states of disks, and of recoveries.
+    /// There are no facts of states of disks.
     #[error(
-        "there are no facts of finding {0}: it is of a disk, or of a crash during recovery, and rules \
-         can be asked of the level of system calls"
+        "there are no facts of finding {0}: it is of a disk, and rules can be asked of the level of \
+         system calls"
     )]
     NoFacts(usize),
     /// There are too many states.

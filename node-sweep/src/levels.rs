@@ -258,7 +258,7 @@ impl<'a> Requested<'a> {
         interrupt: &Interrupt,
     ) -> Result<Option<Asking>> {
         let asking = Asking::of(&self.request.specifications, self.trace, interrupt)?;
-        if asking.is_some() && levels != [Level::Syscalls] {
+        if asking.is_some() && levels.iter().any(|level| level.is_of_disks()) {
             return Err(Error::RulesOfCalls);
         }
         let known = results.map(Results::looked).into_iter().flatten();
@@ -403,7 +403,7 @@ impl<'a> Requested<'a> {
         let indices = self.indices(recoveries.counts().into_iter().map(|count| count.states))?;
         self.announce_recoveries(recoveries.len());
         let (interrupt, patience) = (visit.control.interrupt, visit.patience());
-        let subjects = subjects(visit.control.jobs)?;
+        let subjects = visit.specified(subjects(visit.control.jobs)?);
         let (name, count) = (recoveries.name(), indices.count);
         let source = recoveries.source();
         let (swept, watcher) = self.sweep(source, &name, indices, subjects, visit)?;

@@ -129,6 +129,20 @@ pub fn minimize(
     subject: &mut dyn Subject,
     tell: &mut dyn FnMut(Shape),
 ) -> Result<Option<Minimized>> {
+    let mut minimized = minimize_state(of, subject, tell)?;
+    if let Some(Minimized { finding, state, .. }) = &mut minimized {
+        // A state of a recovery rests on what came before that, too.
+        finding.derivations = explain_state(of.trace, of.request, state, &finding.complaint)?;
+    }
+    Ok(minimized)
+}
+
+/// The same without why rules say of it what they say.
+fn minimize_state(
+    of: &Minimization<'_>,
+    subject: &mut dyn Subject,
+    tell: &mut dyn FnMut(Shape),
+) -> Result<Option<Minimized>> {
     let (trace, state) = (of.trace, of.finding.state);
     if of.finding.level().is_of_disks() {
         let explore = of.request.explore_of(trace)?;
@@ -302,12 +316,10 @@ impl<L: Lessen> Laboratory<'_, L> {
             best,
             ..
         } = self;
-        let derivations = explain_state(of.trace, of.request, &best.crash_state, &best.complaint)?;
         let story = level.story(&best.state, best.complaint, &best.crash_state)?;
         Ok(Minimized {
             finding: Finding {
                 number: of.finding.number,
-                derivations,
                 seen_under: of.finding.seen_under.clone(),
                 recorded_under: of.finding.recorded_under.clone(),
                 ..story

@@ -2,81 +2,77 @@
 //! what it left.
 
 use pace_rules::nodes::{Micro, NodeState};
+pub use trace_store::Past;
+use trace_store::{Missing, Trace};
 
 use crate::tree::Fingerprint;
 
-/// What came before a crash, on all nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Past {
-    /// For each node: so many of its events had happened.
-    pub(crate) cut: Vec<usize>,
-    /// What of these is missing.
-    pub(crate) lost: Vec<Missing>,
-    /// What had not returned and has left something: the node, and its event.
-    pub(crate) in_flight: Vec<(usize, usize)>,
+/// One of crashes in a run in which so many events of each node had happened: nothing is lost of them
+/// until it is added. None if nobody knows what came before the run.
+pub(crate) fn past(trace: &Trace, cut: Vec<usize>) -> Option<Past> {
+    let recovery = match &trace.about.recovers {
+        None => None,
+        Some(recovers) => Some(recovers.before.as_ref()?.number),
+    };
+    Some(Past {
+        recovery,
+        cut,
+        ..Past::default()
+    })
 }
 
-/// An operation that a disk has not, or not all of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Missing {
-    pub(crate) node: usize,
-    pub(crate) event: usize,
-    /// Nothing of it is there.
-    pub(crate) is_whole: bool,
+/// Adds what a node lost, whose disk was to get these effects, in this order.
+pub(crate) fn add(past: &mut Past, node: usize, micros: &[Micro], kept: &NodeState) {
+    let cut = past.cut[node];
+    let is_there = |place: &usize| *place < kept.micros && kept.lost.binary_search(place).is_err();
+    let mut first = 0;
+    for own in micros.chunk_by(|one, other| one.event == other.event) {
+        let (event, places) = (own[0].event, first..first + own.len());
+        first = places.end;
+        let there = places.filter(is_there).count();
+        if event >= cut {
+            past.in_flight.extend((there > 0).then_some((node, event)));
+            return;
+        }
+        if there < own.len() {
+            past.lost.push(Missing {
+                node,
+                event,
+                is_whole: there == 0,
+            });
+        }
+    }
 }
 
-impl Past {
-    /// Adds what a node lost, whose disk was to get these effects, in this order.
-    pub(crate) fn add(&mut self, node: usize, micros: &[Micro], kept: &NodeState) {
-        let cut = self.cut[node];
-        let is_there =
-            |place: &usize| *place < kept.micros && kept.lost.binary_search(place).is_err();
-        let mut first = 0;
-        for own in micros.chunk_by(|one, other| one.event == other.event) {
-            let (event, places) = (own[0].event, first..first + own.len());
-            first = places.end;
-            let there = places.filter(is_there).count();
-            if event >= cut {
-                self.in_flight.extend((there > 0).then_some((node, event)));
-                return;
-            }
-            if there < own.len() {
-                self.lost.push(Missing {
-                    node,
-                    event,
-                    is_whole: there == 0,
-                });
-            }
-        }
+/// The key of a state with this past that has this key without it.
+pub(crate) fn key(past: &Past, of: Fingerprint) -> Fingerprint {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&of);
+    let mut add = |number: usize| {
+        hasher.update(&(number as u64).to_le_bytes());
+    };
+    let Past {
+        recovery,
+        cut,
+        lost,
+        in_flight,
+    } = past;
+    for len in [cut.len(), lost.len(), in_flight.len()] {
+        add(len);
     }
-
-    /// The key of a state with this past that has this key without it.
-    pub(crate) fn key(&self, of: Fingerprint) -> Fingerprint {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&of);
-        let mut add = |number: usize| {
-            hasher.update(&(number as u64).to_le_bytes());
-        };
-        let Self {
-            cut,
-            lost,
-            in_flight,
-        } = self;
-        for len in [cut.len(), lost.len(), in_flight.len()] {
-            add(len);
-        }
-        cut.iter().copied().for_each(&mut add);
-        for missing in lost {
-            let is_whole = usize::from(missing.is_whole);
-            [missing.node, missing.event, is_whole]
-                .into_iter()
-                .for_each(&mut add);
-        }
-        for (node, event) in in_flight {
-            [*node, *event].into_iter().for_each(&mut add);
-        }
-        *hasher.finalize().as_bytes()
+    cut.iter().copied().for_each(&mut add);
+    for missing in lost {
+        let is_whole = usize::from(missing.is_whole);
+        [missing.node, missing.event, is_whole]
+            .into_iter()
+            .for_each(&mut add);
     }
+    for (node, event) in in_flight {
+        [*node, *event].into_iter().for_each(&mut add);
+    }
+    // Keys of states of the run stay what they were.
+    recovery.iter().copied().for_each(&mut add);
+    *hasher.finalize().as_bytes()
 }
 
 #[cfg(test)]
@@ -102,7 +98,7 @@ mod tests {
             cut: vec![cut],
             ..Past::default()
         };
-        past.add(0, &micros(&[0, 2, 2, 3, 5, 5]), kept);
+        add(&mut past, 0, &micros(&[0, 2, 2, 3, 5, 5]), kept);
         past
     }
 
@@ -137,7 +133,8 @@ mod tests {
             past(4, &kept(4, &[1, 2])),
             past(5, &kept(5, &[])),
         ];
-        let keys: std::collections::HashSet<_> = all.iter().map(|past| past.key([7; 32])).collect();
+        let keys: std::collections::HashSet<_> =
+            all.iter().map(|past| key(past, [7; 32])).collect();
         assert_eq!(keys.len(), all.len());
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use campaign::Interrupt;
-use pace_rules::nodes::{Count, Loss, Spaces};
+use pace_rules::nodes::{Count, Histories, Loss, Spaces};
 use trace::Run;
 use trace_store::Trace;
 
@@ -301,6 +301,8 @@ pub fn first_crashes<E: From<Error>>(
     visit: &mut dyn FnMut(FirstCrash) -> Result<bool, E>,
 ) -> Result<(), E> {
     let spaces = request.spaces_unless(request.explore_of(trace)?, trace, interrupt)?;
+    // Rules may ask what came before. Whoever recovers sees what was left.
+    let spaces = spaces.with_histories(Histories::Known);
     let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
     let indices = Indices::of(kinds, Some(most), request.seed)?;
     let mut trees = Trees::new(trace, &spaces);

@@ -19,7 +19,7 @@ use trace_store::Trace;
 use crate::error::{Error, Result};
 use crate::sweep::Subject;
 
-use events::Events;
+use events::Runs;
 
 pub(crate) use examine::Examiner;
 pub use explain::{FACTS_FOLDER, facts_of};
@@ -118,17 +118,18 @@ impl Specs {
 /// The specifications of a sweep with the run that they are asked about.
 pub struct Asking {
     specs: Arc<Specs>,
-    events: Arc<Events>,
+    runs: Arc<Runs>,
     looked: Arc<Looked>,
     interrupt: Interrupt,
     verdicts: Arc<subject::Known>,
 }
 
 impl Asking {
-    /// About the crash states of a run; none if there are no specifications.
+    /// About the crash states of a run and of recoveries from them; none if there are no
+    /// specifications.
     ///
     /// # Errors
-    /// If there is a mistake in one.
+    /// If there is a mistake in one, or nobody knows what came before a recovery.
     pub fn of(
         specifications: &[Specification],
         trace: &Trace,
@@ -138,8 +139,14 @@ impl Asking {
         if specs.is_empty() {
             return Ok(None);
         }
+        let mut recovers = trace
+            .recoveries(false)
+            .map(|one| one.about.recovers.as_ref());
+        if recovers.any(|recovers| recovers.is_none_or(|recovers| recovers.before.is_none())) {
+            return Err(Error::NoPast);
+        }
         Ok(Some(Self {
-            events: Arc::new(Events::of(trace, &specs)),
+            runs: Arc::new(Runs::of(trace, &specs)),
             looked: Arc::new(Looked::of(&specs)),
             specs: Arc::new(specs),
             interrupt: interrupt.clone(),
@@ -149,7 +156,7 @@ impl Asking {
 
     /// Has what looks at states hold them against the specifications as well.
     pub fn also<'s>(&self, subject: Box<dyn Subject + 's>) -> Box<dyn Subject + 's> {
-        let examiner = Examiner::new(&self.specs, &self.events, &self.interrupt);
+        let examiner = Examiner::new(&self.specs, &self.runs, &self.interrupt);
         Box::new(Specified::new(
             subject,
             examiner,

@@ -8,7 +8,7 @@ use trace_store::Trace;
 
 use crate::disks::Disks;
 use crate::mount_slot::DiskState;
-use crate::past::Past;
+use crate::past::{self, Past};
 use crate::starts::{Afters, Turns};
 use crate::tree::{Fingerprint, Impossible, Tree};
 
@@ -72,7 +72,7 @@ impl CrashState {
     /// The same for those who know what came before the crash. To them another past may be another
     /// state.
     fn with_past(self, past: Past, is_apart: bool) -> Self {
-        let own = |key| if is_apart { past.key(key) } else { key };
+        let own = |key| if is_apart { past::key(&past, key) } else { key };
         Self {
             key: own(self.key),
             disks_key: own(self.disks_key),
@@ -183,22 +183,23 @@ impl<'a> States<'a> {
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
         let turns = self.turns(state);
         let made = CrashState::new(states, hasher, acknowledged, turns);
-        Ok(match self.histories {
-            Histories::Unknown => made,
-            histories => made.with_past(self.past(state), histories == Histories::Apart),
+        if self.histories == Histories::Unknown {
+            return Ok(made);
+        }
+        let is_apart = self.histories == Histories::Apart;
+        Ok(match self.past(state) {
+            Some(past) => made.with_past(past, is_apart),
+            None => made,
         })
     }
 
-    /// What came before the crash.
-    fn past(&self, state: &State) -> Past {
-        let mut past = Past {
-            cut: state.cut.clone(),
-            ..Past::default()
-        };
+    /// What came before the crash, if that is known.
+    fn past(&self, state: &State) -> Option<Past> {
+        let mut past = past::past(self.trace, state.cut.clone())?;
         for (node, disks) in &self.disks {
-            past.add(*node, disks.micros(), &state.nodes[*node]);
+            past::add(&mut past, *node, disks.micros(), &state.nodes[*node]);
         }
-        past
+        Some(past)
     }
 }
 

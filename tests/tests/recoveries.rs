@@ -189,6 +189,92 @@ fn a_cluster_is_crashed_again_while_it_is_started() {
     }
 }
 
+/// What a recovery has to do in order. Beside a check that always says `ok`, nothing else tells.
+const IN_ORDER: &str = r#"
+written(W) :- file_op(event: W, op: "write", path: "data", length: L), L > 0.
+synced(S) :- file_op(event: S, op: "fsync", path: "data").
+synced(S) :- file_op(event: S, op: "sync").
+emptied(E) :- file_op(event: E, op: "truncate", path: "log", offset: 0).
+durable(W, E) :- written(W), emptied(E), synced(S), W < S, S < E.
+violation emptied_too_early(E) :- written(W), emptied(E), W < E, !durable(W, E).
+"#;
+
+/// Sweeps the store against these rules alone.
+fn ruled(place: &TempDir, rules: &str, how: &str, options: &[&str]) -> Output {
+    let spec = place.path().join("order.dl");
+    std::fs::write(&spec, rules).expect("written");
+    let spec = spec.to_string_lossy().into_owned();
+    let recover = format!("/usr/bin/python3 {STORE} open {{dir}} {how}");
+    let words = [
+        &[
+            "app",
+            "--format",
+            "json",
+            "--check",
+            "echo ok",
+            "--recover",
+            &recover,
+        ],
+        &["--spec", &spec][..],
+        options,
+        &["--", "/usr/bin/python3", STORE, "put", "{dir}"],
+    ];
+    crashpoint(&words.concat())
+}
+
+#[test]
+fn rules_hold_of_recoveries_and_of_what_came_before_them() {
+    require_root();
+    let place = tempfile::tempdir().expect("a directory");
+    // What a crash has left is durable: the second recovery need not sync what it finds.
+    for (how, again) in [("", "2"), ("twice", "1")] {
+        assert_clean(&ruled(&place, IN_ORDER, how, &["--again", again]));
+    }
+    for (how, again) in [("unsynced", 1), ("twice", 2)] {
+        let output = ruled(&place, IN_ORDER, how, &["--again", &again.to_string()]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let (findings, _) = swept(&output);
+        let [finding] = &*findings else {
+            panic!("{how}: {findings:#?}");
+        };
+        let broken = finding["broken"][0].as_str().expect("words");
+        assert!(broken.starts_with("order: emptied_too_early("), "{broken}");
+        let crashes = finding["crashes"].as_array().expect("some");
+        assert_eq!(crashes.len(), again, "{finding:#}");
+        let derivation = finding["derivations"][0].as_str().expect("a tree");
+        assert!(derivation.contains("no durable("), "{derivation}");
+    }
+}
+
+#[test]
+fn a_finding_of_rules_about_a_recovery_is_asked_replayed_and_made_smaller() {
+    require_root();
+    let place = tempfile::tempdir().expect("a directory");
+    let out = place.path().join("out").to_string_lossy().into_owned();
+    let options = ["--again", "1", "--out", &out];
+    let output = ruled(&place, IN_ORDER, "unsynced", &options);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    // What was acknowledged before the first crash, by whom, and who synced it then.
+    let told = r#"violation told(N, L) :- printed(N, L), printed_by(number: N, event: E),
+        file_op(event: S, op: "fsync", path: "log"), S < E,
+        file_op(event: C, call: "power failure"), E < C."#;
+    let asked = crashpoint(&["rules", &out, "1", told]);
+    let text = String::from_utf8_lossy(&asked.stdout).into_owned();
+    assert_eq!(asked.status.code(), Some(1), "{}", said(&asked));
+    assert!(text.contains("told(1, \"0\")"), "{text}");
+    let replayed = crashpoint(&["replay", &out, "1"]);
+    assert_eq!(replayed.status.code(), Some(1), "{}", said(&replayed));
+    assert!(
+        said(&replayed).contains("order: emptied_too_early("),
+        "{}",
+        said(&replayed)
+    );
+    let smaller = crashpoint(&["minimize", &out, "1"]);
+    assert_eq!(smaller.status.code(), Some(1), "{}", said(&smaller));
+    let text = String::from_utf8_lossy(&smaller.stdout).into_owned();
+    assert!(text.contains("no durable("), "{text}");
+}
+
 /// A sweep with a finding of a recovery.
 fn results(place: &TempDir) -> String {
     let out = place.path().join("out").to_string_lossy().into_owned();

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod past;
 mod storage;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use machine::Spool;
 use serde::{Deserialize, Serialize};
 use trace::{Data, FileId, Run};
 
+pub use past::{Before, Missing, Past};
 pub use storage::{Error, Result, VERSION};
 
 /// What was recorded of a program or a cluster.
@@ -144,6 +146,9 @@ pub struct Recovers {
     pub acknowledged: Data,
     /// The node that printed the last of them; nothing if there is none.
     pub acknowledged_by: String,
+    /// What the crash left of the run; none of what an earlier version recorded, and of disks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Before>,
 }
 
 /// What was asked for recoveries, and what came of it.

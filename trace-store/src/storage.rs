@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use trace::{Action, Data, FileKind, FileOp, Run};
 
-use crate::{About, Disk, Trace};
+use crate::{About, Before, Disk, Trace};
 
 /// The version of the format that is written.
 pub const VERSION: u32 = 5;
@@ -231,7 +231,31 @@ impl Trace {
         } = Loaded::from(directory)?;
         trace.others = load_each(&others, directory, OTHER, 2)?;
         trace.recoveries = load_each(&recoveries, directory, RECOVERY, 1)?;
+        if !trace.has_its_crashes() {
+            return Err(Error::Damaged {
+                path: directory.join(MANIFEST),
+                what: "a recovery is from a crash that no run of it had".into(),
+            });
+        }
         Ok(trace)
+    }
+
+    /// Whether the crashes that recoveries are from can have been in the runs that they name.
+    fn has_its_crashes(&self) -> bool {
+        let recoveries: Vec<_> = self.recoveries(false).collect();
+        let is_had = |(place, before): (usize, &Before)| {
+            let run = match before.past.recovery {
+                None => Some(&self.run),
+                Some(of) => recoveries[..place].get(of).map(|parent| &parent.run),
+            };
+            before.number == place && run.is_some_and(|run| before.past.is_of(run))
+        };
+        let places = recoveries.iter().enumerate();
+        let mut all = places.filter_map(|(place, recovery)| {
+            let recovers = recovery.about.recovers.as_ref()?;
+            Some((place, recovers.before.as_ref()?))
+        });
+        all.all(is_had)
     }
 }
 

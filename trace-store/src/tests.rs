@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use trace::{Action, Event, FileId, FileOp, InitialFile, Node, Run};
 
-use crate::{About, Disk, Error, Frame, QUIET, Recovers, RecoveryCounts, Trace};
+use crate::{About, Before, Disk, Error, Frame, Past, QUIET, Recovers, RecoveryCounts, Trace};
 
 const FILES: [&str; 6] = [
     "trace.json",
@@ -230,6 +230,7 @@ fn recovered() -> Trace {
         crashes: vec!["after all; lost: nothing".into()],
         acknowledged,
         acknowledged_by: "client".into(),
+        before: None,
     });
     let mut trace = recorded_twice();
     trace.recoveries = vec![recovery];
@@ -251,6 +252,50 @@ fn what_was_recorded_of_recoveries_is_kept() {
     let error = Trace::load(directory.path()).expect_err("one is not there");
     let words = "recovery-1/trace.json is damaged: it is not there";
     assert!(error.to_string().contains(words), "{error}");
+}
+
+#[test]
+fn crashes_that_no_run_can_have_had_are_noticed() {
+    let mut trace = recovered();
+    // One of a program.
+    trace.recoveries[0].disks.clear();
+    let cut: Vec<_> = trace
+        .run
+        .nodes
+        .iter()
+        .map(|node| node.events.len())
+        .collect();
+    let right = Before {
+        number: 0,
+        past: Past {
+            cut,
+            ..Past::default()
+        },
+    };
+    let mut load = |before: Before| {
+        let recovers = trace.recoveries[0].about.recovers.as_mut();
+        recovers.expect("it recovers").before = Some(before);
+        Trace::load(saved(&trace).path())
+    };
+    assert!(load(right.clone()).is_ok());
+    let wrong = |change: &dyn Fn(&mut Before)| {
+        let mut before = right.clone();
+        change(&mut before);
+        before
+    };
+    for before in [
+        wrong(&|before| before.number = 1),
+        wrong(&|before| before.past.recovery = Some(0)),
+        wrong(&|before| before.past.cut[0] += 1),
+        wrong(&|before| before.past.cut.push(0)),
+        wrong(&|before| before.past.in_flight = vec![(0, before.past.cut[0])]),
+    ] {
+        let error = load(before.clone()).expect_err("no run had it");
+        assert!(
+            error.to_string().contains("no run of it had"),
+            "{error} {before:?}"
+        );
+    }
 }
 
 #[test]

@@ -138,9 +138,6 @@ fn begin(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome
     let visit = &arguments.sweep;
     visit.refuse()?;
     arguments.again.refuse_of_cluster(visit)?;
-    if arguments.again.is_wanted() {
-        visit.refuse_spec("--again")?;
-    }
     let directory = arguments.trace.as_deref().expect("it is required");
     let (trace, _) = load(directory)?;
     if let Some(outcome) = guest::begin(directory, visit.out(), interrupt)? {

@@ -10,7 +10,7 @@ use datalog::{Database, Result, Value};
 use specification::rows::{Fact, text};
 use specification::{About, FACTS_VERSION, facts};
 
-use super::events::Events;
+use super::events::{Events, Runs};
 use super::leftover::{Leftover, Wanted};
 use super::looked::Looked;
 use super::{FOUND, Specs};
@@ -52,8 +52,9 @@ pub(crate) enum Said {
 /// One who examines states.
 pub(crate) struct Examiner {
     specs: Arc<Specs>,
-    events: Arc<Events>,
+    runs: Arc<Runs>,
     interrupt: Interrupt,
+    /// Of the run in which the power failed last: those of several would not fit into memory.
     database: Option<(Database, Filled)>,
     /// What came of the last state, as long as its facts are those of the next one.
     last: Option<Said>,
@@ -62,6 +63,8 @@ pub(crate) struct Examiner {
 /// What of the facts of a state is in a database.
 #[derive(Default)]
 struct Filled {
+    /// The recovery whose events these are; none if they are the run's.
+    recovery: Option<usize>,
     /// For each node: so many of its events are in.
     cut: Vec<usize>,
     /// What is in of relations that are put in anew.
@@ -69,10 +72,10 @@ struct Filled {
 }
 
 impl Examiner {
-    pub(super) fn new(specs: &Arc<Specs>, events: &Arc<Events>, interrupt: &Interrupt) -> Self {
+    pub(super) fn new(specs: &Arc<Specs>, runs: &Arc<Runs>, interrupt: &Interrupt) -> Self {
         Self {
             specs: Arc::clone(specs),
-            events: Arc::clone(events),
+            runs: Arc::clone(runs),
             interrupt: interrupt.clone(),
             database: None,
             last: None,
@@ -94,7 +97,8 @@ impl Examiner {
             );
         }
         let past = state.past.as_deref();
-        let facts = match facts_of(&self.specs, &self.events, state, past, acknowledged, found) {
+        let events = self.runs.of_past(past);
+        let facts = match facts_of(&self.specs, events, state, past, acknowledged, found) {
             Ok(facts) => facts,
             Err(why) => return Said::Unknown(why),
         };
@@ -114,29 +118,32 @@ impl Examiner {
         past: Option<&Past>,
         looked: &Looked,
     ) -> Result<Said> {
-        if self.database.is_none() {
-            self.database = Some(self.begin()?);
+        let recovery = past.and_then(|past| past.recovery);
+        let known = self.database.as_ref();
+        if known.is_none_or(|(_, filled)| filled.recovery != recovery) {
+            (self.database, self.last) = (Some(self.begin(past)?), None);
         }
         let (database, filled) = self.database.as_mut().expect("it was made");
-        let has_moved = filled.move_to(database, &self.events, past)?;
+        let has_moved = filled.move_to(database, self.runs.of_past(past), past)?;
         let is_another = filled.replace(database, facts)?;
         if let Some(last) = self.last.as_ref().filter(|_| !has_moved && !is_another) {
             return Ok(last.clone());
         }
-        let said = self.evaluate(looked)?;
+        let is_partial = self.runs.of_past(past).is_partial;
+        let said = self.evaluate(is_partial, looked)?;
         self.last = Some(said.clone());
         Ok(said)
     }
 
-    fn begin(&self) -> Result<(Database, Filled)> {
+    fn begin(&self, past: Option<&Past>) -> Result<(Database, Filled)> {
         let mut database = Database::in_memory(&facts_known())?;
         let interrupt = self.interrupt.clone();
         database.stop_when(move || interrupt.requested())?;
-        let filled = Filled::of(&mut database, &self.events)?;
+        let filled = Filled::of(&mut database, self.runs.of_past(past), past)?;
         Ok((database, filled))
     }
 
-    fn evaluate(&mut self, looked: &Looked) -> Result<Said> {
+    fn evaluate(&mut self, is_partial: bool, looked: &Looked) -> Result<Said> {
         let (database, _) = self.database.as_mut().expect("it was made");
         let mut violated = Vec::new();
         for (name, program) in &self.specs.programs {
@@ -151,7 +158,7 @@ impl Examiner {
                 looked.see(name, unseen);
             }
         }
-        if !violated.is_empty() && self.events.is_partial {
+        if !violated.is_empty() && is_partial {
             return Ok(Said::Unknown(format!(
                 "not all calls of the run were recorded, so rules say nothing for certain: {}",
                 violated.join("; ")
@@ -163,11 +170,13 @@ impl Examiner {
 
 impl Filled {
     /// A new database, with what is true of all states.
-    fn of(database: &mut Database, events: &Events) -> Result<Self> {
-        for (relation, row) in &events.names {
+    fn of(database: &mut Database, events: &Events, past: Option<&Past>) -> Result<Self> {
+        let before = events.before.events.iter();
+        for (relation, row) in events.names.iter().chain(before) {
             database.add(relation, [row.clone()])?;
         }
         Ok(Self {
+            recovery: past.and_then(|past| past.recovery),
             cut: vec![0; events.of.len()],
             rows: BTreeMap::new(),
         })
@@ -270,7 +279,7 @@ fn facts_of(
     }
     if specs.mention(FOUND) {
         let words = found.unwrap_or_default().iter();
-        let time = end(events, past);
+        let time = events.end(past);
         all.extend(words.map(|words| (FOUND, vec![words.replace('\0', "").into(), time.into()])));
     }
     let mut facts: BTreeMap<&'static str, Rows> = BTreeMap::new();
@@ -286,21 +295,19 @@ fn printed(acknowledged: &[u8]) -> impl Iterator<Item = Fact> {
     lines.map(|(number, line)| ("printed", vec![number.into(), text(line).into()]))
 }
 
-/// When the last thing happened before a crash.
-fn end(events: &Events, past: Option<&Past>) -> i64 {
-    let cut = past.map_or(&[][..], |past| &past.cut);
-    let last = events.of.iter().zip(cut);
-    let times = last.filter_map(|(told, cut)| Some(told.get(cut.checked_sub(1)?)?.time));
-    times.max().unwrap_or_default()
-}
-
 fn of_past(specs: &Specs, events: &Events, past: &Past) -> Vec<Fact> {
     let mut all: Vec<Fact> = Vec::new();
+    let before = events.before.of_states.iter();
+    all.extend(
+        before
+            .filter(|(relation, _)| specs.mention(relation))
+            .cloned(),
+    );
     if specs.mention("crashed") {
-        all.extend(crashed(events, past));
+        all.extend(events.crashed(past));
     }
     if specs.mention("printed_by") {
-        all.extend(printed_by(events, past));
+        all.extend(events.printed_by(past));
     }
     if specs.mention("lost_op") {
         all.extend(lost_operations(events, past));
@@ -309,16 +316,6 @@ fn of_past(specs: &Specs, events: &Events, past: &Past) -> Vec<Fact> {
         all.extend(in_flight(events, past));
     }
     all
-}
-
-/// The last event of each node before the crash.
-fn crashed(events: &Events, past: &Past) -> impl Iterator<Item = Fact> {
-    past.cut.iter().enumerate().map(|(place, cut)| {
-        let last = cut.checked_sub(1).map(|last| &events.of[place][last]);
-        let (number, time) = last.map_or((-1, 0), |last| (last.number, last.time));
-        let node = Value::from(&*events.nodes[place]);
-        ("crashed", vec![node, number.into(), time.into()])
-    })
 }
 
 /// What the disks lost.
@@ -339,37 +336,21 @@ fn in_flight(events: &Events, past: &Past) -> impl Iterator<Item = Fact> {
     })
 }
 
-/// Who printed the lines that had come before the crash.
-fn printed_by(events: &Events, past: &Past) -> impl Iterator<Item = Fact> {
-    let before = |(node, event): &&(usize, usize)| *event < past.cut[*node];
-    let printed = (1_i64..).zip(events.printed.iter().filter(before));
-    printed.map(|(number, (place, event))| {
-        let told = &events.of[*place][*event];
-        let row = vec![
-            number.into(),
-            Value::from(&*events.nodes[*place]),
-            told.number.into(),
-            told.time.into(),
-        ];
-        ("printed_by", row)
-    })
-}
-
 /// The facts of a state that specifications ask for, in memory.
 pub(super) fn filled(
-    (specs, events): (&Specs, &Events),
+    of: (&Specs, &Runs),
     state: &CrashState,
     found: &[String],
 ) -> crate::Result<Database> {
     let mut database = Database::in_memory(&facts_known())?;
-    fill(&mut database, (specs, events), state, found)?;
+    fill(&mut database, of, state, found)?;
     Ok(database)
 }
 
 /// The facts of a state in a file. One that is there already has them.
 pub(super) fn kept(
     path: &Path,
-    of: (&Specs, &Events),
+    of: (&Specs, &Runs),
     state: &CrashState,
     found: &[String],
 ) -> crate::Result<Database> {
@@ -383,14 +364,15 @@ pub(super) fn kept(
 
 fn fill(
     database: &mut Database,
-    (specs, events): (&Specs, &Events),
+    (specs, runs): (&Specs, &Runs),
     state: &CrashState,
     found: &[String],
 ) -> crate::Result<()> {
     let past = state.past.as_deref();
+    let events = runs.of_past(past);
     let of_state = facts_of(specs, events, state, past, &state.acknowledged, Some(found));
     let of_state = of_state.map_err(crate::Error::NotTold)?;
-    let mut filled = Filled::of(database, events)?;
+    let mut filled = Filled::of(database, events, past)?;
     filled.move_to(database, events, past)?;
     filled.replace(database, of_state)?;
     Ok(())

@@ -7,14 +7,14 @@ use datalog::Database;
 use specification::Examined;
 use trace_store::Trace;
 
-use super::events::Events;
+use super::events::Runs;
 use super::examine::filled;
 use super::{Specs, examine};
 use crate::again::make_finding_again;
 use crate::check::Complaint;
 use crate::error::{Context as _, Error, Result};
 use crate::finding::Finding;
-use crate::request::{Level, Request};
+use crate::request::Request;
 use crate::states::CrashState;
 
 /// The directory of the facts of findings, in one of results.
@@ -25,18 +25,17 @@ pub const FACTS_FOLDER: &str = "facts";
 /// # Errors
 /// If a state cannot be made again, or the rules have no end.
 pub(crate) fn explain(trace: &Trace, request: &Request, findings: &mut [Finding]) -> Result<()> {
-    let of_rules = |finding: &&mut Finding| {
-        finding.complaint.of_rules > 0 && finding.level() == Level::Syscalls
-    };
+    let of_rules =
+        |finding: &&mut Finding| finding.complaint.of_rules > 0 && !finding.level().is_of_disks();
     let mut findings = findings.iter_mut().filter(of_rules).peekable();
     if findings.peek().is_none() {
         return Ok(());
     }
     let specs = Specs::of(&request.specifications)?;
-    let events = Events::of(trace, &specs);
+    let runs = Runs::of(trace, &specs);
     for finding in findings {
         let state = make_finding_again(trace, request, finding)?;
-        finding.derivations = derivations((&specs, &events), &state, &finding.complaint)?;
+        finding.derivations = derivations((&specs, &runs), &state, &finding.complaint)?;
     }
     Ok(())
 }
@@ -55,15 +54,15 @@ pub(crate) fn explain_state(
         return Ok(Vec::new());
     }
     let specs = Specs::of(&request.specifications)?;
-    derivations((&specs, &Events::of(trace, &specs)), state, complaint)
+    derivations((&specs, &Runs::of(trace, &specs)), state, complaint)
 }
 
 fn derivations(
-    (specs, events): (&Specs, &Events),
+    (specs, runs): (&Specs, &Runs),
     state: &CrashState,
     complaint: &Complaint,
 ) -> Result<Vec<String>> {
-    let mut database = filled((specs, events), state, complaint.of_check())?;
+    let mut database = filled((specs, runs), state, complaint.of_check())?;
     let mut examined = Examined::default();
     for (name, program) in &specs.programs {
         database.evaluate(program)?;
@@ -89,17 +88,21 @@ pub fn facts_of(
     request: &Request,
     finding: &Finding,
 ) -> Result<Database> {
-    if finding.level() != Level::Syscalls {
-        return Err(Error::NoFacts(finding.number));
+    let number = finding.number;
+    if finding.level().is_of_disks() {
+        return Err(Error::NoFacts(number));
     }
     let state = make_finding_again(trace, request, finding)?;
+    if state.past.is_none() {
+        return Err(Error::NoPast);
+    }
     let folder = directory.join(FACTS_FOLDER);
     fs::create_dir_all(&folder).doing(|| format!("create {}", folder.display()))?;
     let specs = Specs::everything();
-    let events = Events::of(trace, &specs);
-    let path = path_of(&folder, finding.number, &state.key);
+    let runs = Runs::of(trace, &specs);
+    let path = path_of(&folder, number, &state.key);
     let found = finding.complaint.of_check();
-    examine::kept(&path, (&specs, &events), &state, found)
+    examine::kept(&path, (&specs, &runs), &state, found)
 }
 
 /// A finding may have another number when the sweep was continued.

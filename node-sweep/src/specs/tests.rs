@@ -8,11 +8,12 @@ use specification::Specification;
 use trace::{
     Action, ChangeOfName, Event, FileId, FileKind, FileOp, InitialFile, Name, Node, SyncScope,
 };
-use trace_store::Trace;
+use trace_store::{Before, Recovers, Trace};
 
-use super::events::Events;
+use super::events::{Events, Runs};
 use super::examine::{Examiner, Said};
-use super::{Looked, Specs};
+use super::{Asking, Looked, Specs};
+use crate::error::Error;
 use crate::states::{CrashState, States};
 
 /// All of each relation in a number or two, so that each fact counts.
@@ -179,9 +180,10 @@ fn of_operations(trace: &Trace, events: &Events, cut: &[usize]) -> String {
 fn asked_twice(text: &str) -> (usize, Vec<String>) {
     let trace = trace();
     let specs = Arc::new(specs(text));
-    let events = Arc::new(Events::of(&trace, &specs));
+    let runs = Arc::new(Runs::of(&trace, &specs));
+    let events = runs.of_past(None);
     let looked = Looked::of(&specs);
-    let new = || Examiner::new(&specs, &events, &Interrupt::default());
+    let new = || Examiner::new(&specs, &runs, &Interrupt::default());
     let all = states(&trace, &specs);
     assert!(all.len() > 500, "{}", all.len());
     let mut one = new();
@@ -193,7 +195,7 @@ fn asked_twice(text: &str) -> (usize, Vec<String>) {
         let words = said(&mut one, made, &looked);
         assert_eq!(words, said(&mut new(), made, &looked), "{state:?}");
         if state.cut.iter().any(|cut| *cut > 0) {
-            let operations = of_operations(&trace, &events, &state.cut);
+            let operations = of_operations(&trace, events, &state.cut);
             let is_none = operations.starts_with("all: ops(0,");
             assert!(
                 is_none || words.contains(&operations),
@@ -233,4 +235,96 @@ fn pasts_tell_states_apart_only_where_rules_ask_for_them() {
     let (keys_of_pasts, contents) = keys("violation x(P) :- file_op(path: P).");
     assert!(keys_of_pasts > contents, "{keys_of_pasts} {contents}");
     assert_eq!(contents, keys_of_files);
+}
+
+/// The run, a recovery from a crash of it, and one from a crash of that, with the crash that each is
+/// from.
+fn recovered() -> (Trace, Vec<CrashState>) {
+    let mut whole = trace();
+    let mut crashes: Vec<CrashState> = Vec::new();
+    for number in 0..2 {
+        let of = whole.recoveries.last().unwrap_or(&whole);
+        let all = states(of, &specs(ALL));
+        // Something is lost, and something is there of what was in flight.
+        let is_wanted = |made: &CrashState| {
+            let past = made.past.as_ref().expect("a past");
+            past.lost.iter().any(|lost| lost.is_whole) && !past.in_flight.is_empty()
+        };
+        let (_, crash) = all
+            .into_iter()
+            .rfind(|(_, made)| is_wanted(made))
+            .expect("one");
+        let mut recovery = trace();
+        let acknowledged = recovery.add(&crash.acknowledged);
+        recovery.about.recovers = Some(Recovers {
+            acknowledged,
+            before: Some(Before {
+                number,
+                past: crash.past.as_deref().expect("a past").clone(),
+            }),
+            ..Recovers::default()
+        });
+        whole.recoveries.push(recovery);
+        crashes.push(crash);
+    }
+    (whole, crashes)
+}
+
+/// How many lines had been acknowledged.
+fn lines(crash: &CrashState) -> usize {
+    crash.acknowledged.split(|byte| *byte == b'\n').count() - 1
+}
+
+/// How many operations a crash has left, of those of the run that it was in.
+fn left(crash: &CrashState, lines: usize) -> usize {
+    let past = crash.past.as_ref().expect("a past");
+    let lost = past.lost.iter().filter(|lost| lost.is_whole).count();
+    past.cut.iter().sum::<usize>() - lines - lost + past.in_flight.len()
+}
+
+#[test]
+fn what_came_before_a_recovery_is_told_as_its_crash_left_it() {
+    let (whole, crashes) = recovered();
+    let specs = Arc::new(specs(ALL));
+    let runs = Arc::new(Runs::of(&whole, &specs));
+    let looked = Looked::of(&specs);
+    let new = || Examiner::new(&specs, &runs, &Interrupt::default());
+    let mut one = new();
+    let (mut operations, mut told) = (0, 0);
+    for (recovery, crash) in whole.recoveries.iter().zip(&crashes) {
+        // What is left is durable: one sync of each of two nodes.
+        operations += left(crash, lines(crash) - told) + 2;
+        told = lines(crash);
+        for (state, made) in states(recovery, &specs).iter().step_by(61) {
+            let words = said(&mut one, made, &looked);
+            assert_eq!(words, said(&mut new(), made, &looked), "{state:?}");
+            let nodes = recovery.run.nodes.iter().zip(&state.cut);
+            let own = nodes.flat_map(|(node, cut)| &node.events[..*cut]);
+            let own = own.filter(|event| matches!(event.action, Action::File(_)));
+            let (own, all) = (own.count(), lines(made));
+            for expected in [
+                format!("all: ops({}, ", operations + own),
+                format!("all: told({all}, {all}, "),
+            ] {
+                let is_said = words.iter().any(|words| words.starts_with(&expected));
+                assert!(is_said || all == 0, "{expected}: {words:?}");
+            }
+        }
+    }
+    assert!(told > 0);
+}
+
+#[test]
+fn recoveries_of_which_nobody_knows_what_came_before_are_refused() {
+    let (mut whole, _) = recovered();
+    let specification = Specification {
+        name: "all".into(),
+        text: ALL.into(),
+    };
+    let specifications = [specification];
+    let ask = |trace: &Trace| Asking::of(&specifications, trace, &Interrupt::default());
+    assert!(ask(&whole).is_ok());
+    let recovers = whole.recoveries[1].about.recovers.as_mut();
+    recovers.expect("it recovers").before = None;
+    assert!(matches!(ask(&whole), Err(Error::NoPast)));
 }

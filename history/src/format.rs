@@ -198,7 +198,9 @@ fn detect(text: &str) -> Result<Format, ReadError> {
         return Err(ReadError::Empty);
     };
     let mut bytes = line.bytes().filter(|byte| !byte.is_ascii_whitespace());
-    let is_json = text.contains("\":");
+    // What comes first in an object tells: a text of Jepsen's may look like a key of JSON.
+    let object = text.split_once('{').map(|(_, object)| object.trim_start());
+    let is_json = object.is_some_and(|object| object.starts_with('"'));
     match (bytes.next(), bytes.next()) {
         (Some(b'{'), Some(b'"')) => Ok(Format::JsonLines),
         (Some(b'{'), Some(b':')) | (Some(b';' | b'#'), _) => Ok(Format::Jepsen),

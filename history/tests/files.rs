@@ -227,6 +227,14 @@ fn edn_of_jepsen_is_read() {
 }
 
 #[test]
+fn a_text_that_looks_like_a_key_of_json_makes_no_array_of_it() {
+    let call = r#"{:type :invoke, :process 0, :f :write, :value "{\"k\":1}"}"#;
+    let text = format!("[\n {call}\n]\n");
+    let history = read(text.as_bytes()).expect("it is Jepsen's");
+    assert_eq!(history.operations().len(), 1);
+}
+
+#[test]
 fn operations_are_calls_with_their_answers() {
     let event = |process, kind, f: &str, value: i64| Event {
         index: 0,

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
-use simulation::Link;
+use simulation::{Carried, Limit, Link};
 
 use crate::error::Result;
 
@@ -24,24 +25,67 @@ pub(crate) struct Quality {
     pub(crate) seed: u64,
 }
 
+/// A limit that several directions have together.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedLimit(Arc<Mutex<Limit>>);
+
+impl SharedLimit {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Self(Arc::new(Mutex::new(limit)))
+    }
+
+    /// Whoever holds it decides about a frame, and counts it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Limit> {
+        self.0.lock().expect("no holder panics")
+    }
+}
+
+/// Another one is never the same, whatever has passed.
+impl PartialEq for SharedLimit {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// How messages pass in a direction that is not as ever, and not cut.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Passing {
+    /// How they fare; without it as ever.
+    pub(crate) quality: Option<Quality>,
+    /// Until when they do.
+    pub(crate) limit: Option<SharedLimit>,
+}
+
 /// The links that are not as ever.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Impaired {
     /// Directions in which everything is lost.
     pub(crate) cuts: BTreeSet<Direction>,
     /// Directions in which messages fare so, where they are not cut as well.
     pub(crate) worse: BTreeMap<Direction, Quality>,
+    /// Directions in which everything is lost once their limit is reached.
+    pub(crate) limited: Option<(BTreeSet<Direction>, SharedLimit)>,
 }
 
 impl Impaired {
     /// All of them.
     pub(crate) fn directions(&self) -> BTreeSet<Direction> {
-        self.cuts.iter().chain(self.worse.keys()).copied().collect()
+        let limited = self.limited.iter().flat_map(|(directions, _)| directions);
+        let all = self.cuts.iter().chain(self.worse.keys()).chain(limited);
+        all.copied().collect()
     }
 
-    /// Those that are worse and not cut.
-    pub(crate) fn passing(&self) -> BTreeMap<Direction, Quality> {
-        let mut passing = self.worse.clone();
+    /// Those that are not cut.
+    pub(crate) fn passing(&self) -> BTreeMap<Direction, Passing> {
+        let mut passing: BTreeMap<_, Passing> = BTreeMap::new();
+        for (direction, quality) in &self.worse {
+            passing.entry(*direction).or_default().quality = Some(*quality);
+        }
+        if let Some((directions, limit)) = &self.limited {
+            for direction in directions {
+                passing.entry(*direction).or_default().limit = Some(limit.clone());
+            }
+        }
         passing.retain(|direction, _| !self.cuts.contains(direction));
         passing
     }
@@ -68,6 +112,12 @@ pub(crate) trait Ground: Send + Sync {
 
     /// Fails if they are not just like that.
     fn verify_links(&self, links: &Impaired) -> Result<()>;
+
+    /// Counts from now on what is sent from one address to another one, lost or not.
+    fn count(&self) -> Result<()>;
+
+    /// What was counted in a direction; nothing, if it is not counted.
+    fn carried(&self, direction: Direction) -> Carried;
 }
 
 /// A machine that is switched on. It is killed, with all of its processes, when it is dropped.

@@ -33,6 +33,8 @@ mod process;
 mod ready;
 mod relay;
 mod simulated;
+mod stoppable;
+mod tally;
 mod turns;
 mod words;
 

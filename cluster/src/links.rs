@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
+use simulation::{Amount, Carried, Limit};
+
 use crate::error::Result;
-use crate::ground::{Direction, Ground, Impaired, Quality};
+use crate::ground::{Direction, Ground, Impaired, Quality, SharedLimit};
 
 /// Who is at an end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +65,70 @@ impl Links {
     pub fn heal(&self, directions: impl IntoIterator<Item = (Member, Member)>) -> Result<()> {
         let directions = self.directions(directions);
         self.change(|links| links.cuts.retain(|cut| !directions.contains(cut)))
+    }
+
+    /// Cuts several directions together once so much has passed on all of them from now on: the message
+    /// with which that is reached is the last one. What is cut otherwise passes nothing that would count.
+    /// While this is done, some messages may be lost. There is one such limit at a time.
+    ///
+    /// # Errors
+    /// If this ground cannot do that, or one of them is not connected; then none has changed.
+    pub fn limit(
+        &self,
+        directions: impl IntoIterator<Item = (Member, Member)>,
+        amount: Amount,
+    ) -> Result<()> {
+        let limited = (
+            self.directions(directions),
+            SharedLimit::new(Limit::new(amount)),
+        );
+        self.change(|links| links.limited = Some(limited))
+    }
+
+    /// The limit that there is, and what has passed.
+    pub fn limited(&self) -> Option<Limit> {
+        let links = self.impaired.lock().expect(NO_PANIC);
+        let limited = links.limited.as_ref();
+        limited.map(|(_, limit)| limit.lock().clone())
+    }
+
+    /// Cuts the directions that have a limit, as [`Self::cut`] does. Nothing passes meanwhile, if the limit
+    /// was reached.
+    ///
+    /// # Errors
+    /// If this ground cannot cut links; then none has changed.
+    pub fn cut_limited(&self) -> Result<()> {
+        self.change(|links| {
+            let limited = links.limited.take();
+            links
+                .cuts
+                .extend(limited.into_iter().flat_map(|(directions, _)| directions));
+        })
+    }
+
+    /// Takes the limit away.
+    ///
+    /// # Errors
+    /// If this ground cannot heal links; then none has changed.
+    pub fn lift_limit(&self) -> Result<()> {
+        self.change(|links| links.limited = None)
+    }
+
+    /// Counts from now on what is sent, lost or not.
+    ///
+    /// # Errors
+    /// If this ground cannot do that.
+    pub fn count(&self) -> Result<()> {
+        self.ground.count()
+    }
+
+    /// What was sent in these directions since it is counted.
+    pub fn carried(&self, directions: impl IntoIterator<Item = (Member, Member)>) -> Carried {
+        let mut all = Carried::default();
+        for direction in self.directions(directions) {
+            all += self.ground.carried(direction);
+        }
+        all
     }
 
     /// Has all links be as ever: none is cut or worse.

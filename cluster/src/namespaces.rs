@@ -10,16 +10,18 @@ use std::sync::{Mutex, MutexGuard, Once};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
+use simulation::Carried;
 
 use crate::error::{Context, Error, Result};
 use crate::filter;
-use crate::ground::{Direction, Ground, Impaired, Machine, MachineSpec, Quality};
+use crate::ground::{Direction, Ground, Impaired, Machine, MachineSpec, Passing};
 use crate::hidden::{
     BUT, ENTER_COMMAND, EnterSpec, IS_DONE, NODE_COMMAND, NODE_IS_MADE, PAUSE, RESUME,
     temporary_directory,
 };
 use crate::network::{Connected, Network};
 use crate::relay::{Relay, Running};
+use crate::tally::Tally;
 
 /// This program; what it is started as does not depend on whether its file is still there.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -29,7 +31,9 @@ const CONNECT_WITHIN: Duration = Duration::from_millis(200);
 
 /// The machines of one cluster.
 pub(crate) struct NamespaceGround {
-    /// The links that are worse than cables.
+    /// What is sent, if that is counted.
+    tally: Mutex<Option<Tally>>,
+    /// The links that are worse than cables, or have a limit.
     relays: Mutex<BTreeMap<Direction, Running>>,
     /// The network of each machine. It outlives the processes in it: to make one takes the kernel
     /// longer than many a node takes to start, and to take it down longer still.
@@ -44,6 +48,7 @@ impl NamespaceGround {
     /// Without root, or if the kernel lacks something.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
+            tally: Mutex::default(),
             relays: Mutex::default(),
             connected: Mutex::default(),
             network: Network::new()?,
@@ -52,6 +57,10 @@ impl NamespaceGround {
 
     fn connected(&self) -> MutexGuard<'_, BTreeMap<Ipv4Addr, Connected>> {
         self.connected.lock().expect("no holder panics")
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Option<Tally>> {
+        self.tally.lock().expect("no holder panics")
     }
 
     fn relays(&self) -> MutexGuard<'_, BTreeMap<Direction, Running>> {
@@ -63,10 +72,13 @@ impl Ground for NamespaceGround {
     fn plug_in(&self, address: Ipv4Addr) -> Result<()> {
         let connected = self.network.connect(address)?;
         self.connected().insert(address, connected);
+        if let Some(tally) = &mut *self.tally() {
+            tally.follow(&self.network, address)?;
+        }
         // Their ends were those of the devices that it had before.
         for (direction, relay) in self.relays().iter_mut() {
             if direction.0 == address || direction.1 == address {
-                let opened = Relay::open(&self.network, *direction, relay.quality)?;
+                let opened = Relay::open(&self.network, *direction, relay.passing.clone())?;
                 *relay = opened.start()?;
             }
         }
@@ -95,23 +107,23 @@ impl Ground for NamespaceGround {
         let wanted = links.passing();
         let mut relays = self.relays();
         // What fails leaves everything as it is.
-        let is_same = |direction, quality: &Quality| {
+        let is_same = |direction, passing: &Passing| {
             relays
                 .get(direction)
-                .is_some_and(|relay: &Running| relay.quality == *quality)
+                .is_some_and(|relay: &Running| relay.passing == *passing)
         };
         let new = wanted
             .iter()
-            .filter(|(direction, quality)| !is_same(direction, quality));
-        let opened = new.map(|(direction, quality)| {
+            .filter(|(direction, passing)| !is_same(direction, passing));
+        let opened = new.map(|(direction, passing)| {
             Ok((
                 *direction,
-                Relay::open(&self.network, *direction, *quality)?,
+                Relay::open(&self.network, *direction, passing.clone())?,
             ))
         });
         let opened = opened.collect::<Result<Vec<_>>>()?;
         // Before the bridge passes the same: nothing comes twice that should not.
-        relays.retain(|direction, relay| wanted.get(direction) == Some(&relay.quality));
+        relays.retain(|direction, relay| wanted.get(direction) == Some(&relay.passing));
         self.network
             .inside(|| filter::drop_only(&links.directions()))?;
         for (direction, relay) in opened {
@@ -134,6 +146,22 @@ impl Ground for NamespaceGround {
         }
         Err(io::Error::other("a link that is worse passes nothing"))
             .doing(|| "make links worse".into())
+    }
+
+    fn count(&self) -> Result<()> {
+        let mut tally = Tally::default();
+        for address in self.connected().keys() {
+            tally.follow(&self.network, *address)?;
+        }
+        *self.tally() = Some(tally);
+        Ok(())
+    }
+
+    fn carried(&self, direction: Direction) -> Carried {
+        let tally = self.tally();
+        tally
+            .as_ref()
+            .map_or_else(Carried::default, |tally| tally.carried(direction))
     }
 }
 

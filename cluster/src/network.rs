@@ -23,11 +23,10 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, setns, unshare};
-use simulation::Link;
 
 use crate::error::{Context, Result};
 use crate::filter;
-use crate::ground::Quality;
+use crate::ground::Passing;
 use crate::relay::Relay;
 
 /// The first bytes of every address.
@@ -91,6 +90,11 @@ pub(crate) fn hardware_address(address: Ipv4Addr) -> [u8; 6] {
     [2, 0, a, b, c, d]
 }
 
+/// Whose such a hardware address is.
+pub(crate) fn address_of_hardware([.., a, b, c, d]: [u8; 6]) -> Ipv4Addr {
+    Ipv4Addr::new(a, b, c, d)
+}
+
 /// Makes a network with a node in it, and lets it go.
 ///
 /// # Errors
@@ -109,11 +113,7 @@ pub fn try_links() -> Result<()> {
     let _nodes = (network.connect(address(1))?, network.connect(address(2))?);
     let direction = (address(1), address(2));
     network.inside(|| filter::drop_only(&BTreeSet::from([direction])))?;
-    let usual = Quality {
-        link: Link::USUAL,
-        seed: 0,
-    };
-    Relay::open(&network, direction, usual).map(drop)
+    Relay::open(&network, direction, Passing::default()).map(drop)
 }
 
 /// The network of one cluster.

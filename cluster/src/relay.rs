@@ -1,5 +1,5 @@
-//! A link that is worse than a cable: frames that the bridge does not pass (`filter.rs`) are passed
-//! here, as late as the link says, twice, or not at all.
+//! A link that is worse than a cable, or that has a limit: frames that the bridge does not pass
+//! (`filter.rs`) are passed here, as late as the link says, twice, or not at all.
 //!
 //! The kernel could do that with netem or queues, which many kernels lack. A packet socket sees a
 //! frame before the bridge does, and every kernel that people use has them.
@@ -8,29 +8,27 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use machine::{FRAME_BYTES_MAX, OFFLOAD_BYTES, PacketSocket};
-use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
-use nix::unistd::pipe2;
-use simulation::Chance;
+use simulation::{Carried, Chance};
 
 use crate::error::{Context, Result};
-use crate::ground::{Direction, Quality};
+use crate::ground::{Direction, Passing};
 use crate::network::{ETHERTYPE_ARP, Network, hardware_address, port};
+use crate::stoppable::Stoppable;
 
 /// The bit of a hardware address that makes it one of a group.
-const GROUP: u8 = 1;
+pub(crate) const GROUP: u8 = 1;
 
 /// The ends of a link, of which nothing is passed yet.
 pub(crate) struct Relay {
     from: PacketSocket,
     to: PacketSocket,
     receiver: Ipv4Addr,
-    quality: Quality,
+    passing: Passing,
     chance: Chance,
 }
 
@@ -39,18 +37,19 @@ impl Relay {
     ///
     /// # Errors
     /// If one of them is not connected, or the kernel has no packet sockets.
-    pub(crate) fn open(network: &Network, (from, to): Direction, quality: Quality) -> Result<Self> {
+    pub(crate) fn open(network: &Network, (from, to): Direction, passing: Passing) -> Result<Self> {
         let open = |address| {
             let opened = PacketSocket::open(&port(address));
             opened.doing(|| "make a link worse (it takes CONFIG_PACKET)".into())
         };
+        let seed = passing.quality.map_or(0, |quality| quality.seed);
         let (from_end, to_end) = network.inside(|| Ok((open(from)?, open(to)?)))?;
         Ok(Self {
             from: from_end,
             to: to_end,
             receiver: to,
-            quality,
-            chance: Chance::new(quality.seed, &format!("link {from} {to}")),
+            passing,
+            chance: Chance::new(seed, &format!("link {from} {to}")),
         })
     }
 
@@ -61,14 +60,11 @@ impl Relay {
     pub(crate) fn start(mut self) -> Result<Running> {
         let mut buffer = vec![0; FRAME_BYTES_MAX];
         frames(&self.from, self.receiver, &mut buffer, |_| ());
-        let (stopped, stop) = pipe2(OFlag::O_CLOEXEC).doing(|| "make a pipe".into())?;
-        let quality = self.quality;
-        let thread = std::thread::Builder::new().name("link".into());
-        let thread = thread.spawn(move || self.pass(&stopped, &mut buffer));
+        let passing = self.passing.clone();
+        let work = move |stopped: &OwnedFd| self.pass(stopped, &mut buffer);
         Ok(Running {
-            quality,
-            stop: Some(stop),
-            thread: Some(thread.doing(|| "start a thread".into())?),
+            passing,
+            thread: Stoppable::start("link", work)?,
         })
     }
 
@@ -102,9 +98,21 @@ impl Relay {
     /// Takes what was sent, and draws how it fares.
     fn receive(&mut self, buffer: &mut [u8], on_their_way: &mut OnTheirWay) {
         let now = Instant::now();
-        let (link, chance) = (self.quality.link, &mut self.chance);
+        let (passing, chance) = (&self.passing, &mut self.chance);
         frames(&self.from, self.receiver, buffer, |frame| {
-            for delay_ns in link.delays_ns(chance) {
+            // Nobody else passes anything between the look at the limit and the count.
+            let mut limit = passing.limit.as_ref().map(|limit| limit.lock());
+            if limit.as_ref().is_some_and(|limit| limit.is_reached()) {
+                return;
+            }
+            let delays_ns = match passing.quality {
+                Some(quality) => quality.link.delays_ns(chance),
+                None => vec![0],
+            };
+            if let (Some(limit), false) = (&mut limit, delays_ns.is_empty()) {
+                limit.pass(carried(frame));
+            }
+            for delay_ns in delays_ns {
                 on_their_way.add(now + Duration::from_nanos(delay_ns), frame);
             }
         });
@@ -128,6 +136,13 @@ fn frames(from: &PacketSocket, receiver: Ipv4Addr, buffer: &mut [u8], mut each: 
             Ok(None) | Err(_) => return,
         }
     }
+}
+
+/// What a frame carries, as it comes out of a socket.
+pub(crate) fn carried(frame: &[u8]) -> Carried {
+    frame
+        .get(OFFLOAD_BYTES..)
+        .map_or_else(Carried::default, Carried::by)
 }
 
 /// Whether a frame is for a receiver, alone or among others. ARP is passed by the bridge.
@@ -176,28 +191,14 @@ impl OnTheirWay {
 
 /// A link that passes frames. It ends when this is dropped.
 pub(crate) struct Running {
-    pub(crate) quality: Quality,
-    /// Closed to end it.
-    stop: Option<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    pub(crate) passing: Passing,
+    thread: Stoppable,
 }
 
 impl Running {
     /// Whether it still passes anything.
     pub(crate) fn is_alive(&self) -> bool {
-        self.thread
-            .as_ref()
-            .is_some_and(|thread| !thread.is_finished())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
-            // One that has panicked passes nothing, which `is_alive` tells.
-            let _ = thread.join();
-        }
+        self.thread.is_alive()
     }
 }
 

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod calendar;
+mod carried;
 mod chance;
 mod clock;
 mod device;
@@ -26,6 +27,7 @@ mod time_travel;
 mod vhost_user;
 mod words;
 
+pub use carried::{Amount, Carried, Limit};
 pub use chance::Chance;
 pub use clock::{Clock, Clocks};
 pub use device::{Disk, DiskTimes, PowerCut};

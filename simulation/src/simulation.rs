@@ -239,6 +239,11 @@ impl Simulation {
         &mut self.switch
     }
 
+    /// The same, to look at.
+    pub fn network(&self) -> &Switch {
+        &self.switch
+    }
+
     /// A hash of all frames, requests to disks and words of machines so far, with their times: two
     /// runs that have the same are the same, as far as anybody outside of a machine can tell.
     pub fn history(&self) -> String {

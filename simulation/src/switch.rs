@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use crate::carried::{Amount, Carried, Limit};
 use crate::chance::Chance;
 use crate::pcap::SentFrame;
 
@@ -82,6 +83,10 @@ pub struct Switch {
     links: BTreeMap<(usize, usize), Link>,
     chances: BTreeMap<(usize, usize), Chance>,
     cuts: BTreeSet<(usize, usize)>,
+    /// Ways that are cut together once so much has passed on all of them.
+    limited: Option<(BTreeSet<(usize, usize)>, Limit)>,
+    /// What each has sent to another one for its programs, lost or not.
+    carried: BTreeMap<(usize, usize), Carried>,
     /// What was sent, while that is kept.
     sent: Option<Vec<SentFrame>>,
     frames: u64,
@@ -116,6 +121,8 @@ impl Switch {
             links: BTreeMap::new(),
             chances: BTreeMap::new(),
             cuts: BTreeSet::new(),
+            limited: None,
+            carried: BTreeMap::new(),
             sent: None,
             frames: 0,
             lost: 0,
@@ -188,6 +195,27 @@ impl Switch {
         &self.cuts
     }
 
+    /// Loses everything on these ways, but for ARP, once so much has passed on all of them together from
+    /// now on: the message with which that is reached is the last one. There is one such limit at a time.
+    pub fn limit(&mut self, ways: BTreeSet<(usize, usize)>, amount: Amount) {
+        self.limited = Some((ways, Limit::new(amount)));
+    }
+
+    /// Undoes [`Self::limit`].
+    pub fn lift_limit(&mut self) {
+        self.limited = None;
+    }
+
+    /// The ways that have a limit, and what has passed.
+    pub fn limited(&self) -> Option<&(BTreeSet<(usize, usize)>, Limit)> {
+        self.limited.as_ref()
+    }
+
+    /// What one machine has sent to another one for its programs since the beginning, lost or not.
+    pub fn carried(&self, from: usize, to: usize) -> Carried {
+        self.carried.get(&(from, to)).copied().unwrap_or_default()
+    }
+
     /// The shortest time in which anything gets from one machine to another: a machine that runs is
     /// not further ahead of the others, in nanoseconds.
     pub fn latency_ns_min(&self) -> u64 {
@@ -210,9 +238,13 @@ impl Switch {
                 frame: frame.to_vec(),
             });
         }
+        let carried = Carried::by(frame);
         let arrivals = self.receivers(from, frame).into_iter();
         let arrivals = arrivals
-            .flat_map(|to| self.cross((from, to), sent_ns, is_arp(frame)))
+            .flat_map(|to| {
+                *self.carried.entry((from, to)).or_default() += carried;
+                self.cross((from, to), sent_ns, (carried, is_arp(frame)))
+            })
             .collect();
         OnItsWay { sent_ns, arrivals }
     }
@@ -229,14 +261,21 @@ impl Switch {
         others.map(|(index, _)| index).collect()
     }
 
+    /// Whether a way is cut, or its limit reached.
+    fn loses(&self, way: (usize, usize)) -> bool {
+        let limited = self.limited.as_ref();
+        self.cuts.contains(&way)
+            || limited.is_some_and(|(ways, limit)| limit.is_reached() && ways.contains(&way))
+    }
+
     /// When a frame arrives at a machine: not at all, once or twice.
     fn cross(
         &mut self,
         (from, to): (usize, usize),
         sent_ns: u64,
-        passes_cuts: bool,
+        (carried, passes_cuts): (Carried, bool),
     ) -> Vec<(u64, usize)> {
-        if self.cuts.contains(&(from, to)) && !passes_cuts {
+        if !passes_cuts && self.loses((from, to)) {
             self.lost += 1;
             return Vec::new();
         }
@@ -249,6 +288,10 @@ impl Switch {
         let delays_ns = link.delays_ns(chance);
         if delays_ns.is_empty() {
             self.lost += 1;
+        } else if let Some((ways, limit)) = &mut self.limited
+            && ways.contains(&(from, to))
+        {
+            limit.pass(carried);
         }
         let arrival = |delay_ns: u64| (sent_ns + delay_ns, to);
         delays_ns.into_iter().map(arrival).collect()
@@ -263,6 +306,7 @@ fn is_arp(frame: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::carried::tests::udp;
 
     const ADDRESSES: [HardwareAddress; 3] =
         [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]];
@@ -320,6 +364,57 @@ mod tests {
         assert_eq!(switch.send(0, &asks, 0).arrivals.len(), 2, "ARP passes");
         switch.heal(0, 1);
         assert_eq!(arrivals(&mut switch, 0, ADDRESSES[1]).len(), 1);
+    }
+
+    #[test]
+    fn a_limit_is_of_all_its_ways_together_and_the_message_that_reaches_it_passes() {
+        let mut switch = switch(STILL);
+        switch.limit(BTreeSet::from([(0, 1), (2, 1)]), Amount::Bytes(25));
+        let send = |switch: &mut Switch, from, to: usize| {
+            let frame = udp(ADDRESSES[to], 10);
+            switch.send(from, &frame, 0).arrivals.len()
+        };
+        assert_eq!(send(&mut switch, 0, 1), 1);
+        assert_eq!(arrivals(&mut switch, 0, ADDRESSES[1]).len(), 1, "no bytes");
+        assert_eq!(send(&mut switch, 2, 1), 1);
+        assert_eq!(send(&mut switch, 0, 2), 1, "another way");
+        assert_eq!(send(&mut switch, 0, 1), 1, "it reaches it");
+        assert_eq!(send(&mut switch, 0, 1), 0);
+        assert_eq!(send(&mut switch, 2, 1), 0);
+        assert_eq!(arrivals(&mut switch, 2, ADDRESSES[1]), [], "nothing passes");
+        assert_eq!(send(&mut switch, 0, 2), 1);
+        let mut asks = frame([0xff; 6]);
+        asks[ETHER_TYPE].copy_from_slice(&ETHER_TYPE_ARP);
+        assert_eq!(switch.send(0, &asks, 0).arrivals.len(), 2, "ARP passes");
+        let (_, limit) = switch.limited().expect("there is one");
+        let passed = Carried {
+            bytes: 30,
+            messages: 3,
+        };
+        assert_eq!(limit.passed(), passed);
+        let sent = switch.carried(0, 1);
+        assert_eq!((sent.bytes, sent.messages), (30, 3), "lost ones too");
+        switch.lift_limit();
+        assert_eq!(send(&mut switch, 0, 1), 1);
+    }
+
+    #[test]
+    fn what_is_cut_or_lost_by_its_link_does_not_count_for_a_limit() {
+        let mut switch = switch(STILL);
+        switch.limit(BTreeSet::from([(0, 1)]), Amount::Messages(1));
+        let send = |switch: &mut Switch| switch.send(0, &udp(ADDRESSES[1], 9), 0).arrivals.len();
+        switch.cut(0, 1);
+        assert_eq!(send(&mut switch), 0);
+        switch.heal(0, 1);
+        let bad = Link {
+            lost_per_million: 1_000_000,
+            ..STILL
+        };
+        switch.set_link(0, 1, bad);
+        assert_eq!(send(&mut switch), 0);
+        switch.reset_link(0, 1);
+        assert_eq!(send(&mut switch), 1);
+        assert_eq!(send(&mut switch), 0);
     }
 
     #[test]

@@ -55,14 +55,24 @@ impl Hit {
             sides: None,
         }
     }
+
+    /// Of links that are cut.
+    pub(super) fn partition(on: Vec<usize>, cut: Between) -> Self {
+        Self {
+            words: format!("partition {}", cut.words),
+            undo: Undo::Heal(cut.directions),
+            sides: Some(cut.sides),
+            on,
+        }
+    }
 }
 
 /// The names of those on one side of links, and on the other.
 type Sides = (Vec<String>, Vec<String>);
 
 /// The directions between two groups.
-struct Between {
-    directions: Vec<(Member, Member)>,
+pub(super) struct Between {
+    pub(super) directions: Vec<(Member, Member)>,
     sides: Sides,
     words: String,
 }
@@ -103,12 +113,12 @@ impl Runner<'_> {
             What::Clock(by_ns) => self.move_clocks(on, *by_ns),
             What::Disk(errors) => self.hit_disks(on, fault, errors),
             What::Call(call) => self.hit_calls(on, fault, call),
-            What::Partition { from, flow } => {
-                let from = self.others(from, &on)?;
+            What::Partition { from, flow, .. } => {
+                let (on, from) = self.sides(&planned.on, from)?;
                 self.partition(on, &from, *flow)
             }
             What::Link { from, flow, worse } => {
-                let from = self.others(from, &on)?;
+                let (on, from) = self.sides(&planned.on, from)?;
                 self.worsen(on, (&from, *flow), *worse)
             }
         }
@@ -119,10 +129,16 @@ impl Runner<'_> {
         Hit::of(Vec::new(), "heal".into(), Undo::Nothing)
     }
 
-    /// Those who are named, without those that are hit.
-    fn others(&self, named: &[Selector], on: &[usize]) -> Said<Vec<usize>> {
-        let named = self.known().all(named, on)?.into_iter();
-        Ok(named.filter(|node| !on.contains(node)).collect())
+    /// Those that a fault of links hits, and those from whom, who are not hit as well.
+    pub(super) fn sides(
+        &self,
+        on: &[Selector],
+        from: &[Selector],
+    ) -> Said<(Vec<usize>, Vec<usize>)> {
+        let on = self.known().all(on, &[])?;
+        let mut from = self.known().all(from, &on)?;
+        from.retain(|node| !on.contains(node));
+        Ok((on, from))
     }
 
     fn known(&self) -> Known<'_> {
@@ -233,12 +249,7 @@ impl Runner<'_> {
     fn partition(&mut self, on: Vec<usize>, from: &[usize], flow: Flow) -> Said<Hit> {
         let cut = self.between(&on, from, flow)?;
         said(self.ground.cut(&cut.directions))?;
-        Ok(Hit {
-            words: format!("partition {}", cut.words),
-            undo: Undo::Heal(cut.directions),
-            sides: Some(cut.sides),
-            on,
-        })
+        Ok(Hit::partition(on, cut))
     }
 
     fn worsen(
@@ -258,7 +269,7 @@ impl Runner<'_> {
     }
 
     /// The directions between two groups, with the clients on their sides.
-    fn between(&self, on: &[usize], from: &[usize], flow: Flow) -> Said<Between> {
+    pub(super) fn between(&self, on: &[usize], from: &[usize], flow: Flow) -> Said<Between> {
         let members = |nodes: &[usize], side: Side| {
             let nodes = nodes.iter().map(|node| Member::Node(*node));
             let clients = self.clients.all.iter().enumerate();

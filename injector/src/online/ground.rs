@@ -8,6 +8,7 @@ use super::worse::Worse;
 use block_dev::{Answer, Predicate};
 use cluster::{ClusterFile, Ending, Member, Result, Verdict};
 use pace_rules::disk::{Log, Relaxation};
+use simulation::{Amount, Carried, Limit};
 
 use super::calls::Calls;
 
@@ -167,6 +168,37 @@ pub trait Ground {
     /// # Errors
     /// If a link is cut then.
     fn heal_all(&mut self) -> Result<()>;
+
+    /// Cuts these directions together once so much has passed on all of them from now on, where it passes:
+    /// the message with which that is reached is the last one. There is one such limit at a time.
+    ///
+    /// # Errors
+    /// If they do not have just this limit then.
+    fn cut_after(&mut self, directions: &[(Member, Member)], amount: Amount) -> Result<()>;
+
+    /// That limit, and what has passed.
+    fn limited(&self) -> Option<Limit>;
+
+    /// Has directions whose limit is reached be cut as others are, without a gap.
+    ///
+    /// # Errors
+    /// As of [`Self::cut`].
+    fn cut_limited(&mut self) -> Result<()>;
+
+    /// Takes a limit away.
+    ///
+    /// # Errors
+    /// If one is there then.
+    fn lift_limit(&mut self) -> Result<()>;
+
+    /// Counts from now on what is sent. The cluster has been started.
+    ///
+    /// # Errors
+    /// If this ground cannot.
+    fn count_sent(&mut self) -> Result<()>;
+
+    /// What was sent in these directions since it is counted, lost or not.
+    fn carried(&self, directions: &[(Member, Member)]) -> Carried;
 
     /// Has links in these directions be worse, or as ever.
     ///

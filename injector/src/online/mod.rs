@@ -5,6 +5,7 @@
 
 mod act;
 mod act_disks;
+mod act_limits;
 mod calls;
 mod campaign;
 mod clients;
@@ -31,6 +32,7 @@ mod roles;
 mod run;
 mod scribe;
 mod select;
+mod sent;
 mod simulated;
 mod sometimes;
 mod strategies;
@@ -67,6 +69,7 @@ pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub use recovered::{Recovered, nearest_recovered};
 pub use run::{HISTORY, Place, run};
 pub(crate) use scribe::Scribe;
+pub use sent::Sent;
 pub use simulated::Simulated;
 pub use sometimes::conditions;
 pub use strategies::{EXHAUSTIVE, Exhaustive, STRATEGIES, Search, strategy, without_faults};

@@ -10,7 +10,7 @@ use cluster::{
     Background, Cluster, ClusterFile, Disk, Ending, Error, Member, NodeEnd, Result, Settings,
     Verdict,
 };
-use simulation::Link;
+use simulation::{Amount, Carried, Limit, Link};
 
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
@@ -257,6 +257,36 @@ impl Ground for Namespaces<'_> {
         let links = self.cluster.links();
         links.heal_all()?;
         links.verify()
+    }
+
+    fn cut_after(&mut self, directions: &[(Member, Member)], amount: Amount) -> Result<()> {
+        let links = self.cluster.links();
+        links.limit(directions.iter().copied(), amount)?;
+        links.verify()
+    }
+
+    fn limited(&self) -> Option<Limit> {
+        self.cluster.links().limited()
+    }
+
+    fn cut_limited(&mut self) -> Result<()> {
+        let links = self.cluster.links();
+        links.cut_limited()?;
+        links.verify()
+    }
+
+    fn lift_limit(&mut self) -> Result<()> {
+        let links = self.cluster.links();
+        links.lift_limit()?;
+        links.verify()
+    }
+
+    fn count_sent(&mut self) -> Result<()> {
+        self.cluster.links().count()
+    }
+
+    fn carried(&self, directions: &[(Member, Member)]) -> Carried {
+        self.cluster.links().carried(directions.iter().copied())
     }
 
     fn set_links(&mut self, directions: &[(Member, Member)], worse: Option<Worse>) -> Result<()> {

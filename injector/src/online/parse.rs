@@ -8,6 +8,7 @@ use std::time::Duration;
 use cluster::ClusterFile;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use simulation::Amount;
 use toml::Spanned;
 
 use super::disk_fault::{Kinds, disk_fault};
@@ -16,6 +17,7 @@ use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
 use super::plan::{
     Awaited, Corruption, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What,
 };
+use super::sent::{after, sent};
 use super::worse::{Worse, worse};
 use crate::disks::Keeps;
 
@@ -70,6 +72,8 @@ pub(super) struct RawFault {
     pub(super) latency_s: Option<Spanned<f64>>,
     pub(super) jitter_s: Option<Spanned<f64>>,
     pub(super) by_s: Option<Spanned<f64>>,
+    pub(super) after_bytes: Option<Spanned<u64>>,
+    pub(super) after_messages: Option<Spanned<u64>>,
     pub(super) requests: Option<Spanned<Kinds>>,
     pub(super) times: Option<Spanned<u64>>,
     until: Option<Spanned<RawTrigger>>,
@@ -98,7 +102,7 @@ pub(super) enum Name {
     deny_unknown_fields,
     expecting = "expected a trigger, such as { after_s = 1 }"
 )]
-struct RawTrigger {
+pub(super) struct RawTrigger {
     time_s: Option<f64>,
     after_s: Option<f64>,
     lines: Option<u64>,
@@ -114,14 +118,18 @@ struct RawTrigger {
     site: Option<Spanned<String>>,
     nth: Option<Spanned<u64>>,
     when: Option<Spanned<Moment>>,
+    pub(super) bytes: Option<Spanned<u64>>,
+    pub(super) messages: Option<Spanned<u64>>,
+    pub(super) from: Option<Spanned<Names>>,
+    pub(super) to: Option<Spanned<Names>>,
     client: Option<Spanned<String>>,
     node: Option<Spanned<String>>,
     delay_s: Option<f64>,
 }
 
 /// One name or several.
-#[derive(Debug)]
-struct Names(Vec<String>);
+#[derive(Debug, Clone)]
+pub(super) struct Names(Vec<String>);
 
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -226,7 +234,7 @@ fn refuse_endless(raw: &RawPlan, file: &ClusterFile) -> Checked<()> {
 }
 
 /// The names that a cluster file has.
-struct Known<'a> {
+pub(super) struct Known<'a> {
     nodes: Vec<&'a str>,
     kinds: Vec<&'a str>,
     roles: &'a [String],
@@ -251,14 +259,14 @@ impl Names {
     }
 }
 
-fn refuse(given: Option<Range<usize>>, key: &str, of: &str) -> Checked<()> {
+pub(super) fn refuse(given: Option<Range<usize>>, key: &str, of: &str) -> Checked<()> {
     match given {
         Some(place) => Err(Wrong(place, format!("`{key}` is only for {of}"))),
         None => Ok(()),
     }
 }
 
-fn place<T>(given: Option<&Spanned<T>>) -> Option<Range<usize>> {
+pub(super) fn place<T>(given: Option<&Spanned<T>>) -> Option<Range<usize>> {
     given.map(Spanned::span)
 }
 
@@ -288,6 +296,7 @@ fn settle_fault(
 ) -> Checked<PlannedFault> {
     refuse_other_keys(&raw)?;
     let worse = worse(&raw)?;
+    let after = after(&raw)?;
     let jump_ns = jump_ns(&raw)?;
     let errors = disk_fault(&raw)?;
     if errors.is_some() {
@@ -300,7 +309,7 @@ fn settle_fault(
     let own = call.map(What::Call).or(jump_ns.map(What::Clock));
     let what = match own.or(errors.map(What::Disk)) {
         Some(what) => what,
-        None => what(&mut raw, worse, file, known)?,
+        None => what(&mut raw, (worse, after), file, known)?,
     };
     let until = raw.until.map(|until| settle_trigger(until, false, known));
     let fault = PlannedFault {
@@ -337,7 +346,7 @@ fn hit(raw: &mut RawFault, known: &Known) -> Checked<Vec<Selector>> {
 /// What a fault is that is none of calls, clocks or disks.
 fn what(
     raw: &mut RawFault,
-    worse: Option<Worse>,
+    (worse, after): (Option<Worse>, Option<Amount>),
     file: &ClusterFile,
     known: &Known,
 ) -> Checked<What> {
@@ -357,7 +366,7 @@ fn what(
             let flow = raw.flow.take().map(Spanned::into_inner).unwrap_or_default();
             match worse {
                 Some(worse) => What::Link { from, flow, worse },
-                None => What::Partition { from, flow },
+                None => What::Partition { from, flow, after },
             }
         }
         Name::PowerLoss => What::PowerLoss(power_loss(raw, file)?),
@@ -392,7 +401,11 @@ fn power_loss(raw: &RawFault, file: &ClusterFile) -> Checked<Keeps> {
     }
 }
 
-fn selectors(names: Spanned<Names>, known: &Known, may_be_others: bool) -> Checked<Vec<Selector>> {
+pub(super) fn selectors(
+    names: Spanned<Names>,
+    known: &Known,
+    may_be_others: bool,
+) -> Checked<Vec<Selector>> {
     let place = names.span();
     let names = names.into_inner().0;
     if names.is_empty() {
@@ -471,6 +484,7 @@ fn awaited(raw: &RawTrigger, place: &Range<usize>, known: &Known) -> Checked<Awa
         all.push(Awaited::Ended);
     }
     all.extend(awaited_call(raw, known)?);
+    all.extend(sent(raw, known)?.into_iter().map(Awaited::Sent));
     <[Awaited; 1]>::try_from(all)
         .map(|[awaited]| awaited)
         .map_err(|all| {
@@ -485,7 +499,7 @@ fn awaited(raw: &RawTrigger, place: &Range<usize>, known: &Known) -> Checked<Awa
 
 /// What one can wait for.
 const AWAITED: &str = "time_s, after_s, lines, invoked, acknowledged, acknowledged_more, log, role, \
-                       changed, call, ended";
+                       changed, call, bytes, messages, ended";
 
 /// Numbers of what clients do that are waited for.
 fn counted(

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use cluster::ClusterFile;
 use serde::{Deserialize, Serialize};
+use simulation::Amount;
 
 use super::disk_fault::DiskFault;
 use super::errno::Errno;
 use super::parse::{self, PlanError};
+use super::sent::Sent;
 use super::worse::Worse;
 use crate::disks::Keeps;
 
@@ -64,6 +66,8 @@ pub enum What {
         from: Vec<Selector>,
         /// Which of the messages between them are lost.
         flow: Flow,
+        /// Once so much of these has passed, the last message whole; without it from the first on.
+        after: Option<Amount>,
     },
     /// What is sent between them and others is lost, doubled, late or slow, as the seed says. Its end
     /// has links be as ever.
@@ -283,6 +287,8 @@ pub enum Awaited {
         /// Before or after it. The call is held there until the fault is in place.
         when: Moment,
     },
+    /// So much was sent since it was first waited for.
+    Sent(Sent),
     /// The last fault has ended.
     Ended,
 }
@@ -292,9 +298,19 @@ impl Awaited {
     pub fn needs_roles(&self) -> bool {
         match self {
             Self::Role(..) | Self::Changed(_) => true,
-            Self::Call { on, .. } => on.as_ref().is_some_and(Selector::needs_roles),
-            _ => false,
+            _ => self.selectors().any(Selector::needs_roles),
         }
+    }
+
+    /// All nodes that are named otherwise than by name alone.
+    fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        let (on, sent) = match self {
+            Self::Call { on, .. } => (on.as_ref(), None),
+            Self::Sent(sent) => (None, Some(sent)),
+            _ => (None, None),
+        };
+        on.into_iter()
+            .chain(sent.into_iter().flat_map(Sent::selectors))
     }
 }
 
@@ -317,13 +333,13 @@ impl PlannedFault {
 
     /// Whether it is about those that a fault before it has hit.
     pub(super) fn needs_a_fault_before(&self) -> bool {
-        let on = match &self.at.awaited {
-            Awaited::Call { on, .. } => on.as_ref(),
-            _ => None,
-        };
-        on.into_iter()
-            .chain(self.selectors())
-            .any(|one| *one == Selector::Hit)
+        let mut all = self.at.awaited.selectors().chain(self.selectors());
+        all.any(|one| *one == Selector::Hit)
+    }
+
+    /// What it waits for, and what its end does.
+    pub(super) fn triggers(&self) -> impl Iterator<Item = &Trigger> + Clone {
+        [Some(&self.at), self.until.as_ref()].into_iter().flatten()
     }
 }
 
@@ -394,16 +410,17 @@ impl FaultPlan {
         Ok(())
     }
 
+    /// Whether it is to be counted what is sent.
+    pub fn needs_counts(&self) -> bool {
+        let mut triggers = self.faults.iter().flat_map(PlannedFault::triggers);
+        triggers.any(|trigger| matches!(trigger.awaited, Awaited::Sent(_)))
+    }
+
     /// Whether somebody has to say which roles nodes have.
     pub fn needs_roles(&self) -> bool {
-        let triggers = |fault: &PlannedFault| {
-            let mut all = [Some(&fault.at), fault.until.as_ref()]
-                .into_iter()
-                .flatten();
-            all.any(|trigger| trigger.awaited.needs_roles())
-        };
-        self.faults
-            .iter()
-            .any(|fault| triggers(fault) || fault.selectors().any(Selector::needs_roles))
+        self.faults.iter().any(|fault| {
+            let mut awaited = fault.triggers().map(|trigger| &trigger.awaited);
+            awaited.any(Awaited::needs_roles) || fault.selectors().any(Selector::needs_roles)
+        })
     }
 }

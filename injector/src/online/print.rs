@@ -8,6 +8,7 @@ use super::plan::{
     Awaited, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger,
     What,
 };
+use super::sent;
 
 impl Display for FaultPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -43,12 +44,19 @@ impl Display for PlannedFault {
         }
         match &self.what {
             What::PowerLoss(keeps) => writeln!(f, "keeps = \"{keeps}\"")?,
-            What::Partition { from, flow } | What::Link { from, flow, .. } => {
+            What::Partition { from, flow, .. } | What::Link { from, flow, .. } => {
                 put_other_side(f, from, *flow)?;
             }
             _ => {}
         }
         match &self.what {
+            What::Partition {
+                after: Some(amount),
+                ..
+            } => {
+                let (key, count) = sent::key(*amount);
+                writeln!(f, "after_{key} = {count}")?;
+            }
             What::Link { worse, .. } => write!(f, "{worse}")?,
             What::Call(call) => write!(f, "{call}")?,
             What::Disk(errors) => write!(f, "{errors}")?,
@@ -89,6 +97,10 @@ fn key(awaited: &Awaited) -> (Option<&String>, (&'static str, String)) {
         Awaited::Role(node, role) => (node.as_ref(), ("role", quoted(role))),
         Awaited::Changed(role) => (None, ("changed", quoted(role))),
         Awaited::Call { of, .. } => (None, ("call", quoted(&of.call))),
+        Awaited::Sent(sent) => {
+            let (key, count) = sent::key(sent.amount);
+            (None, (key, count.to_string()))
+        }
         Awaited::Ended => (None, ("ended", "true".into())),
     }
 }
@@ -115,6 +127,11 @@ impl Display for Trigger {
             }
             if *when == Moment::After {
                 put("when", quoted("after"));
+            }
+        }
+        if let Awaited::Sent(sent) = &self.awaited {
+            for (key, nodes) in sent.ends().filter(|(_, nodes)| !nodes.is_empty()) {
+                put(key, selected(nodes));
             }
         }
         if !self.delay.is_zero() {

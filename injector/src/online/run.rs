@@ -73,7 +73,7 @@ pub(super) struct Runner<'a> {
     logged: Vec<(usize, String)>,
     log_times: Vec<LogTime>,
     events: Vec<RunEvent>,
-    came: Vec<FaultCame>,
+    pub(super) came: Vec<FaultCame>,
     /// Nodes that were started again and are not ready yet, with the fault whose end that is, if they
     /// had not ended by themselves.
     returning: Vec<(usize, Option<usize>)>,
@@ -200,7 +200,7 @@ impl Runner<'_> {
                 && !self.is_counted_still(ended)
             {
                 self.is_quiet = false;
-                return Ok(());
+                return self.give_up_limit(next);
             }
             self.ground.pass()?;
         }
@@ -225,22 +225,24 @@ impl Runner<'_> {
     /// Whether something can still happen by itself after the clients have ended.
     fn is_worth_waiting(&self, next: Option<&Next>, ended: Duration) -> bool {
         let active = self.active.iter();
-        let untils = active
+        let mut untils = active
             .filter(|active| !self.stands_still(active))
             .filter_map(|active| active.until.as_ref());
-        let mut waiting = next.map(|next| &next.trigger).into_iter().chain(untils);
         let (within, is_one_running) = (self.plan.within, self.clients.is_one_running());
         let now = self.ground.now();
         let is_one_down = !self.returning.is_empty() || self.restarts.is_one_due();
         let is_returning = is_one_down && now < ended + within;
         let times = (ended, now);
-        is_returning || waiting.any(|waiting| waiting.may_fire(times, within, is_one_running))
+        is_returning
+            || next.is_some_and(|next| next.may_happen(times, within, is_one_running))
+            || untils.any(|until| until.may_fire(times, within, is_one_running))
     }
 
     fn seen(&self) -> Seen<'_> {
         Seen {
             now: self.ground.now(),
             file: self.ground.file(),
+            ground: &*self.ground,
             seed: self.plan.seed,
             calls: &self.calls,
             clients: &self.clients,

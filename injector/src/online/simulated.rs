@@ -11,6 +11,8 @@ use cluster::{
     Verdict,
 };
 
+use simulation::{Amount, Carried, Limit};
+
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
 use super::worse::Worse;
@@ -30,6 +32,8 @@ pub struct Simulated<'a> {
     cluster: SimulatedCluster,
     programs: Vec<SimulatedProgram>,
     cuts: BTreeSet<(Member, Member)>,
+    /// The directions that have a limit.
+    limited: BTreeSet<(Member, Member)>,
     /// The links that are worse than others.
     worse: BTreeSet<(Member, Member)>,
     /// Whose end was told.
@@ -45,6 +49,7 @@ impl<'a> Simulated<'a> {
             cluster,
             programs: Vec::new(),
             cuts: BTreeSet::new(),
+            limited: BTreeSet::new(),
             worse: BTreeSet::new(),
             told: BTreeSet::new(),
             calls: Rc::default(),
@@ -100,10 +105,16 @@ impl<'a> Simulated<'a> {
         nodes.find(|node| !self.calls.has_answered(*node))
     }
 
-    /// Whether just those links are cut that are to be.
+    /// Whether just those links are cut, or have a limit, that are to be.
     fn verify(&mut self) -> Result<()> {
-        let wanted: BTreeSet<_> = self.cuts.iter().map(|cut| self.machines(*cut)).collect();
-        if *self.cluster.simulation().switch().cuts() == wanted {
+        let ways = |all: &BTreeSet<_>| all.iter().map(|way| self.machines(*way)).collect();
+        let (cuts, limited): (BTreeSet<_>, BTreeSet<_>) = (ways(&self.cuts), ways(&self.limited));
+        let switch = self.cluster.simulation().switch();
+        let is_limited = match switch.limited() {
+            Some((ways, _)) => *ways == limited,
+            None => limited.is_empty(),
+        };
+        if *switch.cuts() == cuts && is_limited {
             return Ok(());
         }
         Err(Error::Command {
@@ -305,8 +316,45 @@ impl Ground for Simulated<'_> {
     fn heal_all(&mut self) -> Result<()> {
         let worse: Vec<_> = self.worse.iter().copied().collect();
         self.set_links(&worse, None)?;
+        self.lift_limit()?;
         let cuts: Vec<_> = self.cuts.iter().copied().collect();
         self.heal(&cuts)
+    }
+
+    fn cut_after(&mut self, directions: &[(Member, Member)], amount: Amount) -> Result<()> {
+        self.limited = directions.iter().copied().collect();
+        let ways = directions.iter().map(|way| self.machines(*way)).collect();
+        self.cluster.simulation().switch().limit(ways, amount);
+        self.verify()
+    }
+
+    fn limited(&self) -> Option<Limit> {
+        self.cluster.limited()
+    }
+
+    fn cut_limited(&mut self) -> Result<()> {
+        let limited: Vec<_> = std::mem::take(&mut self.limited).into_iter().collect();
+        self.cluster.simulation().switch().lift_limit();
+        self.cut(&limited)
+    }
+
+    fn lift_limit(&mut self) -> Result<()> {
+        self.limited.clear();
+        self.cluster.simulation().switch().lift_limit();
+        self.verify()
+    }
+
+    fn count_sent(&mut self) -> Result<()> {
+        // The switch always does.
+        Ok(())
+    }
+
+    fn carried(&self, directions: &[(Member, Member)]) -> Carried {
+        let mut all = Carried::default();
+        for direction in directions {
+            all += self.cluster.carried(self.machines(*direction));
+        }
+        all
     }
 
     fn set_links(&mut self, directions: &[(Member, Member)], worse: Option<Worse>) -> Result<()> {

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cluster::ClusterFile;
+use cluster::{ClusterFile, Member};
+use simulation::Carried;
 
 use super::calls::{CallWatch, Calls};
 use super::clients::Clients;
+use super::ground::Ground;
 use super::plan::{Awaited, CallOf, Moment, Selector, Trigger};
 use super::roles::Roles;
 use super::select::Known;
+use super::sent::Sent;
 
 /// A trigger that is waited for.
 pub(super) struct Waiting {
@@ -24,6 +27,8 @@ pub(super) struct Waiting {
     had: Option<BTreeSet<usize>>,
     /// The call that is waited for, once it is known of whom.
     call: Option<CallWatch>,
+    /// The directions in which is sent what is waited for, once they are known, and what was sent by then.
+    sent: Option<(Vec<(Member, Member)>, Carried)>,
     /// When it was reached; its delay goes on from then.
     reached: Option<Duration>,
 }
@@ -33,6 +38,8 @@ pub(super) struct Seen<'a> {
     /// The time of the ground, as all others.
     pub(super) now: Duration,
     pub(super) file: &'a ClusterFile,
+    /// It knows what was sent.
+    pub(super) ground: &'a dyn Ground,
     /// What is drawn is drawn with it.
     pub(super) seed: u64,
     pub(super) calls: &'a Calls,
@@ -49,6 +56,19 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// Which nodes a trigger may mean. Once there was a fault, who had a role before it may have it no more.
+    fn known(&self) -> Known<'_> {
+        let roles = self
+            .roles
+            .filter(|roles| self.last_placed.is_none_or(|placed| roles.asked > placed));
+        Known {
+            file: self.file,
+            roles,
+            seed: self.seed,
+            hit: self.last_hit,
+        }
+    }
+
     /// Whether a node has this name, if one is said.
     fn is_named(&self, name: Option<&str>, node: usize) -> bool {
         name.is_none_or(|name| self.file.nodes[node].name == name)
@@ -85,9 +105,11 @@ impl Waiting {
             acknowledged,
             had,
             call: None,
+            sent: None,
             reached: None,
         };
         waiting.look_for_call(seen);
+        waiting.look_for_senders(seen);
         waiting
     }
 
@@ -100,6 +122,25 @@ impl Waiting {
             let holds = self.trigger.delay.is_zero();
             self.call = watch(seen, of, on.as_ref(), *when, holds);
         }
+    }
+
+    /// Counts what is sent from now on, if it is known by whom.
+    fn look_for_senders(&mut self, seen: &Seen) {
+        if let Awaited::Sent(sent) = &self.trigger.awaited
+            && self.sent.is_none()
+        {
+            let directions = sent.directions(&seen.known(), seen.clients.all.len());
+            let directions = directions.ok();
+            self.sent = directions.map(|all| (all.clone(), seen.ground.carried(&all)));
+        }
+    }
+
+    /// Whether so much was sent.
+    fn is_sent(&self, sent: &Sent, seen: &Seen) -> bool {
+        self.sent.as_ref().is_some_and(|(directions, before)| {
+            let now = seen.ground.carried(directions);
+            sent.amount.is_reached_by(now.since(*before))
+        })
     }
 
     /// The node that made the call, and the call in words, if one was waited for and came.
@@ -162,6 +203,11 @@ impl Waiting {
                 self.look_for_call(seen);
                 self.call().is_some()
             }
+            Awaited::Sent(sent) => {
+                let sent = sent.clone();
+                self.look_for_senders(seen);
+                self.is_sent(&sent, seen)
+            }
             Awaited::Ended => seen.last_ended,
         }
     }
@@ -207,16 +253,7 @@ fn watch(
     when: Moment,
     holds: bool,
 ) -> Option<CallWatch> {
-    // Once there was a fault, who had a role before it may have it no more.
-    let roles = seen
-        .roles
-        .filter(|roles| seen.last_placed.is_none_or(|placed| roles.asked > placed));
-    let known = Known {
-        file: seen.file,
-        roles,
-        seed: seen.seed,
-        hit: seen.last_hit,
-    };
+    let known = seen.known();
     let on = on.unwrap_or(&Selector::All);
     let nodes = known.all(std::slice::from_ref(on), &[]).ok()?;
     Some(seen.calls.watch(&nodes, of, when, holds))

@@ -86,7 +86,8 @@ impl Simulation {
                 }
             }
         }
-        let lookahead_ns = if self.is_lock_step {
+        // What several send counts for a limit in the order in which they do.
+        let lookahead_ns = if self.is_lock_step || self.switch.limited().is_some() {
             0
         } else {
             self.switch.latency_ns_min()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use block_dev::{Answer, Faulty, Predicate};
 use pace_rules::disk::{Log, Relaxation};
-use simulation::{Disk, PowerCut};
+use simulation::{Carried, Disk, Limit, PowerCut};
 
 use super::{Fate, SimulatedCluster, Stage, usual_behaviour, words_of};
 use crate::client::name;
@@ -306,6 +306,17 @@ impl SimulatedCluster {
             Member::Node(node) => node,
             Member::Client(client) => self.client() + client,
         }
+    }
+
+    /// The limit that links have, and what has passed.
+    pub fn limited(&self) -> Option<Limit> {
+        let limited = self.hosts.simulation.network().limited();
+        limited.map(|(_, limit)| limit.clone())
+    }
+
+    /// What one machine has sent to another one since the simulation began, lost or not.
+    pub fn carried(&self, (from, to): (usize, usize)) -> Carried {
+        self.hosts.simulation.network().carried(from, to)
     }
 
     /// Starts a command in the machine of a client, with these variables in its environment. What it

@@ -377,14 +377,14 @@ impl FaultPlan {
     pub(super) fn calls(&self) -> impl Iterator<Item = (&CallOf, &[Selector])> + Clone {
         const ALL: &[Selector] = &[Selector::All];
         self.faults.iter().flat_map(|fault| {
-            let triggers = [Some(&fault.at), fault.until.as_ref()];
-            let awaited = triggers.into_iter().flatten();
-            let awaited = awaited.filter_map(|trigger| match &trigger.awaited {
-                Awaited::Call { of, on, .. } => {
-                    Some((of, on.as_ref().map_or(ALL, std::slice::from_ref)))
-                }
-                _ => None,
-            });
+            let awaited = fault
+                .triggers()
+                .filter_map(|trigger| match &trigger.awaited {
+                    Awaited::Call { of, on, .. } => {
+                        Some((of, on.as_ref().map_or(ALL, std::slice::from_ref)))
+                    }
+                    _ => None,
+                });
             let hit = match &fault.what {
                 What::Call(call) => Some((&call.of, &fault.on[..])),
                 _ => None,

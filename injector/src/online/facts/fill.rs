@@ -207,7 +207,10 @@ fn faults(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
 /// Why a fault did not happen as planned, if it did not.
 fn missed_why(came: &FaultCame) -> Option<String> {
     match came.state {
-        State::NeverFired => Some("its trigger never fired".into()),
+        State::NeverFired => {
+            let why = came.why.clone();
+            Some(why.unwrap_or_else(|| "its trigger never fired".into()))
+        }
         State::NotInjected => Some(came.why.clone().unwrap_or_default()),
         _ if came.calls == Some(0) => Some("it hit nothing".into()),
         _ => None,

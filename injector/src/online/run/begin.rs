@@ -33,6 +33,9 @@ pub(super) fn begin<'a>(
     let mut probe = probe_for(ground, clients).filter(|_| asks);
     let calls = followed_calls(ground, plan, place.points)?;
     ground.start(clients + usize::from(probe.is_some()))?;
+    if plan.needs_counts() {
+        ground.count_sent()?;
+    }
     let logs = logs(ground);
     let log_times = first_log_times(ground, &logs);
     let roles = probe

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use cluster::Error as ClusterError;
 
-use super::super::act::{Hit, Undo};
+use super::super::act::{Hit, Said, Undo};
+use super::super::act_limits::Limited;
 use super::super::plan::{Selector, What};
 use super::super::ran::{Happening, State};
 use super::super::roles::Roles;
@@ -27,6 +28,23 @@ pub(super) struct Next {
     fault: usize,
     pub(super) trigger: Waiting,
     pub(super) fired: Option<Duration>,
+    /// Of a partition whose trigger fired, and that begins after so much.
+    limited: Option<Limited>,
+}
+
+impl Next {
+    /// Whether it is worth to go on waiting for it, as of [`Waiting::may_fire`].
+    pub(super) fn may_happen(
+        &self,
+        (ended, now): (Duration, Duration),
+        within: Duration,
+        is_one_running: bool,
+    ) -> bool {
+        match &self.limited {
+            Some(limited) => now < ended.max(limited.since) + within,
+            None => self.trigger.may_fire((ended, now), within, is_one_running),
+        }
+    }
 }
 
 impl Runner<'_> {
@@ -37,6 +55,7 @@ impl Runner<'_> {
             fault,
             trigger: Waiting::new(&planned.at, &self.seen()),
             fired: None,
+            limited: None,
         })
     }
 
@@ -50,19 +69,47 @@ impl Runner<'_> {
                 self.happened(Happening::Call { node, words });
             }
         }
-        let Some(fired) = waiting.fired else { return };
-        if !self.knows_roles(waiting.fault, fired) {
+        let Some(hit) = self.hit_in_time(waiting) else {
             return;
-        }
+        };
         let fault = waiting.fault;
-        self.came[fault].fired_ns = Some(self.since_begin(fired));
-        self.inject(fault);
+        self.inject(fault, hit);
         // A call that this one has waited for goes on only when what is next is waited for, by all nodes.
         let armed = self.arm(fault + 1);
         if let Err(error) = self.ground.agree_on_calls() {
             self.problems.push(error.to_string());
         }
         *next = armed;
+    }
+
+    /// Puts a fault in place whose trigger fired, when it is known whom it hits, and has passed what is to
+    /// pass before.
+    fn hit_in_time(&mut self, next: &mut Next) -> Option<Said<Hit>> {
+        let (fault, fired) = (next.fault, next.fired?);
+        if let Some(limited) = next.limited.take_if(|_| self.is_limit_reached()) {
+            return Some(self.cut_limited(limited));
+        }
+        if next.limited.is_some() || !self.knows_roles(fault, fired) {
+            return None;
+        }
+        self.came[fault].fired_ns = Some(self.since_begin(fired));
+        match self.limit(fault) {
+            None => Some(self.hit(fault)),
+            Some(Err(why)) => Some(Err(why)),
+            Some(Ok(limited)) => {
+                next.limited = Some(limited);
+                None
+            }
+        }
+    }
+
+    /// Nobody waits any more for what is to pass before the next fault.
+    pub(super) fn give_up_limit(&mut self, next: Option<Next>) -> Result<()> {
+        let waiting = next.and_then(|next| Some((next.fault, next.limited?)));
+        if let Some((fault, limited)) = waiting {
+            self.give_up(fault, &limited)?;
+        }
+        Ok(())
     }
 
     /// Whether it is known whom a fault hits, or has been waited for that long enough.
@@ -86,8 +133,8 @@ impl Runner<'_> {
         planned.selectors().all(has) || now > fired + ROLE_WITHIN
     }
 
-    fn inject(&mut self, fault: usize) {
-        match self.hit(fault) {
+    fn inject(&mut self, fault: usize, hit: Said<Hit>) {
+        match hit {
             Ok(hit) => self.in_place(fault, hit),
             Err(why) => {
                 let came = &mut self.came[fault];

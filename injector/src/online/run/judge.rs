@@ -57,9 +57,10 @@ impl Runner<'_> {
             let missed = self.count_hits(fault);
             let (number, came) = (fault + 1, &self.came[fault]);
             let problem = match came.state {
-                State::NeverFired => {
-                    Some(format!("never happened: at {}", self.plan.faults[fault].at))
-                }
+                State::NeverFired => Some(match &came.why {
+                    Some(why) => format!("never happened: {why}"),
+                    None => format!("never happened: at {}", self.plan.faults[fault].at),
+                }),
                 State::NotInjected => {
                     let why = came.why.clone().unwrap_or_default();
                     Some(format!("could not be put in place: {why}"))

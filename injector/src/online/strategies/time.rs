@@ -34,6 +34,7 @@ impl Time {
                 let isolated = What::Partition {
                     from: vec![Selector::Others],
                     flow: Flow::Both,
+                    after: None,
                 };
                 for what in [What::Kill, What::Pause, isolated] {
                     let fault = PlannedFault {

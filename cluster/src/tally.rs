@@ -1,0 +1,87 @@
+//! What members of a cluster send to each other, counted where it comes out of their cables. A packet
+//! socket sees a frame before anybody can lose it.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use machine::{FRAME_BYTES_MAX, OFFLOAD_BYTES, PacketSocket};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use simulation::Carried;
+
+use crate::error::{Context, Result};
+use crate::ground::Direction;
+use crate::network::{Network, address_of_hardware, port};
+use crate::relay::{GROUP, carried};
+use crate::stoppable::Stoppable;
+
+/// Counts of what was sent; by nobody else than those who are followed.
+#[derive(Default)]
+pub(crate) struct Tally {
+    counts: Arc<Mutex<Counts>>,
+    followed: BTreeMap<Ipv4Addr, Stoppable>,
+}
+
+/// By who has sent it, and to whom; without that, to all others.
+type Counts = BTreeMap<(Ipv4Addr, Option<Ipv4Addr>), Carried>;
+
+const NO_PANIC: &str = "no holder panics";
+
+impl Tally {
+    /// Counts what somebody sends from now on, beside what he has sent before.
+    ///
+    /// # Errors
+    /// If he is not connected, or the kernel has no packet sockets.
+    pub(crate) fn follow(&mut self, network: &Network, from: Ipv4Addr) -> Result<()> {
+        let socket = network.inside(|| {
+            let opened = PacketSocket::open(&port(from));
+            opened.doing(|| "count what is sent (it takes CONFIG_PACKET)".into())
+        })?;
+        let counts = Arc::clone(&self.counts);
+        let work = move |stopped: &OwnedFd| count(&socket, from, &counts, stopped);
+        self.followed.insert(from, Stoppable::start("tally", work)?);
+        Ok(())
+    }
+
+    /// What was sent in a direction.
+    pub(crate) fn carried(&self, (from, to): Direction) -> Carried {
+        let counts = self.counts.lock().expect(NO_PANIC);
+        let mut all = Carried::default();
+        for to in [Some(to), None] {
+            all += counts.get(&(from, to)).copied().unwrap_or_default();
+        }
+        all
+    }
+}
+
+/// Counts frames until the other end of the pipe is closed.
+fn count(socket: &PacketSocket, from: Ipv4Addr, counts: &Mutex<Counts>, stopped: &OwnedFd) {
+    let mut buffer = vec![0; FRAME_BYTES_MAX];
+    loop {
+        let mut polled = [
+            PollFd::new(socket.as_fd(), PollFlags::POLLIN),
+            PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
+        ];
+        // A signal is no reason to end.
+        let _ = poll(&mut polled, PollTimeout::NONE);
+        let is_over = polled[1].any() == Some(true);
+        // A machine that was switched off sends nothing more.
+        while let Ok(Some(frame)) = socket.receive(&mut buffer) {
+            if let Some(to) = receiver(frame) {
+                let mut counts = counts.lock().expect(NO_PANIC);
+                *counts.entry((from, to)).or_default() += carried(frame);
+            }
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+/// Whom a frame is for: one, or all others; nobody, if it is none.
+fn receiver(frame: &[u8]) -> Option<Option<Ipv4Addr>> {
+    let to = frame.get(OFFLOAD_BYTES..)?.first_chunk::<6>()?;
+    let is_for_all = to[0] & GROUP != 0;
+    Some((!is_for_all).then(|| address_of_hardware(*to)))
+}

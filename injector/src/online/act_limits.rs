@@ -1,0 +1,83 @@
+//! Partitions that begin after so much: the ground decides where messages pass, and is asked here
+//! whether that has come.
+
+use std::time::Duration;
+
+use cluster::Result;
+use simulation::Amount;
+
+use super::act::{Between, Hit, Said, said};
+use super::plan::What;
+use super::run::Runner;
+use super::sent;
+
+/// A partition that is to begin once its limit is reached.
+pub(super) struct Limited {
+    on: Vec<usize>,
+    cut: Between,
+    amount: Amount,
+    /// Since when that is waited for.
+    pub(super) since: Duration,
+}
+
+impl Runner<'_> {
+    /// Has a fault begin after so much, if it is such a one. Says why it cannot be, if that is so.
+    pub(super) fn limit(&mut self, fault: usize) -> Option<Said<Limited>> {
+        let planned = &self.plan.faults[fault];
+        let What::Partition {
+            from,
+            flow,
+            after: Some(amount),
+        } = &planned.what
+        else {
+            return None;
+        };
+        let sides = self.sides(&planned.on, from);
+        Some(sides.and_then(|(on, from)| {
+            let cut = self.between(&on, &from, *flow)?;
+            if let Err(error) = self.ground.cut_after(&cut.directions, *amount) {
+                // That is the error to tell.
+                let _ = self.ground.lift_limit();
+                return Err(error.to_string());
+            }
+            Ok(Limited {
+                on,
+                cut,
+                amount: *amount,
+                since: self.ground.now(),
+            })
+        }))
+    }
+
+    /// Whether that has come. From then on nothing passes.
+    pub(super) fn is_limit_reached(&self) -> bool {
+        let limit = self.ground.limited();
+        limit.is_some_and(|limit| limit.is_reached())
+    }
+
+    /// Takes it for a partition like others.
+    pub(super) fn cut_limited(&mut self, limited: Limited) -> Said<Hit> {
+        let passed = self.ground.limited().map(|limit| limit.passed());
+        said(self.ground.cut_limited())?;
+        let after = format!(
+            "after {}: {} had passed",
+            sent::words(limited.amount),
+            sent::passed(passed.unwrap_or_default())
+        );
+        let hit = Hit::partition(limited.on, limited.cut);
+        Ok(Hit {
+            words: format!("{} {after}", hit.words),
+            ..hit
+        })
+    }
+
+    /// A limit was not reached in time: the partition never begins.
+    pub(super) fn give_up(&mut self, fault: usize, limited: &Limited) -> Result<()> {
+        let passed = self.ground.limited().map(|limit| limit.passed());
+        self.ground.lift_limit()?;
+        let passed = sent::passed(passed.unwrap_or_default());
+        let after = sent::words(limited.amount);
+        self.came[fault].why = Some(format!("it begins after {after}, and {passed} had passed"));
+        Ok(())
+    }
+}

@@ -1,0 +1,276 @@
+//! What frames carry for programs, counted: payload of TCP and UDP, and nothing else.
+
+use std::ops::AddAssign;
+
+/// How long the addresses and the type at the beginning of a frame are.
+const ETHERNET_BYTES: usize = 14;
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+const IPV6_HEADER_BYTES: usize = 40;
+
+/// Protocols above IP, and headers of IPv6 that others follow.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const UDP_HEADER_BYTES: usize = 8;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+
+/// What was sent for programs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes of payload: without headers of Ethernet, IP, TCP or UDP.
+    pub bytes: u64,
+    /// TCP segments with payload, and UDP datagrams. One that IP has cut into fragments is one, and
+    /// counts with its last fragment. What a sender leaves to its card to cut is one as well.
+    pub messages: u64,
+}
+
+impl AddAssign for Carried {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.messages += other.messages;
+    }
+}
+
+impl Carried {
+    /// What a frame of Ethernet carries: nothing, if it is no whole one of IP, or only opens, closes or
+    /// acknowledges. What is sent again counts again.
+    pub fn by(frame: &[u8]) -> Self {
+        let packet = frame.get(ETHERNET_BYTES..);
+        let kind = frame.get(ETHERNET_BYTES - 2..ETHERNET_BYTES);
+        let part = match (kind, packet) {
+            (Some(kind), Some(packet)) if kind == IPV4 => Part::of_ipv4(packet),
+            (Some(kind), Some(packet)) if kind == IPV6 => Part::of_ipv6(packet),
+            _ => None,
+        };
+        part.and_then(|part| part.carried()).unwrap_or_default()
+    }
+
+    /// What there is of it beyond another one, which was before.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(before.bytes),
+            messages: self.messages.saturating_sub(before.messages),
+        }
+    }
+}
+
+/// A datagram of IP, or a fragment of one, without the headers of IP.
+struct Part<'a> {
+    protocol: u8,
+    is_first: bool,
+    is_last: bool,
+    content: &'a [u8],
+}
+
+impl<'a> Part<'a> {
+    fn of_ipv4(packet: &'a [u8]) -> Option<Self> {
+        let header_bytes = usize::from(*packet.first()? & 0xf) * 4;
+        let total = usize::from(number(packet, 2)?);
+        // Ethernet fills up short frames. A datagram beyond 64 KiB does not say how long it is.
+        let end = if total == 0 { packet.len() } else { total };
+        let fragment = number(packet, 6)?;
+        Some(Self {
+            protocol: *packet.get(9)?,
+            is_first: fragment & 0x1fff == 0,
+            is_last: fragment & 0x2000 == 0,
+            content: packet.get(header_bytes..end)?,
+        })
+    }
+
+    fn of_ipv6(packet: &'a [u8]) -> Option<Self> {
+        let length = usize::from(number(packet, 4)?);
+        let mut part = Self {
+            protocol: *packet.get(6)?,
+            is_first: true,
+            is_last: true,
+            content: packet.get(IPV6_HEADER_BYTES..IPV6_HEADER_BYTES + length)?,
+        };
+        loop {
+            let header_bytes = match part.protocol {
+                HOP_BY_HOP | ROUTING | DESTINATION => (usize::from(*part.content.get(1)?) + 1) * 8,
+                FRAGMENT => {
+                    let fragment = number(part.content, 2)?;
+                    part.is_first = fragment >> 3 == 0;
+                    part.is_last = fragment & 1 == 0;
+                    8
+                }
+                _ => return Some(part),
+            };
+            part.protocol = *part.content.first()?;
+            part.content = part.content.get(header_bytes..)?;
+            if !part.is_first {
+                // What follows is not the header of anything.
+                return Some(part);
+            }
+        }
+    }
+
+    fn carried(&self) -> Option<Carried> {
+        let header_bytes = match self.protocol {
+            TCP | UDP if !self.is_first => 0,
+            TCP => usize::from(*self.content.get(12)? >> 4) * 4,
+            UDP => UDP_HEADER_BYTES,
+            _ => return None,
+        };
+        let bytes = self.content.len().checked_sub(header_bytes)? as u64;
+        let is_message = self.is_last && (bytes > 0 || self.protocol == UDP);
+        Some(Carried {
+            bytes,
+            messages: u64::from(is_message),
+        })
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u16> {
+    let bytes = bytes.get(at..at + 2)?;
+    Some(u16::from_be_bytes(bytes.try_into().expect("two bytes")))
+}
+
+/// So much that is to be sent, at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amount {
+    /// Bytes of payload.
+    Bytes(u64),
+    /// Messages.
+    Messages(u64),
+}
+
+impl Amount {
+    /// Whether it is this, or more.
+    pub fn is_reached_by(self, carried: Carried) -> bool {
+        match self {
+            Self::Bytes(bytes) => carried.bytes >= bytes,
+            Self::Messages(messages) => carried.messages >= messages,
+        }
+    }
+}
+
+/// A limit of what passes: the message with which it is reached is the last one.
+#[derive(Debug, Clone)]
+pub struct Limit {
+    amount: Amount,
+    passed: Carried,
+}
+
+impl Limit {
+    /// So much, from now on.
+    pub fn new(amount: Amount) -> Self {
+        Self {
+            amount,
+            passed: Carried::default(),
+        }
+    }
+
+    /// Whether nothing passes any more.
+    pub fn is_reached(&self) -> bool {
+        self.amount.is_reached_by(self.passed)
+    }
+
+    /// What has passed since there is this limit.
+    pub fn passed(&self) -> Carried {
+        self.passed
+    }
+
+    /// This has passed: nothing does once the limit is reached.
+    pub fn pass(&mut self, carried: Carried) {
+        self.passed += carried;
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::switch::HardwareAddress;
+
+    /// A frame for a card, with what is above IPv4, and the word of the header about fragments.
+    pub(crate) fn ipv4(
+        to: HardwareAddress,
+        (protocol, fragment): (u8, u16),
+        content: &[u8],
+    ) -> Vec<u8> {
+        let mut header = [0; 20];
+        header[0] = 0x45;
+        header[2..4].copy_from_slice(&(20 + content.len() as u16).to_be_bytes());
+        header[6..8].copy_from_slice(&fragment.to_be_bytes());
+        header[9] = protocol;
+        let mut frame = [&to[..], &[2, 0, 0, 0, 0, 9], &IPV4, &header, content].concat();
+        frame.resize(frame.len().max(60), 0);
+        frame
+    }
+
+    /// A datagram of UDP with so many bytes.
+    pub(crate) fn udp(to: HardwareAddress, bytes: usize) -> Vec<u8> {
+        ipv4(to, (UDP, 0), &vec![1; UDP_HEADER_BYTES + bytes])
+    }
+
+    fn tcp(words: u8, bytes: usize) -> Vec<u8> {
+        let mut content = vec![0; usize::from(words) * 4 + bytes];
+        content[12] = words << 4;
+        content
+    }
+
+    fn ipv6(next: u8, content: &[u8]) -> Vec<u8> {
+        let mut header = [0; IPV6_HEADER_BYTES];
+        header[4..6].copy_from_slice(&(content.len() as u16).to_be_bytes());
+        header[6] = next;
+        [&[2; 12][..], &IPV6, &header, content].concat()
+    }
+
+    fn counts(frame: &[u8]) -> (u64, u64) {
+        let Carried { bytes, messages } = Carried::by(frame);
+        (bytes, messages)
+    }
+
+    #[test]
+    fn only_payload_counts_and_what_fills_a_frame_up_does_not() {
+        let to = [2, 0, 0, 0, 0, 1];
+        assert_eq!(counts(&ipv4(to, (TCP, 0), &tcp(5, 0))), (0, 0), "an ACK");
+        assert_eq!(counts(&ipv4(to, (TCP, 0), &tcp(8, 0))), (0, 0), "options");
+        assert_eq!(counts(&ipv4(to, (TCP, 0), &tcp(8, 3))), (3, 1));
+        assert_eq!(counts(&udp(to, 3)), (3, 1));
+        assert_eq!(counts(&udp(to, 0)), (0, 1), "an empty datagram is one");
+        assert_eq!(counts(&ipv4(to, (1, 0), &[0; 64])), (0, 0), "ICMP");
+        assert_eq!(counts(&ipv6(TCP, &tcp(5, 7))), (7, 1));
+        let options = [&[UDP, 0, 0, 0, 0, 0, 0, 0][..], &[0; 8], &[1; 4]].concat();
+        assert_eq!(counts(&ipv6(HOP_BY_HOP, &options)), (4, 1));
+        assert_eq!(counts(&[0; 13]), (0, 0));
+        assert_eq!(counts(&udp(to, 90)[..80]), (0, 0), "not whole");
+    }
+
+    #[test]
+    fn a_datagram_in_fragments_is_one_with_its_last() {
+        let to = [2, 0, 0, 0, 0, 1];
+        let more = 0x2000;
+        assert_eq!(counts(&ipv4(to, (UDP, more), &[1; 808])), (800, 0));
+        assert_eq!(counts(&ipv4(to, (UDP, more | 101), &[1; 80])), (80, 0));
+        assert_eq!(counts(&ipv4(to, (UDP, 111), &[1; 8])), (8, 1));
+        let fragment = |high: u8, low: u8| {
+            let header = [UDP, 0, high, low, 0, 0, 0, 0];
+            counts(&ipv6(FRAGMENT, &[&header[..], &[1; 16]].concat()))
+        };
+        assert_eq!(fragment(0, 1), (8, 0));
+        assert_eq!(fragment(0, 16), (16, 1));
+    }
+
+    #[test]
+    fn the_message_that_reaches_a_limit_is_the_last_that_passes() {
+        let datagram = Carried::by(&udp([2, 0, 0, 0, 0, 1], 100));
+        let passes = |amount| {
+            let mut limit = Limit::new(amount);
+            let mut count = 0;
+            while !limit.is_reached() {
+                limit.pass(datagram);
+                count += 1;
+            }
+            count
+        };
+        assert_eq!(passes(Amount::Messages(1)), 1);
+        assert_eq!(passes(Amount::Messages(7)), 7);
+        assert_eq!(passes(Amount::Bytes(1)), 1);
+        assert_eq!(passes(Amount::Bytes(700)), 7);
+        assert_eq!(passes(Amount::Bytes(701)), 8);
+    }
+}

@@ -268,7 +268,8 @@ after_bytes = 1000
         );
         assert!(at("bytes = 3, to = \"a\", node = \"b\"").contains("`node` is only for log"));
         assert!(at("bytes = 3, to = \"hit\"").contains("this is the first one"));
-        assert!(at("bytes = -3, to = \"a\"").starts_with("p.toml:2:14: "));
+        let negative = at("bytes = -3, to = \"a\"");
+        assert!(negative.starts_with("p.toml:2:16: "), "{negative}");
     }
 
     #[test]

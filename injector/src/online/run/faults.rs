@@ -141,7 +141,7 @@ impl Runner<'_> {
     /// Counts the calls after a fault; where everything is healed nothing begins.
     fn count_from(&self, what: &What) {
         if *what != What::Heal {
-            self.calls.begin_tally();
+            self.begin_tally();
         }
     }
 

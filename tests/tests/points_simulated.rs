@@ -26,6 +26,8 @@ if [ -e dirty ]; then
     rm dirty recovering
 fi
 echo ready
+# It is there when the others have ended.
+sleep 600 &
 [ -z "$first" ] || python3 -Ic "import socket; socket.create_server(('$2', 7000)).accept()"
 : >dirty
 echo 1 >value.tmp
@@ -193,6 +195,7 @@ fn a_campaign_comes_to_the_same_at_once_and_in_parts_and_each_point_comes_up_whe
         let times =
             [&came["fired_ns"], &point["first_ns"]].map(|time| time.as_u64().expect("a time"));
         assert!(times[0].abs_diff(times[1]) < 1_000_000, "{result} {point}");
+        assert_eq!(result["simulated"]["seed"], 7);
     }
 }
 
@@ -224,6 +227,9 @@ fn a_recovery_that_gives_up_at_the_second_failure_is_found_by_a_pair() {
     ];
     let text = laid.exhaustive(1, &pairs);
     assert!(text.contains("a recovery did not end"), "{text}");
+    // Nothing that was counted is missing of nodes that had ended, and of which something went on.
+    let ended = text.contains("a ended with status 2 by itself");
+    assert!(ended && text.contains(", 0 inconclusive\n"), "{text}");
     println!("{} runs", laid.results("out/found").len());
     let number = laid.comes_to_the_same("out/found");
     let told = printed(&laid.0.crashpoint(&["show", "out/found", &number]));
@@ -232,4 +238,63 @@ fn a_recovery_that_gives_up_at_the_second_failure_is_found_by_a_pair() {
         told.contains("\n  not made      unlink recovering on a"),
         "{told}"
     );
+}
+
+/// Another program has its calls at other places, and the second run would be the first one again.
+#[test]
+fn a_failure_point_that_does_not_come_up_is_no_clean_result_and_is_not_tried_twice() {
+    let laid = Laid::store("");
+    laid.exhaustive(0, &["--sample", "1", "--out", "out/base"]);
+    let mut manifest: Value =
+        serde_json::from_str(&laid.file("out/base/manifest.json")).expect("JSON");
+    manifest["collected"]["points"][0]["site"] = "0000000000000001".into();
+    let path = laid.0.place.path("out/base/manifest.json");
+    fs::write(&path, manifest.to_string()).expect("written");
+    let text = laid.exhaustive(3, &["--sample", "1", "--points-of", "out/base"]);
+    assert!(text.contains("fault 1 never happened: at "), "{text}");
+    assert!(
+        text.contains("the failure point of 1 run did not come up again\n")
+            && !text.contains("in two runs"),
+        "{text}"
+    );
+}
+
+/// A node that installs a snapshot after other work: first the manifest that names it, which is wrong, and
+/// then its name.
+const SNAPSHOT: &str = r#"
+cd "$1"
+[ -e begun ] || first=yes
+: >begun
+if [ -e manifest ] && [ ! -e "$(cat manifest)" ]; then
+    echo "cannot start: snapshot $(cat manifest) not found"
+fi
+echo ready
+[ -z "$first" ] || python3 -Ic "import socket; socket.create_server(('$2', 7000)).accept()"
+for name in users orders prices stock; do
+    echo 1 >$name.new
+    mv $name.new $name
+done
+echo 1 >snapshot.new
+echo snapshot-7 >manifest.new
+mv manifest.new manifest
+mv snapshot.new snapshot-7
+exec sleep 600
+"#;
+
+#[test]
+fn the_failure_that_makes_a_line_is_found_by_its_words_and_comes_to_the_same() {
+    let laid = Laid::new(&[("cluster.toml", CLUSTER), ("node.sh", SNAPSHOT)]);
+    let want = [
+        "--want",
+        "log: \"snapshot snapshot-7 not found\"",
+        "--out",
+        "out/found",
+    ];
+    let text = laid.inject(1, &want);
+    assert!(text.contains("`: shown by run "), "{text}");
+    // As in namespaces (`tests/search.rs`).
+    let tried = laid.results("out/found").len();
+    assert!(tried <= 8, "{tried}: {text}");
+    laid.comes_to_the_same("out/found");
+    laid.ends(1, &["inject", "--resume", "out/found"]);
 }

@@ -444,7 +444,6 @@ mod tests {
             count: 2,
             failed: 1,
             first_ns,
-            others_before: 0,
             bytes_min: None,
         };
         Report::Counted(number, made, times)

@@ -28,8 +28,6 @@ pub(in crate::online) struct Times {
     /// First then, in nanoseconds of `CLOCK_MONOTONIC`. Of a node on a simulated machine in those of
     /// the simulation.
     pub(in crate::online) first_ns: u64,
-    /// So many others were made before it was first: on a simulated machine much is made at one time.
-    pub(in crate::online) others_before: usize,
     /// The fewest bytes that were asked for in one buffer, if it has bytes.
     pub(in crate::online) bytes_min: Option<u64>,
 }
@@ -69,7 +67,6 @@ impl Tally {
             count: 1,
             failed: 0,
             first_ns: at_ns,
-            others_before: self.made.len(),
             bytes_min: bytes,
         };
         self.add(made, times);
@@ -105,8 +102,6 @@ mod tests {
             (times.count, times.first_ns, times.bytes_min),
             (2, 3, Some(4))
         );
-        tally.count(made("other"), 7, None);
-        assert_eq!(tally.made[&made("other")].others_before, 1);
         tally.begin();
         tally.count(made("snapshot"), 9, None);
         assert!(!tally.made.contains_key(&made("log")));

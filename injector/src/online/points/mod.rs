@@ -130,21 +130,20 @@ impl SeenPoint {
     /// Those that were counted in a run, in the order in which nodes came there first. The clients
     /// were started at `begun_ns`, in nanoseconds as calls are stamped.
     pub(super) fn all(calls: &Calls, file: &ClusterFile, begun_ns: u64) -> Vec<Self> {
-        let mut all: BTreeMap<Point, ((u64, usize), Self)> = BTreeMap::new();
+        let mut all: BTreeMap<Point, (u64, Self)> = BTreeMap::new();
         for (node, tally) in calls.tallies() {
             for (made, times, callers) in tally {
                 let point = Point::from(made);
-                let came = (times.first_ns, times.others_before);
-                let (first, seen) = all
+                let (first_ns, seen) = all
                     .entry(point.clone())
-                    .or_insert_with(|| (came, Self::of(point)));
-                *first = came.min(*first);
+                    .or_insert_with(|| (times.first_ns, Self::of(point)));
+                *first_ns = times.first_ns.min(*first_ns);
                 seen.add(&file.nodes[node].name, &times, callers);
             }
         }
         let mut all: Vec<_> = all.into_values().collect();
-        all.sort_by_key(|(first, _)| *first);
-        let relative = |((first_ns, _), seen): ((u64, _), Self)| Self {
+        all.sort_by_key(|(first_ns, _)| *first_ns);
+        let relative = |(first_ns, seen): (u64, Self)| Self {
             first_ns: first_ns.saturating_sub(begun_ns),
             ..seen
         };

@@ -298,3 +298,36 @@ fn the_failure_that_makes_a_line_is_found_by_its_words_and_comes_to_the_same() {
     laid.comes_to_the_same("out/found");
     laid.ends(1, &["inject", "--resume", "out/found"]);
 }
+
+/// A node that makes its only call long after all else, and a probe that has it be something else by then.
+const LATE: &str = r#"
+cd "$1"
+echo ready
+until [ "$(date +%s)" -ge 1700000012 ]; do sleep 0.2; done
+mkdir late
+exec sleep 600
+"#;
+
+const PROBED: &str = r#"
+[[nodes]]
+name = "a"
+command = "sh {here}/node.sh {dir}"
+ready = { log = "ready" }
+stop = "SIGKILL"
+[client]
+command = "bash -c 'until [ $(date +%s) -ge 1700000013 ]; do sleep 0.2; done'"
+[probe]
+command = "bash -c '[ $(date +%s%N) -ge 1700000011600000000 ] && echo a late || echo a early'"
+roles = ["early", "late"]
+[check]
+command = "echo ok"
+"#;
+
+/// Where it is quiet the probe is asked every five seconds, but not where its answers are kept with calls.
+#[test]
+fn a_failure_point_has_the_role_that_its_node_had_by_then() {
+    let laid = Laid::new(&[("cluster.toml", PROBED), ("node.sh", LATE)]);
+    let points = by_id(&laid.inject(0, &["--points", "--format", "json"]));
+    let point = points.into_values().find(|point| point["call"] == "mkdir");
+    assert_eq!(point.expect("it was made")["role"], "late");
+}

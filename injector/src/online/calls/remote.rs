@@ -226,16 +226,15 @@ impl Remote {
             }
             Report::News(words) => known.news.push(words),
             Report::Spared(id, spared) => drop(known.spared.insert(id, spared)),
-            Report::Counted(number, made, times) => known.counted.take(number, made, times),
+            Report::Counted(number, made, times) => known.counted.take(number, made, &times),
             Report::Stack(site, stack) => known.counted.find(site, stack),
             Report::Told(number) if number == known.counted.number => {
                 known.counted.is_untold = false;
             }
-            // Of a counting that is over.
-            Report::Told(_) => {}
             Report::Answered(number) => known.answered = number,
-            // The cluster looks for it: what the command has left may go on.
-            Report::Ended(_) => {}
+            // Of a counting that is over; and for the end of a command the cluster looks: what that has
+            // left may go on.
+            Report::Told(_) | Report::Ended(_) => {}
         }
     }
 }
@@ -249,9 +248,10 @@ impl Counted {
     }
 
     /// A desk has counted so many. Its times are since it began.
-    fn take(&mut self, number: u64, made: Made, times: Times) {
+    fn take(&mut self, number: u64, made: Made, times: &Times) {
         if number == self.number {
             let first_ns = self.since_ns + times.first_ns;
+            let times = times.clone();
             self.tally.add(made, Times { first_ns, ..times });
         }
     }

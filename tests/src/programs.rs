@@ -94,6 +94,24 @@ pub fn store_cluster(mistake: &str) -> String {
     )
 }
 
+/// The same of two of its nodes, with disks: what one of them loses is lost.
+///
+/// # Panics
+/// If it cannot be read.
+pub fn store_of_two(mistake: &str) -> String {
+    let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);
+    let text = text.replace(
+        "--lead {address:b},{address:c}",
+        "--lead {address:b} --ping 1",
+    );
+    // What loses its power says nothing any more.
+    let text = text.replace(
+        "store client {address:a}",
+        "store client {address:a} --patience 2",
+    );
+    format!("disk = \"ext4\"\n{text}")
+}
+
 /// The cluster file of the store in `fixtures` that elects its leader, with one of its mistakes, or
 /// none.
 ///

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use end_to_end::{Folder, elects_cluster, printed, said, store_cluster};
+use end_to_end::{Folder, elects_cluster, printed, said, store_cluster, store_of_two};
 use serde_json::Value;
 
 /// A node that changes a file as soon as the client is there, and recovers if it was ended while it did. A
@@ -50,19 +50,9 @@ fn small(gives_up: &str) -> Folder {
     Folder::new(&[("cluster.toml", &cluster), ("node.sh", NODE)])
 }
 
-/// Two nodes of a store with disks: what one of them loses is lost.
+/// Two nodes of a store with disks.
 fn store(mistake: &str) -> Folder {
-    let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);
-    let text = text.replace(
-        "--lead {address:b},{address:c}",
-        "--lead {address:b} --ping 1",
-    );
-    // What loses its power says nothing any more.
-    let text = text.replace(
-        "store client {address:a}",
-        "store client {address:a} --patience 2",
-    );
-    Folder::new(&[("cluster.toml", &format!("disk = \"ext4\"\n{text}"))])
+    Folder::new(&[("cluster.toml", &store_of_two(mistake))])
 }
 
 /// A campaign of all failures.

@@ -132,7 +132,18 @@ impl<O: Observer> Follower<O> {
 
     /// What was seen, once all have ended.
     pub(crate) fn finish(self) -> Result<O::Output, O::Error> {
-        self.observer.finish(self.status, &self.stacks.names())
+        let names = self.observer.wants_names().then(|| self.stacks.names());
+        let names = names.unwrap_or_default();
+        self.observer.finish(self.status, &names)
+    }
+
+    fn stack_of(&mut self, thread: pid_t, process: pid_t) -> u64 {
+        let (number, is_new) = self.stacks.of(thread, process);
+        if is_new {
+            let frames = self.stacks.frames(number);
+            self.observer.found_stack(number, frames);
+        }
+        number
     }
 
     fn stopped(&mut self, thread: pid_t, stop: Stop) {
@@ -187,7 +198,7 @@ impl<O: Observer> Follower<O> {
             return system::go_on(thread, 0);
         };
         if self.observer.wants_stack_before(&origin) {
-            origin.stack = self.stacks.of(thread, origin.process);
+            origin.stack = self.stack_of(thread, origin.process);
         }
         let decision = self.observer.entry(&origin, &entry);
         let doing = self.carry_out(thread, origin, entry, decision);
@@ -213,7 +224,7 @@ impl<O: Observer> Follower<O> {
             }
             Decision::ToExit(kept) => {
                 if origin.stack == 0 && self.observer.wants_stack(&kept) {
-                    origin.stack = self.stacks.of(thread, origin.process);
+                    origin.stack = self.stack_of(thread, origin.process);
                 }
                 system::go_on_to_exit(thread);
                 Doing::Calls(Box::new((origin, entry, kept)), None)

@@ -24,7 +24,7 @@ mod system;
 
 pub use error::{Error, Result};
 pub use observer::{After, Both, Change, Decision, Kept, Observer, Origin, StackTable};
-pub use stacks::Frame;
+pub use stacks::{Frame, named};
 pub use start::{Options, Table, Traced, proc, start};
 pub use system::{Entry, read_memory, write_memory};
 

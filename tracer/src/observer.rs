@@ -130,6 +130,15 @@ pub trait Observer {
         false
     }
 
+    /// A stack that was wanted is one that was not seen before: its addresses, from the call outwards.
+    fn found_stack(&mut self, _number: u64, _stack: Vec<Frame>) {}
+
+    /// Whether the functions of stacks are to be known in the end. To find out takes memory, and much
+    /// longer than all else.
+    fn wants_names(&self) -> bool {
+        true
+    }
+
     /// A call has been made. Negative results are errors.
     fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept, result: i64) -> After;
 
@@ -166,7 +175,8 @@ pub trait Observer {
     /// Something happened of which the kernel does not tell enough.
     fn unseen(&mut self, _what: &'static str) {}
 
-    /// All have ended; the first one with this status. `stacks` are those that were wanted.
+    /// All have ended; the first one with this status. `stacks` are those that were wanted, if their
+    /// names are ([`Observer::wants_names`]).
     ///
     /// # Errors
     /// What the observer says.
@@ -242,6 +252,15 @@ where
         let second = kept.second.as_ref();
         first.is_some_and(|kept| self.0.wants_stack(kept))
             || second.is_some_and(|kept| self.1.wants_stack(kept))
+    }
+
+    fn found_stack(&mut self, number: u64, stack: Vec<Frame>) {
+        self.0.found_stack(number, stack.clone());
+        self.1.found_stack(number, stack);
+    }
+
+    fn wants_names(&self) -> bool {
+        self.0.wants_names() || self.1.wants_names()
     }
 
     fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept, result: i64) -> After {

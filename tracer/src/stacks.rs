@@ -4,7 +4,7 @@
 //! pointers; blazesym finds the names, once everything has ended. Programs without either keep
 //! addresses. What an interpreter runs is not on the stack: one sees the interpreter.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -23,6 +23,7 @@ use object::elf::PF_X;
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment, SegmentFlags};
 
+use crate::observer::StackTable;
 use crate::system;
 
 /// So many frames of a stack are kept: those next to the call.
@@ -102,13 +103,43 @@ pub(crate) struct Stacks {
     known: HashMap<u64, Vec<Address>>,
 }
 
+/// Stacks of addresses with the functions there, as the files that have the names of their modules here
+/// say: for whoever has addresses of a tracer that was somewhere else. Of files that are not there, or
+/// are no programs, addresses stay alone.
+pub fn named(stacks: &StackTable) -> StackTable {
+    let mut wanted: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    for frame in stacks.values().flatten() {
+        let addresses = wanted.entry(&frame.module).or_default();
+        addresses.insert(frame.address);
+    }
+    let mut frames: HashMap<(&str, u64), Vec<Frame>> = HashMap::new();
+    for (module, addresses) in wanted {
+        let file = File::open(module);
+        let Ok(image) = file.and_then(|file| Image::read(module.to_owned(), file)) else {
+            continue;
+        };
+        let addresses: Vec<_> = addresses.into_iter().collect();
+        let keys = addresses.iter().map(|address| (module, *address));
+        frames.extend(keys.zip(image.names(&addresses)));
+    }
+    let of_frame = |frame: &Frame| {
+        let found = frames.get(&(frame.module.as_str(), frame.address));
+        found.cloned().unwrap_or_else(|| vec![frame.clone()])
+    };
+    let of_stack = |stack: &Vec<Frame>| stack.iter().flat_map(of_frame).collect();
+    let stacks = stacks.iter();
+    stacks
+        .map(|(number, stack)| (*number, of_stack(stack)))
+        .collect()
+}
+
 impl Stacks {
     /// The stack of a thread that has stopped, as a number by which [`Stacks::names`] knows it. It
     /// is the same for the same places of the same files, of which an interpreter is one place. 0 if
-    /// there is nothing to be known.
-    pub(crate) fn of(&mut self, thread: pid_t, process: pid_t) -> u64 {
+    /// there is nothing to be known. And whether it was not known before.
+    pub(crate) fn of(&mut self, thread: pid_t, process: pid_t) -> (u64, bool) {
         let Ok((instruction, registers)) = system::unwind_registers(thread) else {
-            return 0;
+            return (0, false);
         };
         if !self.layouts.contains_key(&process) {
             self.read_layout(process);
@@ -125,7 +156,7 @@ impl Stacks {
         }
         let (addresses, _) = found.unwrap_or_default();
         if addresses.is_empty() {
-            return 0;
+            return (0, false);
         }
         let mut hasher = DefaultHasher::new();
         let mut places: Vec<_> = addresses
@@ -138,8 +169,21 @@ impl Stacks {
         places.dedup();
         places.hash(&mut hasher);
         let number = hasher.finish();
+        let is_new = !self.known.contains_key(&number);
         self.known.entry(number).or_insert(addresses);
-        number
+        (number, is_new)
+    }
+
+    /// The addresses of a stack that was found, without names.
+    pub(crate) fn frames(&self, number: u64) -> Vec<Frame> {
+        let frame = |(image, address): &Address| Frame {
+            module: self.images[*image].path.clone(),
+            address: *address,
+            function: None,
+            source: None,
+        };
+        let found = self.known.get(&number);
+        found.into_iter().flatten().map(frame).collect()
     }
 
     /// A process runs another program, or has ended.

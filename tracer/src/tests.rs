@@ -311,7 +311,11 @@ fn of_two_observers_the_second_refuses_and_the_first_sees_what_is_made() {
 }
 
 /// Wants the stacks of syncs.
-struct SyncStacks(Vec<u64>);
+#[derive(Default)]
+struct SyncStacks {
+    of_syncs: Vec<u64>,
+    found: StackTable,
+}
 
 impl Observer for SyncStacks {
     type Kept = ();
@@ -331,14 +335,21 @@ impl Observer for SyncStacks {
     }
 
     fn exit(&mut self, origin: &Origin, _: &Entry, (): (), _: i64) -> After {
-        self.0.push(origin.stack);
+        self.of_syncs.push(origin.stack);
         After::GoOn
+    }
+
+    fn found_stack(&mut self, number: u64, stack: Vec<Frame>) {
+        self.found.insert(number, stack);
     }
 
     fn abandoned(&mut self, _: &Origin, _: &Entry, (): ()) {}
 
     fn finish(self, _: ExitStatus, stacks: &StackTable) -> Result<Vec<Vec<Frame>>> {
-        Ok(self.0.iter().map(|stack| stacks[stack].clone()).collect())
+        // Whoever is told addresses only can find out the same.
+        assert_eq!(named(&self.found), *stacks);
+        let of_syncs = self.of_syncs.iter();
+        Ok(of_syncs.map(|stack| stacks[stack].clone()).collect())
     }
 }
 
@@ -390,7 +401,7 @@ fn stacks_have_the_names_of_functions() {
     command
         .args(["--ignored", "--exact", "tests::syncs_a_file"])
         .env(SYNCED, folder.path().join("file"));
-    let traced = trace_by(command, SyncStacks(Vec::new())).expect("started");
+    let traced = trace_by(command, SyncStacks::default()).expect("started");
     let stacks = traced.wait().expect("traced");
     let own = ["sync_inner", "sync_inlined", "sync_first", "sync_second"];
     let ours = |stack: &Vec<Frame>| -> Vec<String> {
@@ -433,7 +444,7 @@ for _ in range(40):
     os.fsync(file)";
     let mut command = Command::new("python3");
     command.args(["-c", program]).arg(path);
-    let traced = trace_by(command, SyncStacks(Vec::new())).expect("started");
+    let traced = trace_by(command, SyncStacks::default()).expect("started");
     let stacks = traced.wait().expect("traced");
     assert_eq!(stacks.len(), 40);
     let first = &stacks[0];

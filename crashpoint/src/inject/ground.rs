@@ -73,8 +73,22 @@ fn settings_of(
     };
     let surroundings = Surroundings::recorded(&on.surrounded);
     let surroundings = surroundings.map_err(|what| anyhow!("{what}"))?;
-    let (kernel, seed) = (Path::new(&on.kernel), on.seed.wrapping_add(index));
-    settings(file, Some(kernel), seed, &surroundings).map(Some)
+    settings(
+        file,
+        Some(Path::new(&on.kernel)),
+        seed_of(on, manifest, index),
+        &surroundings,
+    )
+    .map(Some)
+}
+
+/// The seed of the machines of a run. Each has the next, but for failures at failure points: these are
+/// points of the run in which they were collected, and come up where all is as it was there.
+fn seed_of(on: &OnMachines, manifest: &InjectManifest, index: u64) -> u64 {
+    if manifest.counts_calls() {
+        return on.seed;
+    }
+    on.seed.wrapping_add(index)
 }
 
 /// Runs a plan once, as the run with an index of a campaign, and takes everything down, whatever
@@ -132,7 +146,8 @@ fn on_simulated(
 ) -> Result<Ran> {
     let own = OwnDirectory::new(&std::env::temp_dir(), "run");
     let own = own.map_err(|error| not_prepared(&error.into()))?;
-    let left = Left::new(own.path().join(LOGS), |name| own.path().join(name));
+    let mut left = Left::new(own.path().join(LOGS), |name| own.path().join(name));
+    left.place.points = manifest.counts_calls();
     let mut cluster = SimulatedCluster::new(file, &left.logs, settings)?;
     if kept.is_some() {
         cluster.simulation().switch().keep_frames();

@@ -73,7 +73,7 @@ pub(crate) struct InjectArgs {
     #[arg(
         long,
         value_name = "WANT",
-        conflicts_with_all = ["plan", "points", "resume", "repeat", "simulate"]
+        conflicts_with_all = ["plan", "points", "resume", "repeat"]
     )]
     want: Option<String>,
 
@@ -91,8 +91,8 @@ pub(crate) struct InjectArgs {
     /// in the program, how often. Nothing is injected
     #[arg(
         long,
-        conflicts_with_all = ["plan", "strategy", "resume", "repeat", "spec", "simulate", "seed",
-            "budget", "stop_after", "out"]
+        conflicts_with_all = ["plan", "strategy", "resume", "repeat", "spec", "budget", "stop_after",
+            "out"]
     )]
     points: bool,
 
@@ -136,7 +136,7 @@ pub(crate) struct InjectArgs {
     machines: MachinesArgs,
 
     /// The seed of what a strategy draws, and of the simulated machines of the first run: each run
-    /// has the next (0)
+    /// has the next, but all of the strategy `exhaustive` have this one (0)
     #[arg(long, value_name = "S", conflicts_with = "resume")]
     seed: Option<u64>,
 
@@ -202,6 +202,7 @@ fn strategies() -> impl Iterator<Item = &'static str> {
 
 /// Does it.
 pub(crate) fn run(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    refuse_seed(arguments)?;
     if arguments.points {
         return points::print(arguments, interrupt);
     }
@@ -212,16 +213,21 @@ pub(crate) fn run(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Resu
     campaign.go_on()
 }
 
-fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Result<Campaign<'a>> {
-    let path = arguments.file.as_deref().context("clap wants one")?;
-    let simulate = arguments.machines.simulate;
-    if arguments.seed.is_some() && arguments.strategy.is_none() && !simulate {
+/// Fails if there is a seed, and nothing that is drawn with it.
+fn refuse_seed(arguments: &InjectArgs) -> anyhow::Result<()> {
+    let draws = arguments.strategy.is_some() || arguments.machines.simulate;
+    if arguments.seed.is_some() && !draws {
         bail!(
             "--seed is for --strategy and --simulate: what a plan draws, it draws with its own seed"
         );
     }
+    Ok(())
+}
+
+fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Result<Campaign<'a>> {
+    let path = arguments.file.as_deref().context("clap wants one")?;
     points::refuse_elsewhere(arguments)?;
-    let file = read_file(path, simulate)?;
+    let file = read_file(path, arguments.machines.simulate)?;
     let specifications = crate::specs::read(&arguments.spec, About::Run)?;
     if specifications.is_empty() && arguments.want.is_none() {
         refuse_unjudged(&file, path)?;

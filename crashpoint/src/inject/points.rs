@@ -13,15 +13,17 @@ use injector::online::{
 };
 use serde_json::json;
 
-use super::ground::run_once;
+use super::ground::{on_machines, run_once};
 use super::{InjectArgs, read_file, refuse_idle};
 
 /// Prints them.
 pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let path = arguments.file.as_deref().context("clap wants one")?;
-    let file = read_file(path, false)?;
+    let file = read_file(path, arguments.machines.simulate)?;
     refuse_idle(&file, path)?;
+    let seed = arguments.seed.unwrap_or_default();
     let mut manifest = InjectManifest::new(&file, &path.canonicalize()?);
+    manifest.simulated = on_machines(&arguments.machines, &file, seed)?;
     manifest.strategy = Some(EXHAUSTIVE.to_owned());
     let Some(ran) = watched((&file, &manifest), None, interrupt)? else {
         say("interrupted: everything is stopped");
@@ -107,9 +109,6 @@ pub(super) fn collect(
     seen_in: Option<&str>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
-    if manifest.simulated.is_some() {
-        bail!("calls are counted in namespaces only: leave out --simulate");
-    }
     if let Some(directory) = &arguments.points_of {
         return take_over(arguments, directory, manifest);
     }

@@ -159,7 +159,7 @@ impl Summary {
         self.results.iter().filter(shown).count() as u64
     }
 
-    /// How many waited for a failure point that did not come up, though tried twice.
+    /// How many waited for a failure point that did not come up, though tried twice where it could have.
     pub fn missed(&self) -> u64 {
         let missed = |result: &&InjectResult| result.ran.missed_its_point();
         self.results.iter().filter(missed).count() as u64

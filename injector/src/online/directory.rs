@@ -78,7 +78,7 @@ pub struct InjectManifest {
 /// How the machines of a campaign are simulated, in the words of the command line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnMachines {
-    /// The seed of the first run; each has the next.
+    /// The seed of the first run; each has the next, if failure points are not what plans are made of.
     pub seed: u64,
     /// The kernel of the machines, absolute.
     pub kernel: String,

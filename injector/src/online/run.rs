@@ -116,7 +116,7 @@ pub fn run(
     let calls = Rc::clone(&runner.calls);
     runner.ground.end();
     // What the functions are called is known when the nodes have ended.
-    let points = SeenPoint::all(&calls, begun_ns);
+    let points = SeenPoint::all(&calls, runner.ground.file(), begun_ns);
     match ran {
         Ok(ran) => Ok(Ran { points, ..ran }),
         Err(Error::Cluster(error @ ClusterError::Unable { .. })) => runner.cut_short(place, &error),
@@ -176,10 +176,31 @@ impl Runner<'_> {
 
     /// Has the faults happen, and calls counted meanwhile.
     fn counted_faults(&mut self) -> Result<()> {
-        self.calls.begin_tally();
+        self.begin_tally();
         let ended = self.faults();
         self.calls.end_tally();
-        ended
+        ended?;
+        if self.calls.counts() {
+            self.know_tally();
+        }
+        Ok(())
+    }
+
+    fn begin_tally(&self) {
+        self.calls.begin_tally(self.ground.now().as_nanos() as u64);
+    }
+
+    /// Waits until it is known what was counted.
+    fn know_tally(&mut self) {
+        if let Err(error) = self.ground.agree_on_calls() {
+            self.problems.push(error.to_string());
+        }
+        if let Some(node) = self.calls.lost_some() {
+            let node = self.name(node);
+            self.problems.push(format!(
+                "the calls of {node} were not all counted: its tracer was gone before it told of them"
+            ));
+        }
     }
 
     /// Has the faults happen, while the clients work.
@@ -211,12 +232,14 @@ impl Runner<'_> {
         self.calls.counts() && self.ground.now() < ended + COUNTED_AFTER
     }
 
-    /// Whether nothing has happened for a while, and nobody waits for what the probe says.
+    /// Whether nothing has happened for a while, and nobody waits for what the probe says. Where calls are
+    /// counted it is asked as often in each run, whatever that one waits for: they are compared.
     fn is_quiet_until(&self, next: Option<&Next>) -> bool {
         let waits = |next: &Next| next.fired.is_some() || next.trigger.needs_roles();
         let now_ns = self.since_begin(self.ground.now());
         let is_recent = |event: &RunEvent| now_ns < event.time_ns + QUIET_AFTER.as_nanos() as u64;
-        !next.is_some_and(waits)
+        !self.calls.counts()
+            && !next.is_some_and(waits)
             && self.active.is_empty()
             && self.returning.is_empty()
             && !self.events.last().is_some_and(is_recent)
@@ -268,8 +291,12 @@ impl Runner<'_> {
         });
     }
 
-    /// When the clients were started, as calls are stamped: in nanoseconds of `CLOCK_MONOTONIC`.
+    /// When the clients were started, as calls are stamped: in nanoseconds of the ground where nodes are
+    /// traced in their machines, and else of `CLOCK_MONOTONIC`.
     fn begun_ns(&self) -> u64 {
+        if self.ground.traces_inside() {
+            return self.clients.begun().as_nanos() as u64;
+        }
         tracer::now_ns().saturating_sub(self.since_begin(self.ground.now()))
     }
 

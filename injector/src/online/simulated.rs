@@ -148,12 +148,6 @@ impl Ground for Simulated<'_> {
     }
 
     fn follow_calls(&mut self, calls: &Rc<Calls>) -> Result<()> {
-        if calls.counts() {
-            return Err(Error::Command {
-                whose: "failure points".into(),
-                what: "need calls to be counted, which is done in namespaces only".into(),
-            });
-        }
         self.calls = Rc::clone(calls);
         self.cluster
             .trace(Rc::clone(calls) as Rc<dyn MachineTracer>);
@@ -290,6 +284,9 @@ impl Ground for Simulated<'_> {
     fn restart(&mut self, node: usize) -> Result<()> {
         if self.calls.is_inside(node) && self.cluster.simulation().is_on(node) {
             // What the tracer of what is left in it has said is to be known before there is a new one.
+            if self.calls.tell(node) {
+                self.agree_on_calls()?;
+            }
             self.kill(&[node])?;
         }
         self.go_on(|cluster, cancelled| cluster.restart_node(node, cancelled))

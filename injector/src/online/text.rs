@@ -55,9 +55,15 @@ pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
         );
     }
     if manifest.collected.is_some() && summary.missed() > 0 {
+        // Simulated machines come to the same again.
+        let twice = if manifest.simulated.is_some() {
+            ""
+        } else {
+            ", in two runs each"
+        };
         let _ = writeln!(
             text,
-            "the failure point of {} did not come up again, in two runs each",
+            "the failure point of {} did not come up again{twice}",
             counted(summary.missed(), "run")
         );
     }

@@ -15,8 +15,8 @@ use crate::simulated::words::{Order, Task};
 /// goes to its standard error.
 pub trait MachineTracer {
     /// The words of that program, before those of the command of the node with an index, which is
-    /// started now. None if this node is not traced.
-    fn words(&self, index: usize, node: &NodeConfig) -> Option<Vec<String>>;
+    /// started at a time, in nanoseconds since the simulation began. None if this node is not traced.
+    fn words(&self, index: usize, node: &NodeConfig, now_ns: u64) -> Option<Vec<String>>;
 
     /// The status of the node's command, as wait(2) has it, if this line, which the tracer has said, says
     /// that it has ended, or could not be run.
@@ -101,7 +101,8 @@ impl SimulatedCluster {
     /// node's user.
     pub(super) fn traced(&self, node: usize, mut task: Task) -> (Task, bool) {
         let tracer = self.tracer.as_ref();
-        let words = tracer.and_then(|tracer| tracer.words(node, &self.file.nodes[node]));
+        let now_ns = self.now_ns();
+        let words = tracer.and_then(|tracer| tracer.words(node, &self.file.nodes[node], now_ns));
         let Some(mut words) = words else {
             return (task, false);
         };

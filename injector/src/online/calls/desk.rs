@@ -1,7 +1,7 @@
 //! What shall become of the calls of one node: triggers and faults leave word here, and the node's
 //! tracer asks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use brief::{Called, callers, mask};
 use libc::pid_t;
-use tracer::{After, Change, Decision, Entry, Observer, Origin, StackTable};
+use tracer::{After, Change, Decision, Entry, Frame, Observer, Origin, StackTable};
 
 use super::corrupt::{Buffer, Spoilt};
 use super::kinds::{ADDRESS, LENGTH, READ, has_length, is_one, kind, paths};
@@ -54,6 +54,10 @@ struct State {
     /// What the probe says that the node is.
     role: Option<String>,
     tally: Tally,
+    /// Which counting that is, and when it began, if somebody outside counts on it.
+    counting: Option<(u64, u64)>,
+    /// The addresses at each site.
+    stacks: BTreeMap<u64, Vec<Frame>>,
     /// The functions of the program at each site, once its processes have ended.
     callers: HashMap<u64, Vec<String>>,
 }
@@ -125,7 +129,7 @@ impl<'a> Made<'a> {
         let inside = |path: &PathBuf| path.strip_prefix(self.data?).ok().map(Path::to_path_buf);
         let file = self.paths.iter().rev().find_map(inside)?;
         Some(Counted {
-            call: kind(self.origin.row.name)?,
+            call: kind(self.origin.row.name)?.to_owned(),
             file: mask(&file.to_string_lossy()),
             site: self.origin.stack,
             role: role.cloned(),
@@ -261,6 +265,36 @@ impl Desk {
     /// Calls are not counted any more.
     pub(super) fn end_tally(&self) {
         self.state().tally.is_counting = false;
+    }
+
+    /// From now on calls are counted, and none before, for whoever calls that the counting with this
+    /// number.
+    pub(super) fn begin_counting(&self, counting: u64) {
+        let mut state = self.state();
+        state.tally.begin();
+        state.counting = Some((counting, tracer::now_ns()));
+    }
+
+    /// What was counted, to be told once. Calls are not counted any more.
+    pub(super) fn told(&self) -> Vec<Report> {
+        let mut state = self.state();
+        state.tally.is_counting = false;
+        let Some((counting, begun_ns)) = state.counting.take() else {
+            return Vec::new();
+        };
+        let made = std::mem::take(&mut state.tally.made);
+        let sites: BTreeSet<_> = made.keys().map(|made| made.site).collect();
+        let counted = made.into_iter().map(|(made, times)| {
+            let first_ns = times.first_ns.saturating_sub(begun_ns);
+            Report::Counted(counting, made, Times { first_ns, ..times })
+        });
+        let stacks = sites.into_iter().filter_map(|site| {
+            let places = state.stacks.get(&site)?.iter();
+            let places = places.map(|frame| (frame.module.clone(), frame.address));
+            Some(Report::Stack(site, places.collect()))
+        });
+        let told = [Report::Told(counting)];
+        counted.chain(stacks).chain(told).collect()
     }
 
     /// The probe says that the node is that.
@@ -732,6 +766,15 @@ impl Observer for Clerk {
         self.is_inside(origin, &state) && state.wants_sites()
     }
 
+    fn found_stack(&mut self, number: u64, stack: Vec<Frame>) {
+        self.state().stacks.insert(number, stack);
+    }
+
+    /// Where a desk is told of, its machine is not to do that.
+    fn wants_names(&self) -> bool {
+        self.desk.is_entered
+    }
+
     fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Kept> {
         let decision = self.decide(origin, entry);
         self.tell();
@@ -780,13 +823,19 @@ impl Observer for Clerk {
     }
 
     fn finish(self, status: ExitStatus, stacks: &StackTable) -> tracer::Result<ExitStatus> {
-        let named = stacks.iter().map(|(site, stack)| {
-            let stack = stack.iter().map(called);
-            (*site, callers(stack))
-        });
-        self.state().callers.extend(named);
+        self.state().callers.extend(named_callers(stacks));
         Ok(status)
     }
+}
+
+/// The functions of the program at each site.
+pub(super) fn named_callers(
+    stacks: &StackTable,
+) -> impl Iterator<Item = (u64, Vec<String>)> + use<'_> {
+    stacks.iter().map(|(site, stack)| {
+        let stack = stack.iter().map(called);
+        (*site, callers(stack))
+    })
 }
 
 fn called(frame: &tracer::Frame) -> Called<'_> {

@@ -84,6 +84,7 @@ fn trace(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     desk.follow(&traced);
     thread::spawn(move || listen(&tell));
     let is_end_told = attend(&desk, &traced, &events);
+    say(&desk.told());
     desk.forget();
     let traced = Arc::into_inner(traced).expect("nobody else has it");
     end(traced, is_end_told)
@@ -220,6 +221,9 @@ fn obey(desk: &Desk, order: Order) {
             say(&reports);
         }
         Order::Pause(is_paused) => desk.pause(is_paused),
+        Order::Count(counting) => desk.begin_counting(counting),
+        Order::Tell => say(&desk.told()),
+        Order::Role(role) => desk.know_role(role.as_deref()),
         Order::Answer(number) => say(&[Report::Answered(number)]),
     }
 }

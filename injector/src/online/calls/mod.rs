@@ -142,30 +142,53 @@ impl Calls {
         self.counts
     }
 
-    /// From now on calls are counted, and none before, if they are to be counted at all.
-    pub(super) fn begin_tally(&self) {
-        if self.counts {
-            self.desks_here().for_each(|desk| desk.begin_tally());
+    /// From now on calls are counted, and none before, if they are to be counted at all. The time is
+    /// that of the ground, in nanoseconds.
+    pub(super) fn begin_tally(&self, now_ns: u64) {
+        for place in self.counting() {
+            match place {
+                Place::Here(desk) => desk.begin_tally(),
+                Place::Inside(remote) => remote.begin_tally(now_ns),
+            }
         }
     }
 
-    /// Calls are not counted any more.
+    /// Calls are not counted any more. What was is known once the ground and the desks agree.
     pub(super) fn end_tally(&self) {
-        self.desks_here().for_each(|desk| desk.end_tally());
+        for place in self.counting() {
+            match place {
+                Place::Here(desk) => desk.end_tally(),
+                Place::Inside(remote) => remote.end_tally(),
+            }
+        }
     }
 
     /// The probe says who is what.
     pub(super) fn know_roles(&self, roles: &Roles) {
-        for desk in self.desks_here() {
-            let role = roles.of.get(&desk.node);
-            desk.know_role(role.map(|role| role.role.as_str()));
+        for place in self.counting() {
+            let role = roles.of.get(&place.orders().node());
+            let role = role.map(|role| role.role.as_str());
+            match place {
+                Place::Here(desk) => desk.know_role(role),
+                Place::Inside(remote) => remote.know_role(role),
+            }
         }
     }
 
-    /// The calls that were counted, by the name of the node that made them.
-    pub(super) fn tallies(&self) -> impl Iterator<Item = (&str, Tallied)> {
-        self.desks_here()
-            .map(|desk| (desk.name.as_str(), desk.tally()))
+    /// The calls that were counted, each time with the index of the node that made them.
+    pub(super) fn tallies(&self) -> impl Iterator<Item = (usize, Tallied)> {
+        self.counting().map(|place| {
+            let tally = match place {
+                Place::Here(desk) => desk.tally(),
+                Place::Inside(remote) => remote.tally(),
+            };
+            (place.orders().node(), tally)
+        })
+    }
+
+    /// Where calls are counted, if they are.
+    fn counting(&self) -> impl Iterator<Item = &Place> {
+        self.desks.values().filter(|_| self.counts)
     }
 
     fn desks_here(&self) -> impl Iterator<Item = &Arc<Desk>> {
@@ -299,6 +322,18 @@ impl Calls {
         desks.for_each(Remote::ask);
     }
 
+    /// The desk of a node is about to go: it is asked what it has counted. Whether it has to be waited for.
+    pub(super) fn tell(&self, node: usize) -> bool {
+        self.inside(node).is_some_and(Remote::tell)
+    }
+
+    /// A node whose calls were not all counted, as its desk has gone.
+    pub(super) fn lost_some(&self) -> Option<usize> {
+        let mut desks = self.desks.values().filter_map(Place::inside);
+        let lost = desks.find(|desk| self.counts && desk.has_lost_some());
+        lost.map(Orders::node)
+    }
+
     /// Whether a desk has said so.
     pub(super) fn has_answered(&self, node: usize) -> bool {
         self.inside(node).is_none_or(Remote::has_answered)
@@ -326,13 +361,13 @@ impl Calls {
 }
 
 impl MachineTracer for Calls {
-    fn words(&self, index: usize, node: &NodeConfig) -> Option<Vec<String>> {
+    fn words(&self, index: usize, node: &NodeConfig, now_ns: u64) -> Option<Vec<String>> {
         let spec = Spec {
             name: node.name.clone(),
             data: data_of(node),
             user: node.user.clone(),
             kinds: self.kinds.clone(),
-            orders: self.inside(index)?.begin(),
+            orders: self.inside(index)?.begin(now_ns),
         };
         let spec = serde_json::to_string(&spec).expect("it is plain data");
         Some(vec![

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::tally::{Made, Times};
 use crate::online::plan::{CallFault, CallOf, Moment};
 
 /// A desk, wherever it is. What is said of it may come later than what it is told: a ground that has to
@@ -76,6 +77,12 @@ pub(super) enum Order {
     Spare(usize),
     /// The node's processes are stopped from now on, or not any more.
     Pause(bool),
+    /// To count calls from now on, and none before. The number is that of this counting.
+    Count(u64),
+    /// Not to count calls any more, and to say what was counted.
+    Tell,
+    /// That the node has this role, if the probe says so: calls are counted by that.
+    Role(Option<String>),
     /// To say this number when all before it is done.
     Answer(u64),
 }
@@ -92,6 +99,12 @@ pub(super) enum Report {
     News(String),
     /// A fault has ended.
     Spared(usize, Spared),
+    /// In the counting with a number this call was made so often. Times are since the desk counts.
+    Counted(u64, Made, Times),
+    /// The stack with a number, from the call outwards: a path and an address in the file there.
+    Stack(u64, Vec<(String, u64)>),
+    /// All was said that was counted in the counting with a number.
+    Told(u64),
     /// All before this order is done.
     Answered(u64),
     /// The node's command has ended, with this status, as wait(2) has it, or could not be run. What it has

@@ -2,9 +2,14 @@
 //! what was ordered and has not ended is ordered again when the command is started again.
 
 use std::cell::{RefCell, RefMut};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use tracer::{Frame, StackTable};
+
+use super::Tallied;
+use super::desk::named_callers;
 use super::orders::{Order, Orders, Report, Spared, Watched};
+use super::tally::{Made, Tally, Times};
 use crate::online::plan::CallFault;
 
 /// The desk of a node, in its machine.
@@ -31,6 +36,25 @@ struct Known {
     asked: u64,
     answered: u64,
     news: Vec<String>,
+    counted: Counted,
+    /// What the probe says that the node is, if calls are counted.
+    role: Option<String>,
+}
+
+/// What is known of the calls of a node that are counted in its machine.
+#[derive(Default)]
+struct Counted {
+    /// The number of the counting that calls are of.
+    number: u64,
+    /// When the desk that counts began to, in nanoseconds of the simulation.
+    since_ns: u64,
+    /// What desks have told of it.
+    tally: Tally,
+    stacks: StackTable,
+    /// Whether a desk counts that has not told yet.
+    is_untold: bool,
+    /// Whether one has gone that had not.
+    is_lost: bool,
 }
 
 struct Watch {
@@ -56,11 +80,19 @@ impl Remote {
         self.known.borrow_mut()
     }
 
-    /// The node's command is about to be started: what its desk is told first.
-    pub(super) fn begin(&self) -> Vec<Order> {
+    /// The node's command is about to be started, at a time in nanoseconds of the simulation: what its
+    /// desk is told first.
+    pub(super) fn begin(&self, now_ns: u64) -> Vec<Order> {
         let mut known = self.known();
         known.is_there = true;
         known.orders.clear();
+        let mut counts = Vec::new();
+        if let Some(role) = &known.role {
+            counts.push(Order::Role(Some(role.clone())));
+        }
+        if known.counted.tally.is_counting {
+            counts.push(known.counted.begin(now_ns));
+        }
         let watches = known.watches.iter();
         let watches = watches.filter(|(_, watch)| watch.fired.is_none());
         let watches = watches.map(|(id, watch)| Order::Watch(*id, watch.watched.clone()));
@@ -70,13 +102,74 @@ impl Remote {
             seen: rule.seen,
             hits: rule.hits,
         });
-        watches.chain(rules).collect()
+        counts.into_iter().chain(watches).chain(rules).collect()
+    }
+
+    /// From now on calls are counted, and none before. The time is in nanoseconds of the simulation.
+    pub(super) fn begin_tally(&self, now_ns: u64) {
+        let mut known = self.known();
+        let number = known.counted.number + 1;
+        known.counted = Counted {
+            number,
+            ..Counted::default()
+        };
+        known.counted.tally.begin();
+        if known.is_there {
+            let order = known.counted.begin(now_ns);
+            known.orders.push(order);
+        }
+    }
+
+    /// Calls are not counted any more, and the desk is to tell of those that were.
+    pub(super) fn end_tally(&self) {
+        let mut known = self.known();
+        known.counted.tally.is_counting = false;
+        known.order(Order::Tell);
+    }
+
+    /// The desk is about to go, and is to tell before what it has counted. Whether there is one that can.
+    pub(super) fn tell(&self) -> bool {
+        let mut known = self.known();
+        let tells = known.counted.is_untold && known.is_there;
+        if tells {
+            known.orders.push(Order::Tell);
+        }
+        tells
+    }
+
+    /// Whether calls were counted of which nobody has told.
+    pub(super) fn has_lost_some(&self) -> bool {
+        let known = self.known();
+        known.counted.is_untold || known.counted.is_lost
+    }
+
+    /// The probe says that the node is that.
+    pub(super) fn know_role(&self, role: Option<&str>) {
+        let mut known = self.known();
+        let role = role.map(str::to_owned);
+        if known.role != role {
+            known.role.clone_from(&role);
+            known.order(Order::Role(role));
+        }
+    }
+
+    /// The calls that were counted, each with the functions that made it if they are known.
+    pub(super) fn tally(&self) -> Tallied {
+        let known = self.known();
+        let stacks = tracer::named(&known.counted.stacks);
+        let callers: HashMap<_, _> = named_callers(&stacks).collect();
+        let made = known.counted.tally.made.iter().map(|(made, times)| {
+            let callers = callers.get(&made.site).cloned();
+            (made.clone(), times.clone(), callers.unwrap_or_default())
+        });
+        made.collect()
     }
 
     /// The node's processes have all ended, and its desk is gone.
     pub(super) fn end(&self) {
         let mut known = self.known();
         known.is_there = false;
+        known.counted.is_lost |= std::mem::take(&mut known.counted.is_untold);
         known.stands_still = false;
         known.is_paused = false;
         known.answered = known.asked;
@@ -133,10 +226,44 @@ impl Remote {
             }
             Report::News(words) => known.news.push(words),
             Report::Spared(id, spared) => drop(known.spared.insert(id, spared)),
+            Report::Counted(number, made, times) => known.counted.take(number, made, &times),
+            Report::Stack(site, stack) => known.counted.find(site, stack),
+            Report::Told(number) if number == known.counted.number => {
+                known.counted.is_untold = false;
+            }
             Report::Answered(number) => known.answered = number,
-            // The cluster looks for it: what the command has left may go on.
-            Report::Ended(_) => {}
+            // Of a counting that is over; and for the end of a command the cluster looks: what that has
+            // left may go on.
+            Report::Told(_) | Report::Ended(_) => {}
         }
+    }
+}
+
+impl Counted {
+    /// A desk begins to count.
+    fn begin(&mut self, now_ns: u64) -> Order {
+        self.since_ns = now_ns;
+        self.is_untold = true;
+        Order::Count(self.number)
+    }
+
+    /// A desk has counted so many. Its times are since it began.
+    fn take(&mut self, number: u64, made: Made, times: &Times) {
+        if number == self.number {
+            let first_ns = self.since_ns + times.first_ns;
+            let times = times.clone();
+            self.tally.add(made, Times { first_ns, ..times });
+        }
+    }
+
+    fn find(&mut self, site: u64, stack: Vec<(String, u64)>) {
+        let frames = stack.into_iter().map(|(module, address)| Frame {
+            module,
+            address,
+            function: None,
+            source: None,
+        });
+        self.stacks.insert(site, frames.collect());
     }
 }
 
@@ -261,7 +388,7 @@ mod tests {
         remote.watch(1, watched(0));
         remote.hit(4, &fault());
         assert!(remote.take_orders().is_empty(), "there is nobody yet");
-        assert_eq!(remote.begin(), [Order::Watch(1, watched(0)), hit(0, 0)]);
+        assert_eq!(remote.begin(0), [Order::Watch(1, watched(0)), hit(0, 0)]);
         remote.watch(2, watched(0));
         assert_eq!(remote.take_orders(), [Order::Watch(2, watched(0))]);
         for report in [
@@ -277,14 +404,14 @@ mod tests {
         }
         remote.end();
         assert_eq!(remote.fired(1).as_deref(), Some("is about to"));
-        assert_eq!(remote.begin(), [Order::Watch(2, watched(2)), hit(3, 7)]);
+        assert_eq!(remote.begin(0), [Order::Watch(2, watched(2)), hit(3, 7)]);
     }
 
     #[test]
     fn who_is_told_to_spare_calls_has_to_say_so_unless_it_cannot() {
         let spared = |is_free| Some(Spared { hits: 0, is_free });
         let remote = Remote::new(0);
-        remote.begin();
+        remote.begin(0);
         remote.hit(4, &fault());
         remote.spare(4);
         remote.ask();
@@ -297,13 +424,85 @@ mod tests {
         remote.end();
         assert!(remote.has_answered());
         assert_eq!(remote.spared(4), spared(true));
-        remote.begin();
+        remote.begin(0);
         remote.freeze(true);
         remote.hit(4, &fault());
         remote.spare(4);
         remote.ask();
         assert!(remote.has_answered(), "nobody can be asked");
         assert_eq!((remote.spared(4), remote.spared(4)), (spared(true), None));
+    }
+
+    fn counted(number: u64, first_ns: u64) -> Report {
+        let made = Made {
+            call: "fsync".into(),
+            file: "log".into(),
+            site: 7,
+            role: None,
+        };
+        let times = Times {
+            count: 2,
+            failed: 1,
+            first_ns,
+            bytes_min: None,
+        };
+        Report::Counted(number, made, times)
+    }
+
+    /// How often the only call was made that was counted, and when first.
+    fn tally(remote: &Remote) -> Option<(u64, u64)> {
+        let tally = remote.tally();
+        assert!(tally.len() <= 1);
+        tally
+            .first()
+            .map(|(_, times, _)| (times.count, times.first_ns))
+    }
+
+    #[test]
+    fn a_tally_is_that_of_all_desks_since_it_began() {
+        let remote = Remote::new(0);
+        remote.begin_tally(10);
+        assert_eq!(remote.begin(20), [Order::Count(1)]);
+        remote.begin_tally(30);
+        remote.know_role(Some("leader"));
+        remote.know_role(Some("leader"));
+        let role = Order::Role(Some("leader".into()));
+        assert_eq!(remote.take_orders(), [Order::Count(2), role.clone()]);
+        // Of what was counted before: it was on its way.
+        remote.hear(counted(1, 3));
+        remote.hear(Report::Told(1));
+        assert_eq!(tally(&remote), None);
+        remote.hear(counted(2, 5));
+        remote.hear(Report::Told(2));
+        remote.end();
+        assert_eq!(remote.begin(100), [role, Order::Count(2)]);
+        remote.end_tally();
+        remote.hear(counted(2, 7));
+        remote.hear(Report::Told(2));
+        assert_eq!(
+            (tally(&remote), remote.has_lost_some()),
+            (Some((4, 35)), false)
+        );
+        remote.end();
+        assert!(!remote.begin(200).contains(&Order::Count(2)));
+    }
+
+    #[test]
+    fn a_desk_that_is_gone_before_it_told_is_missed() {
+        let remote = Remote::new(0);
+        remote.begin(0);
+        assert!(!remote.tell(), "it counts nothing");
+        remote.begin_tally(0);
+        assert!(remote.tell());
+        remote.end();
+        assert!(remote.has_lost_some() && !remote.tell());
+        remote.begin(0);
+        remote.hear(Report::Told(1));
+        assert!(remote.has_lost_some(), "another one has told");
+        // What is counted from a fault on does not miss who was killed by it.
+        remote.end();
+        remote.begin_tally(0);
+        assert!(!remote.has_lost_some());
     }
 
     #[test]

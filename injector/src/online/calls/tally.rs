@@ -1,12 +1,15 @@
 //! Which calls a node makes, counted.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use serde::{Deserialize, Serialize};
 
 /// What tells one of them from others: the same code on a like node makes the same.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::online) struct Made {
     /// What a plan calls it.
-    pub(in crate::online) call: &'static str,
+    pub(in crate::online) call: String,
     /// Of which file of the node's data, masked.
     pub(in crate::online) file: String,
     /// The number of its stack; 0 if that is not known.
@@ -16,16 +19,26 @@ pub(in crate::online) struct Made {
 }
 
 /// How often it was made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::online) struct Times {
     /// So often.
     pub(in crate::online) count: u64,
     /// So often it failed.
     pub(in crate::online) failed: u64,
-    /// First then, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// First then, in nanoseconds of `CLOCK_MONOTONIC`. Of a node on a simulated machine in those of
+    /// the simulation.
     pub(in crate::online) first_ns: u64,
     /// The fewest bytes that were asked for in one buffer, if it has bytes.
     pub(in crate::online) bytes_min: Option<u64>,
+}
+
+impl Times {
+    /// Those of the same call that were made later.
+    fn add(&mut self, later: &Self) {
+        self.count += later.count;
+        self.failed += later.failed;
+        self.bytes_min = self.bytes_min.min(later.bytes_min);
+    }
 }
 
 /// The calls of a node since the last fault was put in place, or since counting began.
@@ -50,14 +63,21 @@ impl Tally {
     }
 
     pub(super) fn count(&mut self, made: Made, at_ns: u64, bytes: Option<u64>) {
-        let times = self.made.entry(made).or_insert(Times {
-            count: 0,
+        let times = Times {
+            count: 1,
             failed: 0,
             first_ns: at_ns,
             bytes_min: bytes,
-        });
-        times.count += 1;
-        times.bytes_min = times.bytes_min.min(bytes);
+        };
+        self.add(made, times);
+    }
+
+    /// Counts a call that was made so often, and not before those of it that were counted.
+    pub(super) fn add(&mut self, made: Made, times: Times) {
+        match self.made.entry(made) {
+            Entry::Vacant(entry) => drop(entry.insert(times)),
+            Entry::Occupied(mut entry) => entry.get_mut().add(&times),
+        }
     }
 }
 
@@ -68,7 +88,7 @@ mod tests {
     #[test]
     fn calls_before_a_fault_do_not_count_after_it() {
         let made = |file: &str| Made {
-            call: "write",
+            call: "write".into(),
             file: file.into(),
             site: 7,
             role: None,

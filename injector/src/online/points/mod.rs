@@ -9,6 +9,7 @@ mod text;
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
+use cluster::ClusterFile;
 use serde::{Deserialize, Serialize};
 
 use super::calls::{Calls, Made, Times};
@@ -114,7 +115,7 @@ impl Point {
 impl From<Made> for Point {
     fn from(made: Made) -> Self {
         Self {
-            call: made.call.to_owned(),
+            call: made.call,
             file: made.file,
             site: match made.site {
                 0 => String::new(),
@@ -127,8 +128,8 @@ impl From<Made> for Point {
 
 impl SeenPoint {
     /// Those that were counted in a run, in the order in which nodes came there first. The clients
-    /// were started at `begun_ns`, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub(super) fn all(calls: &Calls, begun_ns: u64) -> Vec<Self> {
+    /// were started at `begun_ns`, in nanoseconds as calls are stamped.
+    pub(super) fn all(calls: &Calls, file: &ClusterFile, begun_ns: u64) -> Vec<Self> {
         let mut all: BTreeMap<Point, (u64, Self)> = BTreeMap::new();
         for (node, tally) in calls.tallies() {
             for (made, times, callers) in tally {
@@ -137,7 +138,7 @@ impl SeenPoint {
                     .entry(point.clone())
                     .or_insert_with(|| (times.first_ns, Self::of(point)));
                 *first_ns = times.first_ns.min(*first_ns);
-                seen.add(node, &times, callers);
+                seen.add(&file.nodes[node].name, &times, callers);
             }
         }
         let mut all: Vec<_> = all.into_values().collect();

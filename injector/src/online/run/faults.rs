@@ -188,7 +188,7 @@ impl Runner<'_> {
     /// Counts the calls after a fault; where everything is healed nothing begins.
     fn count_from(&self, what: &What) {
         if *what != What::Heal {
-            self.calls.begin_tally();
+            self.begin_tally();
         }
     }
 

@@ -23,8 +23,15 @@ pub(crate) struct Tally {
     followed: BTreeMap<Ipv4Addr, Stoppable>,
 }
 
-/// By who has sent it, and to whom; without that, to all others.
-type Counts = BTreeMap<(Ipv4Addr, Option<Ipv4Addr>), Carried>;
+/// By who has sent it, and for whom.
+type Counts = BTreeMap<(Ipv4Addr, Receiver), Carried>;
+
+/// Whom a frame is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Receiver {
+    One(Ipv4Addr),
+    AllOthers,
+}
 
 const NO_PANIC: &str = "no holder panics";
 
@@ -48,7 +55,7 @@ impl Tally {
     pub(crate) fn carried(&self, (from, to): Direction) -> Carried {
         let counts = self.counts.lock().expect(NO_PANIC);
         let mut all = Carried::default();
-        for to in [Some(to), None] {
+        for to in [Receiver::One(to), Receiver::AllOthers] {
             all += counts.get(&(from, to)).copied().unwrap_or_default();
         }
         all
@@ -68,7 +75,7 @@ fn count(socket: &PacketSocket, from: Ipv4Addr, counts: &Mutex<Counts>, stopped:
         let is_over = polled[1].any() == Some(true);
         // A machine that was switched off sends nothing more.
         while let Ok(Some(frame)) = socket.receive(&mut buffer) {
-            if let Some(to) = receiver(frame) {
+            if let Some(to) = Receiver::of(frame) {
                 let mut counts = counts.lock().expect(NO_PANIC);
                 *counts.entry((from, to)).or_default() += carried(frame);
             }
@@ -79,9 +86,15 @@ fn count(socket: &PacketSocket, from: Ipv4Addr, counts: &Mutex<Counts>, stopped:
     }
 }
 
-/// Whom a frame is for: one, or all others; nobody, if it is none.
-fn receiver(frame: &[u8]) -> Option<Option<Ipv4Addr>> {
-    let to = frame.get(OFFLOAD_BYTES..)?.first_chunk::<6>()?;
-    let is_for_all = to[0] & GROUP != 0;
-    Some((!is_for_all).then(|| address_of_hardware(*to)))
+impl Receiver {
+    /// That of a frame; nobody, if it is none.
+    fn of(frame: &[u8]) -> Option<Self> {
+        let to = frame.get(OFFLOAD_BYTES..)?.first_chunk::<6>()?;
+        let is_for_all = to[0] & GROUP != 0;
+        Some(if is_for_all {
+            Self::AllOthers
+        } else {
+            Self::One(address_of_hardware(*to))
+        })
+    }
 }

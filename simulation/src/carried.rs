@@ -49,6 +49,7 @@ impl Carried {
     }
 
     /// What there is of it beyond another one, which was before.
+    #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(before.bytes),
@@ -56,6 +57,9 @@ impl Carried {
         }
     }
 }
+
+/// Where a fragment of IPv4 belongs: these bits of its field, in units of eight bytes.
+const OFFSET: u16 = 0x1fff;
 
 /// A datagram of IP, or a fragment of one, without the headers of IP.
 struct Part<'a> {
@@ -74,7 +78,7 @@ impl<'a> Part<'a> {
         let fragment = number(packet, 6)?;
         Some(Self {
             protocol: *packet.get(9)?,
-            is_first: fragment & 0x1fff == 0,
+            is_first: fragment & OFFSET == 0,
             is_last: fragment & 0x2000 == 0,
             content: packet.get(header_bytes..end)?,
         })
@@ -245,7 +249,7 @@ pub(crate) mod tests {
         let to = [2, 0, 0, 0, 0, 1];
         let more = 0x2000;
         assert_eq!(counts(&ipv4(to, (UDP, more), &[1; 808])), (800, 0));
-        assert_eq!(counts(&ipv4(to, (UDP, more | 101), &[1; 80])), (80, 0));
+        assert_eq!(counts(&ipv4(to, (UDP, more | 0x65), &[1; 80])), (80, 0));
         assert_eq!(counts(&ipv4(to, (UDP, 111), &[1; 8])), (8, 1));
         let fragment = |high: u8, low: u8| {
             let header = [UDP, 0, high, low, 0, 0, 0, 0];

@@ -25,12 +25,12 @@ fn all_broken(findings: &[Value]) -> impl Iterator<Item = &str> {
 
 /// The violations that a program shows which keeps the files of this system, and leaves these syncs out.
 fn violated(system: &str, without: &str) -> Vec<String> {
-    violated_by(PROGRAM, system, &[system, without])
+    violated_in(PROGRAM, system, &[system, without])
 }
 
 /// The violations of a specification that a program shows, called with these words; the last is `right`, or
 /// what is wrong.
-fn violated_by(program: &str, spec: &str, words: &[&str]) -> Vec<String> {
+fn violated_in(program: &str, spec: &str, words: &[&str]) -> Vec<String> {
     let folder = Folder::new(&[]);
     let spec = format!("{SPECS}/{spec}.dl");
     let status = i32::from(!words.ends_with(&["right"]));
@@ -85,7 +85,7 @@ fn the_sync_that_etcd_needs_is_missed() {
 /// Table 2 of the paper on FTS and DTS.
 #[test]
 fn a_log_that_is_emptied_before_the_image_has_its_name_is_found() {
-    let violated = |mistake| violated_by(CHECKPOINTS, "hdfs-name-node", &[mistake]);
+    let violated = |mistake| violated_in(CHECKPOINTS, "hdfs-name-node", &[mistake]);
     assert!(violated("right").is_empty());
     let lost = ["log_emptied_at_step_3", "user_files_lost"];
     assert_eq!(

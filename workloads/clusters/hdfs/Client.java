@@ -59,6 +59,8 @@ public class Client {
 
     final Configuration conf = new Configuration();
     long process = 0;
+    /** Nothing more is worked on. */
+    boolean isOver = false;
 
     public static void main(String[] words) throws Exception {
         Client client = new Client();
@@ -84,14 +86,14 @@ public class Client {
         }
     }
 
-    void writes(int from, int to) {
-        for (int number = from; number < to; number++) {
+    void writes(int from, int to) throws InterruptedException {
+        for (int number = from; number < to && !isOver; number++) {
             change("write", "w" + number, "a");
         }
     }
 
-    void appends() {
-        for (int number = 0; number < 2; number++) {
+    void appends() throws InterruptedException {
+        for (int number = 0; number < 2 && !isOver; number++) {
             String key = "a" + number;
             boolean isKnown = change("write", key, "a");
             for (String piece : new String[] {"b", "c"}) {
@@ -117,6 +119,9 @@ public class Client {
     }
 
     void reboot(int files) throws InterruptedException {
+        if (isOver) {
+            return;
+        }
         InetSocketAddress address = new InetSocketAddress(NameNode.getAddress(conf).getAddress(), REBOOT_PORT);
         try (Socket socket = new Socket()) {
             socket.connect(address, 2000);
@@ -124,8 +129,8 @@ public class Client {
         } catch (IOException error) {
             System.out.println("nobody reboots: " + said(error));
         }
-        settles();
-        for (int number = 0; number < files; number++) {
+        isOver = isOver || !settles();
+        for (int number = 0; number < files && !isOver; number++) {
             read("w" + number);
         }
     }
@@ -138,8 +143,9 @@ public class Client {
         name.rollEditLog();
     }
 
-    /** Writes or appends a piece, and reads it back. Whether it was acknowledged. */
-    boolean change(String f, String key, String piece) {
+    /** Writes or appends a piece, and reads it back. Whether it was acknowledged. If it failed and the cluster
+     * does not come to itself either, the work is over. */
+    boolean change(String f, String key, String piece) throws InterruptedException {
         System.out.println("writes " + key);
         say("invoke", f, key, quoted(piece), null);
         try {
@@ -148,6 +154,7 @@ public class Client {
             say("info", f, key, quoted(piece), said(error));
             System.out.println("failed " + key + " " + said(error));
             process += 10;
+            isOver = !settles();
             return false;
         }
         say("ok", f, key, quoted(piece), null);

@@ -78,6 +78,7 @@ public class Client {
     // ---- the work ----
 
     void work(String what) throws Exception {
+        isOver = !settles();
         switch (what) {
             case "write": writes(0, 4); break;
             case "append": appends(); break;
@@ -263,16 +264,20 @@ public class Client {
         System.out.println("looked at all");
     }
 
-    /** Until the name node takes writes and knows all data nodes. Whether it did in time. */
+    /** Until the name node takes writes, and knows what room there is on all data nodes: one that has only
+     * registered gets no blocks. Whether it did in time. */
     boolean settles() throws InterruptedException {
         long until = System.currentTimeMillis() + SETTLES_WITHIN_MS;
         while (System.currentTimeMillis() < until) {
             try {
                 DFSClient client = new DFSClient(NameNode.getAddress(conf), conf);
                 boolean isSafe = client.setSafeMode(SafeModeAction.SAFEMODE_GET);
-                int live = client.datanodeReport(DatanodeReportType.LIVE).length;
+                int ready = 0;
+                for (DatanodeInfo node : client.datanodeReport(DatanodeReportType.LIVE)) {
+                    ready += node.getRemaining() > 0 ? 1 : 0;
+                }
                 client.close();
-                if (!isSafe && live == DATA_NODES) {
+                if (!isSafe && ready == DATA_NODES) {
                     return true;
                 }
             } catch (IOException error) {

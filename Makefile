@@ -62,9 +62,9 @@ test-clusters: setup-clusters
 	@scripts/test --manifest-path workloads/programs/stores/Cargo.toml --locked , \
 	    --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test system_specs --test starts --test guest_clusters --test disks --test systems --test simulated --test live_sweeps --test simulated_input --test inject --test inject_simulated --test inject_simulated_calls --test points_simulated --test elects --locked $(RUNNER) -- --include-ignored --nocapture
 
-# The systems of NEAT's time, one after the other.
+# The systems of NEAT's time, and that of FTS, one after the other.
 test-neat: setup-neat
-	@scripts/test --release --package end-to-end --test neat --locked $(RUNNER) -- --ignored --nocapture --test-threads 1
+	@scripts/test --release --package end-to-end --test neat --test hdfs --locked $(RUNNER) -- --ignored --nocapture --test-threads 1
 
 # Needs Go. Times are compared, so one test after the other.
 test-histories: setup

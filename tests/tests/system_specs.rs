@@ -1,5 +1,5 @@
-//! The specifications of the project about ZooKeeper and etcd: with a program that keeps files as they do,
-//! and with the systems themselves. Needs root.
+//! The specifications of the project about ZooKeeper, etcd and the name node of HDFS: with programs that keep
+//! files as they do, and with the first two themselves. Needs root.
 
 use std::path::Path;
 
@@ -7,6 +7,10 @@ use end_to_end::{Folder, findings_and_summary, printed, said};
 use serde_json::Value;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/epochs/program.py");
+const CHECKPOINTS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/fixtures/checkpoints/program.py"
+);
 const QUORUM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/quorum/program.py");
 const SPECS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../specs");
 const CLUSTERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
@@ -21,9 +25,15 @@ fn all_broken(findings: &[Value]) -> impl Iterator<Item = &str> {
 
 /// The violations that a program shows which keeps the files of this system, and leaves these syncs out.
 fn violated(system: &str, without: &str) -> Vec<String> {
+    violated_in(PROGRAM, system, &[system, without])
+}
+
+/// The violations of a specification that a program shows, called with these words; the last is `right`, or
+/// what is wrong.
+fn violated_in(program: &str, spec: &str, words: &[&str]) -> Vec<String> {
     let folder = Folder::new(&[]);
-    let spec = format!("{SPECS}/{system}.dl");
-    let status = i32::from(without != "right");
+    let spec = format!("{SPECS}/{spec}.dl");
+    let status = i32::from(!words.ends_with(&["right"]));
     let sweep = [
         "app",
         "--model",
@@ -38,12 +48,10 @@ fn violated(system: &str, without: &str) -> Vec<String> {
         &spec,
         "--",
         "/usr/bin/python3",
-        PROGRAM,
+        program,
         "{dir}",
-        system,
-        without,
     ];
-    let output = folder.ends(status, &sweep);
+    let output = folder.ends(status, &[&sweep[..], words].concat());
     let (findings, summary) = findings_and_summary(&output);
     assert!(summary["checked"].as_u64() > Some(20), "{summary}");
     assert!(summary.get("unlooked").is_none(), "{summary}");
@@ -72,6 +80,19 @@ fn each_sync_that_zookeeper_needs_is_missed() {
 fn the_sync_that_etcd_needs_is_missed() {
     assert!(violated("etcd", "right").is_empty());
     assert_eq!(violated("etcd", "log"), ["etcd: acknowledged_early"]);
+}
+
+/// Table 2 of the paper on FTS and DTS.
+#[test]
+fn a_log_that_is_emptied_before_the_image_has_its_name_is_found() {
+    let violated = |mistake| violated_in(CHECKPOINTS, "hdfs-name-node", &[mistake]);
+    assert!(violated("right").is_empty());
+    let lost = ["log_emptied_at_step_3", "user_files_lost"];
+    assert_eq!(
+        violated("log"),
+        lost.map(|name| format!("hdfs-name-node: {name}"))
+    );
+    assert_eq!(violated("image"), ["hdfs-name-node: image_is_not_durable"]);
 }
 
 /// The violations of three nodes of which each syncs what it is told, or not.

@@ -124,6 +124,12 @@ fn locks_and_semaphores() {
         (Model::Lock, "0+acquire 0= 1+acquire 1=false", None),
         // From the call of the release on nobody knows.
         (Model::Lock, "0+acquire 0= 0+release 1+acquire 1= 0=", None),
+        // A release that failed released nothing.
+        (
+            Model::Lock,
+            "0+acquire 0= 0+release 1+acquire 1= 0!",
+            Some(Failure::DoubleLock),
+        ),
         (Model::Lock, "0+acquire 0? 1+acquire 1=", None),
         (Model::Semaphore(2), "0+acquire 0= 1+acquire 1=", None),
         (

@@ -155,3 +155,40 @@ fn what_infinispan_grants_on_both_sides_of_a_partition_is_found() {
     }
     .is_found();
 }
+
+/// A lock is given to others while the node that has it still says that it holds it: a node that cannot reach the
+/// majority shuts itself out, but later than that. A node is asked, so what it knows to be lost counts as released.
+#[test]
+#[ignore = "it takes minutes, and Geode: make test-neat"]
+fn what_geode_grants_on_both_sides_of_a_partition_is_found() {
+    Known {
+        cluster: "geode",
+        runs: 7,
+        failures: &[("double-lock", "lease")],
+    }
+    .is_found();
+}
+
+/// What the old master has delivered the new one delivers again, and does not say so.
+#[test]
+#[ignore = "it takes minutes, and ActiveMQ: make test-neat"]
+fn what_masters_of_activemq_deliver_on_both_sides_of_a_partition_is_found() {
+    Known {
+        cluster: "activemq",
+        runs: 7,
+        failures: &[("double-dequeue", "queue")],
+    }
+    .is_found();
+}
+
+/// Both servers are active, and when they meet one of them is dropped with what it has acknowledged.
+#[test]
+#[ignore = "it takes minutes, and Terracotta: make test-neat"]
+fn what_servers_of_terracotta_acknowledge_on_both_sides_of_a_partition_is_found() {
+    Known {
+        cluster: "terracotta",
+        runs: 7,
+        failures: &[("write-lost", "map")],
+    }
+    .is_found();
+}

@@ -10,12 +10,16 @@ use crate::{Outcome, Value};
 /// and who holds it.
 type Change = (usize, bool, usize, Value);
 
-/// Somebody certainly holds it from the answer to an acquire until the call of a release.
+/// Somebody certainly holds it from the answer to an acquire until the call of a release that may have
+/// taken effect.
 fn changes(seen: &Seen<'_>) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     for (place, one) in seen.operations() {
         let is_acquire = ACQUIRE.contains(&one.f.as_str());
         if !is_acquire {
+            if one.outcome == Outcome::Fail {
+                continue;
+            }
             changes.push((one.call, false, place, holder(one)));
         } else if one.outcome == Outcome::Ok && one.result != Value::Bool(false) {
             let end = one.returned().unwrap_or(one.call);

@@ -2,12 +2,13 @@
 """Client and probe of the systems behind a door (Door.java).
 
     client.py work SECONDS THING...   works on all nodes, and prints a history: a JSON object a line
-    client.py probe                   answers each line on its input with lines NODE coordinator|member
-                                      MEMBERS, and `end`
+    client.py probe                   answers each line on its input with lines NODE ROLE MEMBERS, and `end`
+    client.py together                waits until the nodes are together, and one of them leads
 
 A THING is what processes work on that are bound to a node each, all at the same time: lock, semaphore,
-counter, queue, map (values are written and read), or kept (values are written, and read in the end
-only). CRASHPOINT_NODE_<NAME> says where a node is.
+counter, queue, map (values are written and read), kept (values are written, and read in the end
+only), or lease (a lock that a node may lose: it counts as held only as long as that node, asked now and
+then, says so). CRASHPOINT_NODE_<NAME> says where a node is.
 
 On SIGTERM it waits until all nodes are one cluster again, or will not be, and takes a last look: each
 node is asked for each value and counter, and the queues are emptied. Values of `kept` are not looked
@@ -26,8 +27,10 @@ PORT = 8080
 PAUSE_S = 0.3
 # How long what can be held is held, by one process of a node each: one holds it for longer than others take
 # to believe that the node is gone, the other one asks for it meanwhile.
-HOLD_S = {"lock": (12, 0.3), "semaphore": (12, 0.3)}
+HOLD_S = {"lock": (12, 0.3), "semaphore": (12, 0.3), "lease": (12, 0.3)}
 LONG_S = 1
+# Who holds a lease asks for it so often.
+ASK_EVERY_S = 0.25
 # Each queue has an element before anything else happens, for so long at most, and who holds something for
 # long begins before the others: what is to be granted twice is there when nodes are parted early.
 FILLED_WITHIN_S = 3
@@ -41,6 +44,8 @@ KEPT_FRESH_EVERY_S = 1.5
 # How long the nodes may take to be one cluster again, and for what they do then.
 TOGETHER_WITHIN_S = float(os.environ.get("TOGETHER_WITHIN_S", "20"))
 SETTLED_AFTER_S = 3
+# Where there is such a role, one node has it.
+LEADS = {"coordinator", "master", "active"}
 # Processes of the last look have numbers from here on.
 LAST = 1_000_000
 
@@ -66,13 +71,21 @@ def ask(address, session, *words, within=WITHIN_S):
         with urllib.request.urlopen(url, timeout=within) as answer:
             return answer.read().decode()
     except urllib.error.HTTPError as error:
-        raise Unknown(error.read().decode()[:200]) from error
+        raise Unknown(words_of(error)) from error
     except urllib.error.URLError as error:
         if isinstance(error.reason, ConnectionRefusedError):
             raise NotDone("connection refused") from error
         raise Unknown(str(error.reason)) from error
     except OSError as error:
         raise Unknown(str(error)) from error
+
+
+def words_of(error):
+    """What was thrown, if it comes in time."""
+    try:
+        return error.read().decode()[:200]
+    except OSError as late:
+        return str(late)
 
 
 # ---- the work ----
@@ -154,10 +167,12 @@ class Process:
 
     kept = write
 
+    def placed(self, key):
+        """There is one for each node to hold for long."""
+        return f"{key}-{self.node if self.hold_s > LONG_S else self.random.randrange(len(NODES))}"
+
     def hold(self, key, take, give):
-        # There is one for each node to hold for long.
-        place = self.node if self.hold_s > LONG_S else self.random.randrange(len(NODES))
-        key = f"{key}-{place}"
+        key = self.placed(key)
         if self.operate("acquire", key, take, read=None) is not None:
             over.wait(self.hold_s)
             self.operate("release", key, give, read=None)
@@ -167,6 +182,32 @@ class Process:
 
     def semaphore(self, key):
         self.hold(key, "permit", "return")
+
+    def lease(self, key):
+        key = self.placed(key)
+        until = time.monotonic() + self.hold_s
+        if self.operate("acquire", key, "lock", read=None) is None:
+            return
+        while time.monotonic() < until and not over.is_set():
+            if not self.still_holds(key):
+                return
+        self.operate("release", key, "unlock", read=None)
+
+    def still_holds(self, key):
+        """From the call on it may be lost. If it is held after that, nothing was released meanwhile."""
+        event = {"process": self.number, "f": "release", "key": key, "value": None}
+        say(type="invoke", **event)
+        over.wait(ASK_EVERY_S)
+        try:
+            is_held = ask(self.address, f"p{self.number}", "held", key) == "true"
+        except (NotDone, Unknown):
+            is_held = False
+        if is_held:
+            say(type="fail", **event, error="still held")
+        else:
+            say(type="info", **event, error="not held, or nobody knows")
+            self.number += self.step
+        return is_held
 
     def counter(self, key):
         if self.random.random() < 0.3:
@@ -235,10 +276,23 @@ def wait_until_together():
 
 def members_of(address):
     """How many members a node knows."""
+    return int(state_of(address)[1])
+
+
+def state_of(address):
+    """What a node is, and how many members it knows."""
     try:
-        return int(ask(address, "probe", "members", "all", within=1).split()[1])
+        return ask(address, "probe", "members", "all", within=1).split()
     except (NotDone, Unknown):
-        return 0
+        return "nothing", "0"
+
+
+def come_together():
+    """Whether they did, as a status."""
+    is_together = wait_until_together()
+    while is_together and not any(state_of(address)[0] in LEADS for address in NODES.values()):
+        time.sleep(0.3)
+    return 0 if is_together else 1
 
 
 def look(are_together):
@@ -272,6 +326,8 @@ def main():
             work(float(seconds), things)
         case ["probe"]:
             probe()
+        case ["together"]:
+            return come_together()
         case _:
             print(__doc__, file=sys.stderr)
             return 2

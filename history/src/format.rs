@@ -198,9 +198,7 @@ fn detect(text: &str) -> Result<Format, ReadError> {
         return Err(ReadError::Empty);
     };
     let mut bytes = line.bytes().filter(|byte| !byte.is_ascii_whitespace());
-    // What comes first in an object tells: a text of Jepsen's may look like a key of JSON.
-    let object = text.split_once('{').map(|(_, object)| object.trim_start());
-    let is_json = object.is_some_and(|object| object.starts_with('"'));
+    let is_json = is_json(text);
     match (bytes.next(), bytes.next()) {
         (Some(b'{'), Some(b'"')) => Ok(Format::JsonLines),
         (Some(b'{'), Some(b':')) | (Some(b';' | b'#'), _) => Ok(Format::Jepsen),
@@ -222,6 +220,12 @@ fn detect(text: &str) -> Result<Format, ReadError> {
             beginning: beginning(line.trim()),
         }),
     }
+}
+
+/// What comes first in an object tells: a text of Jepsen's may look like a key of JSON.
+fn is_json(text: &str) -> bool {
+    let object = text.split_once('{').map(|(_, object)| object.trim_start());
+    object.is_some_and(|object| object.starts_with('"'))
 }
 
 /// A history of events and the lines that they are in.

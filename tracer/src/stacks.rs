@@ -107,6 +107,20 @@ pub(crate) struct Stacks {
 /// say: for whoever has addresses of a tracer that was somewhere else. Of files that are not there, or
 /// are no programs, addresses stay alone.
 pub fn named(stacks: &StackTable) -> StackTable {
+    let frames = functions_at(stacks);
+    let of_frame = |frame: &Frame| {
+        let found = frames.get(&(frame.module.as_str(), frame.address));
+        found.cloned().unwrap_or_else(|| vec![frame.clone()])
+    };
+    let of_stack = |stack: &Vec<Frame>| stack.iter().flat_map(of_frame).collect();
+    let stacks = stacks.iter();
+    stacks
+        .map(|(number, stack)| (*number, of_stack(stack)))
+        .collect()
+}
+
+/// What is at each address of some stacks, by module; nothing of a module whose file is not here.
+fn functions_at(stacks: &StackTable) -> HashMap<(&str, u64), Vec<Frame>> {
     let mut wanted: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     for frame in stacks.values().flatten() {
         let addresses = wanted.entry(&frame.module).or_default();
@@ -122,15 +136,7 @@ pub fn named(stacks: &StackTable) -> StackTable {
         let keys = addresses.iter().map(|address| (module, *address));
         frames.extend(keys.zip(image.names(&addresses)));
     }
-    let of_frame = |frame: &Frame| {
-        let found = frames.get(&(frame.module.as_str(), frame.address));
-        found.cloned().unwrap_or_else(|| vec![frame.clone()])
-    };
-    let of_stack = |stack: &Vec<Frame>| stack.iter().flat_map(of_frame).collect();
-    let stacks = stacks.iter();
-    stacks
-        .map(|(number, stack)| (*number, of_stack(stack)))
-        .collect()
+    frames
 }
 
 impl Stacks {

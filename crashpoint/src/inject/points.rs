@@ -29,19 +29,7 @@ pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Re
         say("interrupted: everything is stopped");
         return Ok(Outcome::Incomplete);
     };
-    let has_disks = file.disk.is_some();
-    let text = match arguments.format {
-        OutputFormat::Text => {
-            let collected = collected_of(arguments, ran.points.clone());
-            let runs = Exhaustive::new(&file, 0, &collected).count();
-            points_table(&ran.points, has_disks, runs.unwrap_or_default())
-        }
-        OutputFormat::Json => ran
-            .points
-            .iter()
-            .map(|seen| line(seen, has_disks))
-            .collect(),
-    };
+    let text = text(arguments, &file, &ran.points);
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(match &ran.judged {
         Judged::Ok => Outcome::Clean,
@@ -53,6 +41,19 @@ pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Re
             Outcome::Incomplete
         }
     })
+}
+
+/// Points as a table, or as lines of JSON.
+fn text(arguments: &InjectArgs, file: &ClusterFile, points: &[SeenPoint]) -> String {
+    let has_disks = file.disk.is_some();
+    match arguments.format {
+        OutputFormat::Text => {
+            let collected = collected_of(arguments, points.to_vec());
+            let runs = Exhaustive::new(file, 0, &collected).count();
+            points_table(points, has_disks, runs.unwrap_or_default())
+        }
+        OutputFormat::Json => points.iter().map(|seen| line(seen, has_disks)).collect(),
+    }
 }
 
 /// A point as a line of JSON.

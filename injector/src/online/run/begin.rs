@@ -28,14 +28,10 @@ pub(super) fn begin<'a>(
     place: &Place,
     cancelled: &'a dyn Fn() -> bool,
 ) -> Result<Runner<'a>> {
-    let clients = ground.file().all_clients().len();
     let asks = place.points || !plan.faults.is_empty();
-    let mut probe = probe_for(ground, clients).filter(|_| asks);
+    let mut probe = probe_for(ground).filter(|_| asks);
     let calls = followed_calls(ground, plan, place.points)?;
-    ground.start(clients + usize::from(probe.is_some()))?;
-    if plan.needs_counts() {
-        ground.count_sent()?;
-    }
+    start_nodes(ground, plan, probe.is_some())?;
     let logs = logs(ground);
     let log_times = first_log_times(ground, &logs);
     let roles = probe
@@ -70,6 +66,16 @@ pub(super) fn begin<'a>(
     })
 }
 
+/// Starts the nodes, with places for the clients and the probe.
+fn start_nodes(ground: &mut dyn Ground, plan: &FaultPlan, has_probe: bool) -> Result<()> {
+    let clients = ground.file().all_clients().len();
+    ground.start(clients + usize::from(has_probe))?;
+    if plan.needs_counts() {
+        ground.count_sent()?;
+    }
+    Ok(())
+}
+
 /// What is decided about system calls; the nodes that are traced for that are known to the ground.
 fn followed_calls(ground: &mut dyn Ground, plan: &FaultPlan, counts: bool) -> Result<Rc<Calls>> {
     let inside = ground.traces_inside();
@@ -98,9 +104,10 @@ fn first_log_times(ground: &dyn Ground, logs: &[LogTail]) -> Vec<LogTime> {
 
 /// The probe of the cluster. It sees all nodes, whatever is cut off from whom: it has a place of its
 /// own, after those of the clients.
-fn probe_for(ground: &dyn Ground, clients: usize) -> Option<Probe> {
-    let config = ground.file().probe.as_ref()?;
-    Some(Probe::new(config, clients))
+fn probe_for(ground: &dyn Ground) -> Option<Probe> {
+    let file = ground.file();
+    let config = file.probe.as_ref()?;
+    Some(Probe::new(config, file.all_clients().len()))
 }
 
 /// What the probe says before the clients start, or why it says nothing: then it would not say it

@@ -174,6 +174,7 @@ fn the_same_code_is_the_same_failure_point_on_both_grounds() {
 /// Each run is that without failures up to its failure: a point comes up when it did there. A campaign
 /// that was stopped and went on comes to the same as one that was not.
 #[test]
+#[ignore = "takes a minute: make test-clusters"]
 fn a_campaign_comes_to_the_same_at_once_and_in_parts_and_each_point_comes_up_when_it_did() {
     let laid = Laid::store("");
     laid.exhaustive(0, &["--sample", "5", "--out", "out/whole"]);
@@ -200,6 +201,7 @@ fn a_campaign_comes_to_the_same_at_once_and_in_parts_and_each_point_comes_up_whe
 }
 
 #[test]
+#[ignore = "takes a minute: make test-clusters"]
 fn a_kill_between_two_calls_that_must_not_be_two_is_found_and_comes_to_the_same() {
     let laid = Laid::store("version-last");
     let text = laid.exhaustive(1, &["--stop-after", "1", "--out", "out/found"]);
@@ -215,6 +217,7 @@ fn a_kill_between_two_calls_that_must_not_be_two_is_found_and_comes_to_the_same(
 
 /// What a kill of the node leaves is recovered from, and what a kill in that recovery leaves is not.
 #[test]
+#[ignore = "takes a minute: make test-clusters"]
 fn a_recovery_that_gives_up_at_the_second_failure_is_found_by_a_pair() {
     let laid = Laid::new(&[("cluster.toml", CLUSTER), ("node.sh", NODE)]);
     let pairs = [
@@ -282,6 +285,7 @@ exec sleep 600
 "#;
 
 #[test]
+#[ignore = "takes a minute: make test-clusters"]
 fn the_failure_that_makes_a_line_is_found_by_its_words_and_comes_to_the_same() {
     let laid = Laid::new(&[("cluster.toml", CLUSTER), ("node.sh", SNAPSHOT)]);
     let want = [

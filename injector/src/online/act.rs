@@ -67,6 +67,9 @@ impl Hit {
     }
 }
 
+/// Whom a plan names at the ends of links: who is hit, and from whom.
+type Ends<'a> = (&'a [Selector], &'a [Selector]);
+
 /// The names of those on one side of links, and on the other.
 type Sides = (Vec<String>, Vec<String>);
 
@@ -113,14 +116,8 @@ impl Runner<'_> {
             What::Clock(by_ns) => self.move_clocks(on, *by_ns),
             What::Disk(errors) => self.hit_disks(on, fault, errors),
             What::Call(call) => self.hit_calls(on, fault, call),
-            What::Partition { from, flow, .. } => {
-                let (on, from) = self.sides(&planned.on, from)?;
-                self.partition(on, &from, *flow)
-            }
-            What::Link { from, flow, worse } => {
-                let (on, from) = self.sides(&planned.on, from)?;
-                self.worsen(on, (&from, *flow), *worse)
-            }
+            What::Partition { from, flow, .. } => self.partition((&planned.on, from), *flow),
+            What::Link { from, flow, worse } => self.worsen((&planned.on, from), *flow, *worse),
         }
     }
 
@@ -246,19 +243,16 @@ impl Runner<'_> {
         agreed.and(spared)
     }
 
-    fn partition(&mut self, on: Vec<usize>, from: &[usize], flow: Flow) -> Said<Hit> {
-        let cut = self.between(&on, from, flow)?;
+    fn partition(&mut self, (on, from): Ends, flow: Flow) -> Said<Hit> {
+        let (on, from) = self.sides(on, from)?;
+        let cut = self.between(&on, &from, flow)?;
         said(self.ground.cut(&cut.directions))?;
         Ok(Hit::partition(on, cut))
     }
 
-    fn worsen(
-        &mut self,
-        on: Vec<usize>,
-        (from, flow): (&[usize], Flow),
-        worse: Worse,
-    ) -> Said<Hit> {
-        let links = self.between(&on, from, flow)?;
+    fn worsen(&mut self, (on, from): Ends, flow: Flow, worse: Worse) -> Said<Hit> {
+        let (on, from) = self.sides(on, from)?;
+        let links = self.between(&on, &from, flow)?;
         said(self.ground.set_links(&links.directions, Some(worse)))?;
         Ok(Hit {
             words: format!("link {}: {}", links.words, worse.words()),

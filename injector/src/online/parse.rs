@@ -471,13 +471,7 @@ fn awaited(raw: &RawTrigger, place: &Range<usize>, known: &Known) -> Checked<Awa
     let client = client.transpose()?;
     let node = raw.node.as_ref().filter(|_| raw.call.is_none());
     let node = node.map(|name| named_node(name, known)).transpose()?;
-    let mut all = Vec::new();
-    if let Some(given) = raw.time_s {
-        all.push(Awaited::Time(duration(place.clone(), given)?));
-    }
-    if let Some(given) = raw.after_s {
-        all.push(Awaited::After(duration(place.clone(), given)?));
-    }
+    let mut all = timed(raw, place)?;
     all.extend(counted(raw, client.as_ref(), place)?);
     all.extend(shown(raw, node, known)?);
     if raw.ended == Some(true) {
@@ -500,6 +494,19 @@ fn awaited(raw: &RawTrigger, place: &Range<usize>, known: &Known) -> Checked<Awa
 /// What one can wait for.
 const AWAITED: &str = "time_s, after_s, lines, invoked, acknowledged, acknowledged_more, log, role, \
                        changed, call, bytes, messages, ended";
+
+/// Times that are waited for.
+fn timed(raw: &RawTrigger, place: &Range<usize>) -> Checked<Vec<Awaited>> {
+    let all = [
+        (raw.time_s, Awaited::Time as fn(_) -> _),
+        (raw.after_s, Awaited::After),
+    ];
+    let given = all.into_iter();
+    let given = given.filter_map(|(given, make)| Some((given?, make)));
+    given
+        .map(|(given, make)| duration(place.clone(), given).map(make))
+        .collect()
+}
 
 /// Numbers of what clients do that are waited for.
 fn counted(

@@ -42,31 +42,31 @@ impl Display for PlannedFault {
         if !self.on.is_empty() {
             writeln!(f, "on = {}", selected(&self.on))?;
         }
-        match &self.what {
-            What::PowerLoss(keeps) => writeln!(f, "keeps = \"{keeps}\"")?,
-            What::Partition { from, flow, .. } | What::Link { from, flow, .. } => {
-                put_other_side(f, from, *flow)?;
-            }
-            _ => {}
-        }
-        match &self.what {
-            What::Partition {
-                after: Some(amount),
-                ..
-            } => {
-                let (key, count) = sent::key(*amount);
-                writeln!(f, "after_{key} = {count}")?;
-            }
-            What::Link { worse, .. } => write!(f, "{worse}")?,
-            What::Call(call) => write!(f, "{call}")?,
-            What::Disk(errors) => write!(f, "{errors}")?,
-            What::Clock(by_ns) => writeln!(f, "by_s = {:?}", jump::seconds(*by_ns))?,
-            _ => {}
-        }
+        put_keys(f, &self.what)?;
         match &self.until {
             Some(until) => writeln!(f, "until = {until}"),
             None => Ok(()),
         }
+    }
+}
+
+/// What there is to say of a fault beside its name and whom it hits.
+fn put_keys(f: &mut fmt::Formatter<'_>, what: &What) -> fmt::Result {
+    match what {
+        What::PowerLoss(keeps) => writeln!(f, "keeps = \"{keeps}\""),
+        What::Partition { from, flow, after } => {
+            put_other_side(f, from, *flow)?;
+            let mut after = after.iter().map(|amount| sent::key(*amount));
+            after.try_for_each(|(key, count)| writeln!(f, "after_{key} = {count}"))
+        }
+        What::Link { from, flow, worse } => {
+            put_other_side(f, from, *flow)?;
+            write!(f, "{worse}")
+        }
+        What::Call(call) => write!(f, "{call}"),
+        What::Disk(errors) => write!(f, "{errors}"),
+        What::Clock(by_ns) => writeln!(f, "by_s = {:?}", jump::seconds(*by_ns)),
+        _ => Ok(()),
     }
 }
 
@@ -82,17 +82,23 @@ fn put_other_side(f: &mut fmt::Formatter<'_>, from: &[Selector], flow: Flow) -> 
     }
 }
 
+/// Somebody who is waited for, if one is named, and a key and its value.
+type Whose<'a> = (Option<&'a String>, (&'static str, String));
+
+/// So much of what clients do, or this one.
+fn of_client<'a>(key: &'static str, who: &'a Option<String>, count: u64) -> Whose<'a> {
+    (who.as_ref(), (key, count.to_string()))
+}
+
 /// Who it is waited for, if somebody is named, and the key and its value.
-fn key(awaited: &Awaited) -> (Option<&String>, (&'static str, String)) {
+fn key(awaited: &Awaited) -> Whose<'_> {
     match awaited {
         Awaited::Time(after) => (None, ("time_s", seconds(*after))),
         Awaited::After(after) => (None, ("after_s", seconds(*after))),
-        Awaited::Lines(who, count) => (who.as_ref(), ("lines", count.to_string())),
-        Awaited::Invoked(who, count) => (who.as_ref(), ("invoked", count.to_string())),
-        Awaited::Acknowledged(who, count) => (who.as_ref(), ("acknowledged", count.to_string())),
-        Awaited::AcknowledgedMore(who, count) => {
-            (who.as_ref(), ("acknowledged_more", count.to_string()))
-        }
+        Awaited::Lines(who, count) => of_client("lines", who, *count),
+        Awaited::Invoked(who, count) => of_client("invoked", who, *count),
+        Awaited::Acknowledged(who, count) => of_client("acknowledged", who, *count),
+        Awaited::AcknowledgedMore(who, count) => of_client("acknowledged_more", who, *count),
         Awaited::Log(node, text) => (node.as_ref(), ("log", quoted(text))),
         Awaited::Role(node, role) => (node.as_ref(), ("role", quoted(role))),
         Awaited::Changed(role) => (None, ("changed", quoted(role))),
@@ -118,26 +124,31 @@ impl Display for Trigger {
             let is_of_node = matches!(self.awaited, Awaited::Log(..) | Awaited::Role(..));
             put(if is_of_node { "node" } else { "client" }, quoted(who));
         }
-        if let Awaited::Call { of, on, when } = &self.awaited {
-            for (key, value) in of.keys() {
-                put(key, value);
-            }
-            if let Some(on) = on {
-                put("node", quoted(&on.to_string()));
-            }
-            if *when == Moment::After {
-                put("when", quoted("after"));
-            }
-        }
-        if let Awaited::Sent(sent) = &self.awaited {
-            for (key, nodes) in sent.ends().filter(|(_, nodes)| !nodes.is_empty()) {
-                put(key, selected(nodes));
-            }
+        for (key, value) in self.awaited.further() {
+            put(key, value);
         }
         if !self.delay.is_zero() {
             put("delay_s", seconds(self.delay));
         }
         write!(f, "{{ {text} }}")
+    }
+}
+
+impl Awaited {
+    /// What there is to say of calls and of traffic beside the first key.
+    fn further(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Call { of, on, when } => {
+                let on = on.as_ref().map(|on| ("node", quoted(&on.to_string())));
+                let when = (*when == Moment::After).then(|| ("when", quoted("after")));
+                of.keys().chain(on).chain(when).collect()
+            }
+            Self::Sent(sent) => {
+                let named = sent.ends().filter(|(_, nodes)| !nodes.is_empty());
+                named.map(|(key, nodes)| (key, selected(nodes))).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Systems of the paper on network partitions that describes NEAT (OSDI 2018): the strategy `partitions`
-//! finds their failures, with nothing made for them but a cluster file and a door. Needs root, Python and
+//! finds their failures, with nothing made for them but a cluster file and a door; one is found by a plan. Needs root, Python and
 //! `make setup-neat`.
 
 use std::collections::BTreeSet;
@@ -19,6 +19,8 @@ struct Known {
     cluster: &'static str,
     /// Within so many runs.
     runs: usize,
+    /// By this plan, in `workloads/plans`; by the strategy without one.
+    plan: Option<&'static str>,
     failures: &'static [Kind<'static>],
 }
 
@@ -34,8 +36,14 @@ impl Known {
         assert!(classes.exists(), "{}: make setup-neat", classes.display());
         let file = clusters.join(self.cluster).join("cluster.toml");
         let (file, runs) = (file.display(), self.runs);
-        let words =
-            format!("inject {file} --out out --strategy partitions --seed {SEED} --sample {runs}");
+        let how = match self.plan {
+            None => format!("--strategy partitions --seed {SEED} --sample {runs}"),
+            Some(plan) => {
+                let plan = clusters.join("../plans").join(plan);
+                format!("--plan {} --repeat {runs}", plan.display())
+            }
+        };
+        let words = format!("inject {file} --out out {how}");
         words.split(' ').map(str::to_owned).collect()
     }
 
@@ -113,6 +121,7 @@ fn what_ignite_grants_on_both_sides_of_a_partition_is_found() {
     Known {
         cluster: "ignite",
         runs: 7,
+        plan: None,
         failures,
     }
     .is_found();
@@ -133,6 +142,7 @@ fn what_hazelcast_grants_on_both_sides_of_a_partition_is_found() {
     Known {
         cluster: "hazelcast",
         runs: 7,
+        plan: None,
         failures,
     }
     .is_found();
@@ -151,6 +161,7 @@ fn what_infinispan_grants_on_both_sides_of_a_partition_is_found() {
     Known {
         cluster: "infinispan",
         runs: 7,
+        plan: None,
         failures,
     }
     .is_found();
@@ -164,6 +175,7 @@ fn what_geode_grants_on_both_sides_of_a_partition_is_found() {
     Known {
         cluster: "geode",
         runs: 7,
+        plan: None,
         failures: &[("double-lock", "lease")],
     }
     .is_found();
@@ -176,18 +188,21 @@ fn what_masters_of_activemq_deliver_on_both_sides_of_a_partition_is_found() {
     Known {
         cluster: "activemq",
         runs: 7,
+        plan: None,
         failures: &[("double-dequeue", "queue")],
     }
     .is_found();
 }
 
-/// Both servers are active, and when they meet one of them is dropped with what it has acknowledged.
+/// Both servers are active, and when they meet one of them is dropped with what it has acknowledged. The
+/// partitions of the strategy are shorter than the election of a new one.
 #[test]
 #[ignore = "it takes minutes, and Terracotta: make test-neat"]
 fn what_servers_of_terracotta_acknowledge_on_both_sides_of_a_partition_is_found() {
     Known {
         cluster: "terracotta",
         runs: 7,
+        plan: Some("neat-active.toml"),
         failures: &[("write-lost", "map")],
     }
     .is_found();

@@ -340,7 +340,7 @@ fn a_fault_of_calls_ends_when_its_node_does_not_stand_still_any_more() {
     assert_eq!(faults[0]["calls"], failed, "{told}");
 }
 
-/// A place in a program has the number that failure points have, which are looked for in namespaces.
+/// A place in a program has the number that failure points in namespaces have.
 #[test]
 fn a_place_in_a_program_is_the_same_on_both_grounds() {
     let laid = Laid::new(include_str!("../fixtures/store/cluster.toml"), "store");

@@ -171,6 +171,55 @@ fn the_same_code_is_the_same_failure_point_on_both_grounds() {
     assert!(ends, "{table}");
 }
 
+/// A node that makes the same calls whenever it is started: once the client is there, and later before it
+/// is ready.
+const FIXED: &str = r#"
+cd "$1"
+[ -e begun ] || first=yes
+: >begun
+makes() {
+    for name in one two three; do
+        mkdir $name
+    done
+}
+[ -n "$first" ] || makes
+echo ready
+if [ -n "$first" ]; then
+    python3 -Ic "import socket; socket.create_server(('$2', 7000)).accept()"
+    makes
+fi
+exec sleep 600
+"#;
+
+/// What a script says is how often a call is made, also by a node that was killed and started again.
+#[test]
+#[ignore = "takes a minute: make test-clusters"]
+fn calls_are_counted_as_often_as_they_are_made_on_both_grounds_and_after_a_failure() {
+    let laid = Laid::new(&[("cluster.toml", CLUSTER), ("node.sh", FIXED)]);
+    let times = |points: Vec<Value>| -> BTreeMap<String, u64> {
+        let word = |point: &Value, key: &str| point[key].as_str().expect("a word").to_owned();
+        let times = |point: Value| {
+            let words = format!("{} {}", word(&point, "call"), word(&point, "file"));
+            (words, point["by_node"]["a"].as_u64().expect("a number"))
+        };
+        let of_node = points.into_iter().map(times);
+        let is_change = |(words, _): &(String, u64)| words.starts_with("mkdir ");
+        of_node.filter(is_change).collect()
+    };
+    let wanted = [("mkdir one", 1), ("mkdir three", 1), ("mkdir two", 1)];
+    let wanted: BTreeMap<_, _> = wanted.map(|(call, times)| (call.to_owned(), times)).into();
+    let lines = laid.inject(0, &["--points", "--format", "json"]);
+    assert_eq!(times(by_id(&lines).into_values().collect()), wanted);
+    let lines = laid.points_in_namespaces();
+    assert_eq!(times(by_id(&lines).into_values().collect()), wanted);
+    // The first failure is a kill of the node before it has made one.
+    laid.exhaustive(0, &["--sample", "1", "--out", "out/one"]);
+    let result = laid.results("out/one").remove(0);
+    let points = result["points"].as_array().expect("a list").clone();
+    assert_eq!(times(points), wanted, "{result}");
+    assert!(result.get("has_lost_points").is_none(), "{result}");
+}
+
 /// Each run is that without failures up to its failure: a point comes up when it did there. A campaign
 /// that was stopped and went on comes to the same as one that was not.
 #[test]
@@ -178,11 +227,15 @@ fn the_same_code_is_the_same_failure_point_on_both_grounds() {
 fn a_campaign_comes_to_the_same_at_once_and_in_parts_and_each_point_comes_up_when_it_did() {
     let laid = Laid::store("");
     laid.exhaustive(0, &["--sample", "5", "--out", "out/whole"]);
-    laid.exhaustive(
-        3,
-        &["--sample", "5", "--budget", "1ms", "--out", "out/parts"],
-    );
+    laid.exhaustive(0, &["--sample", "5", "--out", "out/parts"]);
+    // As if it had been killed after two of the runs.
+    let parts = laid.0.place.path("out/parts");
+    let text = laid.file("out/parts/results.jsonl");
+    let two: String = text.split_inclusive('\n').take(2).collect();
+    fs::write(parts.join("results.jsonl"), two).expect("written");
+    fs::remove_file(parts.join("summary.json")).expect("it was there");
     laid.ends(0, &["inject", "--resume", "out/parts"]);
+    assert_eq!(laid.results("out/parts").len(), 5);
     assert_eq!(
         laid.file("out/whole/results.jsonl"),
         laid.file("out/parts/results.jsonl")
@@ -253,7 +306,13 @@ fn a_failure_point_that_does_not_come_up_is_no_clean_result_and_is_not_tried_twi
     manifest["collected"]["points"][0]["site"] = "0000000000000001".into();
     let path = laid.0.place.path("out/base/manifest.json");
     fs::write(&path, manifest.to_string()).expect("written");
-    let text = laid.exhaustive(3, &["--sample", "1", "--points-of", "out/base"]);
+    let points_of = ["--sample", "1", "--points-of", "out/base"];
+    let words = "inject cluster.toml --simulate --strategy exhaustive --seed 8 --kernel";
+    let words: Vec<_> = words.split(' ').chain([&*laid.0.kernel]).collect();
+    let other = laid.ends(2, &[&words, &points_of[..]].concat());
+    let told = said(&other);
+    assert!(told.contains("with another seed"), "{told}");
+    let text = laid.exhaustive(3, &points_of);
     assert!(text.contains("fault 1 never happened: at "), "{text}");
     assert!(
         text.contains("the failure point of 1 run did not come up again\n")
@@ -333,5 +392,7 @@ fn a_failure_point_has_the_role_that_its_node_had_by_then() {
     let laid = Laid::new(&[("cluster.toml", PROBED), ("node.sh", LATE)]);
     let points = by_id(&laid.inject(0, &["--points", "--format", "json"]));
     let point = points.into_values().find(|point| point["call"] == "mkdir");
-    assert_eq!(point.expect("it was made")["role"], "late");
+    let point = point.expect("it was made");
+    assert_eq!(point["role"], "late");
+    assert_eq!(point["times"], 1);
 }

@@ -138,8 +138,8 @@ impl<O: Observer> Follower<O> {
     }
 
     fn stack_of(&mut self, thread: pid_t, process: pid_t) -> u64 {
-        let (number, is_new) = self.stacks.of(thread, process);
-        if is_new {
+        let number = self.stacks.of(thread, process);
+        if number != 0 && self.observer.wants_addresses(number) {
             let frames = self.stacks.frames(number);
             self.observer.found_stack(number, frames);
         }

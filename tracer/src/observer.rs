@@ -130,7 +130,13 @@ pub trait Observer {
         false
     }
 
-    /// A stack that was wanted is one that was not seen before: its addresses, from the call outwards.
+    /// Whether the addresses of this stack are to be known ([`Observer::found_stack`]) before the call is
+    /// decided about that was made there.
+    fn wants_addresses(&self, _number: u64) -> bool {
+        false
+    }
+
+    /// A stack whose addresses were wanted: these, from the call outwards.
     fn found_stack(&mut self, _number: u64, _stack: Vec<Frame>) {}
 
     /// Whether the functions of stacks are to be known in the end. To find out takes memory, and much
@@ -252,6 +258,10 @@ where
         let second = kept.second.as_ref();
         first.is_some_and(|kept| self.0.wants_stack(kept))
             || second.is_some_and(|kept| self.1.wants_stack(kept))
+    }
+
+    fn wants_addresses(&self, number: u64) -> bool {
+        self.0.wants_addresses(number) || self.1.wants_addresses(number)
     }
 
     fn found_stack(&mut self, number: u64, stack: Vec<Frame>) {

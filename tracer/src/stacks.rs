@@ -55,7 +55,7 @@ const SECTIONS: [&str; 5] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// The path of the program or library, as the process has it.
-    pub module: String,
+    pub module: Arc<str>,
     /// The address in it, as the file counts them.
     pub address: u64,
     /// The function, if the file names it.
@@ -72,7 +72,7 @@ type Address = (usize, u64);
 
 /// A file that processes run code of.
 struct Image {
-    path: String,
+    path: Arc<str>,
     /// A hash of it.
     of_path: u64,
     is_interpreter: bool,
@@ -109,7 +109,7 @@ pub(crate) struct Stacks {
 pub fn named(stacks: &StackTable) -> StackTable {
     let frames = functions_at(stacks);
     let of_frame = |frame: &Frame| {
-        let found = frames.get(&(frame.module.as_str(), frame.address));
+        let found = frames.get(&(&*frame.module, frame.address));
         found.cloned().unwrap_or_else(|| vec![frame.clone()])
     };
     let of_stack = |stack: &Vec<Frame>| stack.iter().flat_map(of_frame).collect();
@@ -129,7 +129,7 @@ fn functions_at(stacks: &StackTable) -> HashMap<(&str, u64), Vec<Frame>> {
     let mut frames: HashMap<(&str, u64), Vec<Frame>> = HashMap::new();
     for (module, addresses) in wanted {
         let file = File::open(module);
-        let Ok(image) = file.and_then(|file| Image::read(module.to_owned(), file)) else {
+        let Ok(image) = file.and_then(|file| Image::read(module, file)) else {
             continue;
         };
         let addresses: Vec<_> = addresses.into_iter().collect();
@@ -142,10 +142,10 @@ fn functions_at(stacks: &StackTable) -> HashMap<(&str, u64), Vec<Frame>> {
 impl Stacks {
     /// The stack of a thread that has stopped, as a number by which [`Stacks::names`] knows it. It
     /// is the same for the same places of the same files, of which an interpreter is one place. 0 if
-    /// there is nothing to be known. And whether it was not known before.
-    pub(crate) fn of(&mut self, thread: pid_t, process: pid_t) -> (u64, bool) {
+    /// there is nothing to be known.
+    pub(crate) fn of(&mut self, thread: pid_t, process: pid_t) -> u64 {
         let Ok((instruction, registers)) = system::unwind_registers(thread) else {
-            return (0, false);
+            return 0;
         };
         if !self.layouts.contains_key(&process) {
             self.read_layout(process);
@@ -162,7 +162,7 @@ impl Stacks {
         }
         let (addresses, _) = found.unwrap_or_default();
         if addresses.is_empty() {
-            return (0, false);
+            return 0;
         }
         let mut hasher = DefaultHasher::new();
         let mut places: Vec<_> = addresses
@@ -175,9 +175,8 @@ impl Stacks {
         places.dedup();
         places.hash(&mut hasher);
         let number = hasher.finish();
-        let is_new = !self.known.contains_key(&number);
         self.known.entry(number).or_insert(addresses);
-        (number, is_new)
+        number
     }
 
     /// The addresses of a stack that was found, without names.
@@ -258,7 +257,7 @@ impl Stacks {
             };
             let range = mapping.range.clone();
             let sections = Sections(&image.sections);
-            let module = Module::new(image.path.clone(), range.clone(), bias, sections);
+            let module = Module::new(image.path.to_string(), range.clone(), bias, sections);
             layout.unwinder.add_module(module);
             layout.code.push((range, number, bias));
         }
@@ -279,7 +278,7 @@ impl Stacks {
         if let Some(known) = self.known_images.get(&key) {
             return *known;
         }
-        let image = Image::read(mapping.path.to_owned(), file).ok();
+        let image = Image::read(mapping.path, file).ok();
         let number = image.map(|image| {
             self.images.push(image);
             self.images.len() - 1
@@ -318,7 +317,7 @@ fn is_code(flags: SegmentFlags) -> bool {
 }
 
 impl Image {
-    fn read(path: String, file: File) -> io::Result<Self> {
+    fn read(path: &str, file: File) -> io::Result<Self> {
         let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         let cache = ReadCache::new(file.try_clone()?);
         let object = object::File::parse(&cache).map_err(damaged)?;
@@ -340,9 +339,9 @@ impl Image {
         });
         let segments = segments.collect();
         Ok(Self {
-            of_path: hash_of(&path),
-            is_interpreter: is_interpreter(&path),
-            path,
+            of_path: hash_of(path),
+            is_interpreter: is_interpreter(path),
+            path: path.into(),
             file,
             sections,
             segments,

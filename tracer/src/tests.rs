@@ -339,6 +339,10 @@ impl Observer for SyncStacks {
         After::GoOn
     }
 
+    fn wants_addresses(&self, number: u64) -> bool {
+        !self.found.contains_key(&number)
+    }
+
     fn found_stack(&mut self, number: u64, stack: Vec<Frame>) {
         self.found.insert(number, stack);
     }

@@ -157,6 +157,7 @@ fn take_over(
     let at = directory.display();
     let known = injector::online::manifest(directory)?;
     let known = known.with_context(|| format!("{at} has no results of inject"))?;
+    refuse_other_machines(manifest, &known, directory)?;
     let collected = known
         .collected
         .with_context(|| format!("{at} has no failure points"))?;
@@ -165,6 +166,33 @@ fn take_over(
     }
     manifest.collected = Some(collected_of(arguments, collected.points));
     Ok(())
+}
+
+/// Fails if the failure points of another campaign do not come up in this one because of what is simulated.
+fn refuse_other_machines(
+    manifest: &InjectManifest,
+    known: &InjectManifest,
+    directory: &Path,
+) -> anyhow::Result<()> {
+    let at = directory.display();
+    match (&manifest.simulated, &known.simulated) {
+        (Some(_), None) => bail!(
+            "{at} has failure points of a run in namespaces: on simulated machines they come up at \
+             other times"
+        ),
+        (None, Some(_)) => bail!(
+            "{at} has failure points of a run on simulated machines: in namespaces they come up at \
+             other times"
+        ),
+        (Some(here), Some(there)) => match here.differs_from(there) {
+            Some(what) => bail!(
+                "{at} has failure points of simulated machines with another {what}: give the same, or \
+                 collect them again"
+            ),
+            None => Ok(()),
+        },
+        (None, None) => Ok(()),
+    }
 }
 
 fn collected_of(arguments: &InjectArgs, points: Vec<SeenPoint>) -> Collected {

@@ -46,6 +46,9 @@ pub(super) fn prepare(
 
 /// Looks whether what a run shows is shown by the same failures once more, and not by a run without
 /// any: what comes by chance has no failure that makes it.
+///
+/// On simulated machines the same run would come to the same, and so would the run without failures in
+/// which failure points were collected. So only the latter is made, with another seed.
 pub(super) fn confirm(
     ran: &mut Ran,
     of: (&ClusterFile, &InjectManifest),
@@ -55,12 +58,26 @@ pub(super) fn confirm(
     if !ran.shows_wanted() {
         return Ok(());
     }
-    if !run_once(of, (index, plan), None, interrupt)?.shows_wanted() {
+    let (file, manifest) = of;
+    let other = other_machines(manifest, index);
+    if other.is_none() && !run_once(of, (index, plan), None, interrupt)?.shows_wanted() {
         ran.take_back_wanted(
             "what is wanted was shown, and was not when the same failure came again",
         );
-    } else if run_once(of, (index, &without_faults(of.0)), None, interrupt)?.shows_wanted() {
+        return Ok(());
+    }
+    let of = (file, other.as_ref().unwrap_or(manifest));
+    if run_once(of, (index, &without_faults(file)), None, interrupt)?.shows_wanted() {
         ran.take_back_wanted("what is wanted was shown, and by a run without failures as well");
     }
     Ok(())
+}
+
+/// The same campaign on machines with another seed than that of all its runs, if it is on machines: each
+/// run has one of its own.
+fn other_machines(manifest: &InjectManifest, index: u64) -> Option<InjectManifest> {
+    let mut other = manifest.clone();
+    let on = other.simulated.as_mut()?;
+    on.seed = on.seed.wrapping_add(index).wrapping_add(1);
+    Some(other)
 }

@@ -89,6 +89,24 @@ pub struct OnMachines {
     pub surrounded: Surrounded,
 }
 
+impl OnMachines {
+    /// What else than there was simulated for others, in a word: where that is not the same, the same
+    /// failure points do not come up at the same times.
+    pub fn differs_from(&self, others: &Self) -> Option<&'static str> {
+        let (here, there) = (&self.surrounded, &others.surrounded);
+        let different = [
+            (self.seed != others.seed, "seed"),
+            (self.kernel_hash != others.kernel_hash, "kernel"),
+            (here.chaos != there.chaos, "--chaos"),
+            (here.network != there.network, "--network"),
+            (here.clocks != there.clocks, "--clocks"),
+            (here != there, "--disks"),
+        ];
+        let mut different = different.into_iter().filter(|(is_other, _)| *is_other);
+        different.next().map(|(_, what)| what)
+    }
+}
+
 /// What came of one plan: a line of results.jsonl.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InjectResult {
@@ -336,4 +354,41 @@ pub fn results(path: &Path) -> Result<Vec<InjectResult>> {
 /// The summary in a directory, if its campaign has ended or was stopped.
 pub fn summary(path: &Path) -> Option<Value> {
     files::read_summary(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_machines_are_those_on_which_points_come_up_at_other_times() {
+        let surrounded = Surrounded {
+            chaos: "off".into(),
+            network: None,
+            clocks: None,
+            disks: None,
+        };
+        let on = OnMachines {
+            seed: 7,
+            kernel: "/here/linux".into(),
+            kernel_hash: "1".into(),
+            surrounded,
+        };
+        let differs = |change: fn(&mut OnMachines)| {
+            let mut other = on.clone();
+            change(&mut other);
+            other.differs_from(&on)
+        };
+        // The same kernel may be somewhere else.
+        assert_eq!(differs(|other| other.kernel = "/there/linux".into()), None);
+        assert_eq!(differs(|other| other.seed = 8), Some("seed"));
+        assert_eq!(
+            differs(|other| other.kernel_hash = "2".into()),
+            Some("kernel")
+        );
+        let network = |other: &mut OnMachines| other.surrounded.network = Some("lan".into());
+        assert_eq!(differs(network), Some("--network"));
+        let disks = |other: &mut OnMachines| other.surrounded.disks = Some("slow".into());
+        assert_eq!(differs(disks), Some("--disks"));
+    }
 }

@@ -49,6 +49,9 @@ pub struct Ran {
     /// everything was healed; none if they were not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<SeenPoint>,
+    /// Whether some of these are missing: then nothing follows from which they are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_lost_points: bool,
     /// In a search, what of what is wanted its logs show that is not in those of a run without
     /// failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -330,6 +333,7 @@ impl Ran {
             unlooked: Vec::new(),
             unjudged: Vec::new(),
             points: Vec::new(),
+            has_lost_points: false,
             agreement: None,
             simulated: None,
         }

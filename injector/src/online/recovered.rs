@@ -25,15 +25,19 @@ pub struct Recovered<'a> {
 
 /// The nearest of some runs that recovered: of those that have the most faults in common with it the one
 /// of which the fewest calls differ, of these one with as many faults, and then the first. Nothing if none recovered. A run of which no fault came had
-/// nothing to recover from. The calls of the runs were noted, as an exhaustive campaign does.
+/// nothing to recover from, and one of whose calls some were lost is compared with none. The calls of the runs were noted, as an exhaustive campaign does.
 pub fn nearest_recovered<'a>(
     broken: &'a InjectResult,
     results: &'a [InjectResult],
 ) -> Option<Recovered<'a>> {
-    broken.ran.broken()?;
+    broken
+        .ran
+        .broken()
+        .filter(|_| !broken.ran.has_lost_points)?;
     let has_recovered = |result: &&InjectResult| {
         let faults = &result.ran.faults;
         result.ran.judged == Judged::Ok
+            && !result.ran.has_lost_points
             && !faults.is_empty()
             && faults
                 .iter()
@@ -211,6 +215,13 @@ mod tests {
         assert!(told.contains("made the same calls as in run 3"), "{told}");
         results.retain(|result| result.ran.broken().is_some());
         assert!(nearest_recovered(&broken, &results).is_none());
+        let mut lost = broken.clone();
+        lost.ran.has_lost_points = true;
+        let mut whole = vec![result(2, 1, false, &["openat"])];
+        assert!(nearest_recovered(&broken, &whole).is_some());
+        assert!(nearest_recovered(&lost, &whole).is_none());
+        whole[0].ran.has_lost_points = true;
+        assert!(nearest_recovered(&broken, &whole).is_none());
         let ok = result(0, 1, false, &["read"]);
         assert!(nearest_recovered(&ok, std::slice::from_ref(&ok)).is_none());
     }

@@ -118,7 +118,11 @@ pub fn run(
     // What the functions are called is known when the nodes have ended.
     let points = SeenPoint::all(&calls, runner.ground.file(), begun_ns);
     match ran {
-        Ok(ran) => Ok(Ran { points, ..ran }),
+        Ok(ran) => Ok(Ran {
+            points,
+            has_lost_points: calls.lost_some().is_some(),
+            ..ran
+        }),
         Err(Error::Cluster(error @ ClusterError::Unable { .. })) => runner.cut_short(place, &error),
         Err(error) => Err(error),
     }

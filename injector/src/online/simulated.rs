@@ -283,7 +283,8 @@ impl Ground for Simulated<'_> {
 
     fn restart(&mut self, node: usize) -> Result<()> {
         if self.calls.is_inside(node) && self.cluster.simulation().is_on(node) {
-            // What the tracer of what is left in it has said is to be known before there is a new one.
+            // What the tracer of what is left in it has said is to be known before there is a new one. That
+            // is held until it is killed.
             if self.calls.tell(node) {
                 self.agree_on_calls()?;
             }

@@ -368,7 +368,7 @@ impl Observer for Recording {
 /// A stack as traces have it.
 fn named((number, stack): (&u64, &Vec<tracer::Frame>)) -> (u64, Vec<Frame>) {
     let frames = stack.iter().cloned().map(|frame| Frame {
-        module: frame.module,
+        module: frame.module.to_string(),
         address: frame.address,
         function: frame.function,
         source: frame.source,

@@ -56,8 +56,10 @@ struct State {
     tally: Tally,
     /// Which counting that is, and when it began, if somebody outside counts on it.
     counting: Option<(u64, u64)>,
-    /// The addresses at each site.
+    /// The addresses at each site at which a call was counted, if nobody finds out names here.
     stacks: BTreeMap<u64, Vec<Frame>>,
+    /// Those of the site that was found last.
+    found: Option<(u64, Vec<Frame>)>,
     /// The functions of the program at each site, once its processes have ended.
     callers: HashMap<u64, Vec<String>>,
 }
@@ -290,11 +292,18 @@ impl Desk {
         });
         let stacks = sites.into_iter().filter_map(|site| {
             let places = state.stacks.get(&site)?.iter();
-            let places = places.map(|frame| (frame.module.clone(), frame.address));
+            let places = places.map(|frame| (frame.module.to_string(), frame.address));
             Some(Report::Stack(site, places.collect()))
         });
         let told = [Report::Told(counting)];
         counted.chain(stacks).chain(told).collect()
+    }
+
+    /// The last that is told, as all processes have ended, or as none began.
+    pub(super) fn over(&self) -> Vec<Report> {
+        let mut reports = self.told();
+        reports.push(Report::Over);
+        reports
     }
 
     /// The probe says that the node is that.
@@ -427,9 +436,16 @@ impl State {
             return None;
         }
         let counted = call.counted(self.role.as_ref())?;
+        self.keep_stack(counted.site);
         let at_ns = call.origin.start_ns;
         self.tally.count(counted.clone(), at_ns, call.bytes());
         Some(counted)
+    }
+
+    /// Keeps what was found of a site, if that was the last one.
+    fn keep_stack(&mut self, site: u64) {
+        self.stacks
+            .extend(self.found.take_if(|(found, _)| *found == site));
     }
 
     fn decide(&mut self, call: &Made) -> Decision<Kept> {
@@ -717,6 +733,8 @@ impl Clerk {
             return Decision::GoOn;
         }
         if state.is_paused {
+            // It is decided about later, when others were found.
+            state.keep_stack(origin.stack);
             return Decision::Hold;
         }
         let call = Made::new(origin, entry, self.desk.data.as_deref());
@@ -766,8 +784,14 @@ impl Observer for Clerk {
         self.is_inside(origin, &state) && state.wants_sites()
     }
 
+    /// Who finds out names in the end has no use for addresses.
+    fn wants_addresses(&self, number: u64) -> bool {
+        let state = self.state();
+        !self.wants_names() && state.tally.is_counting && !state.stacks.contains_key(&number)
+    }
+
     fn found_stack(&mut self, number: u64, stack: Vec<Frame>) {
-        self.state().stacks.insert(number, stack);
+        self.state().found = Some((number, stack));
     }
 
     /// Where a desk is told of, its machine is not to do that.
@@ -843,5 +867,38 @@ fn called(frame: &tracer::Frame) -> Called<'_> {
         module: &frame.module,
         function: frame.function.as_deref(),
         source: frame.source.as_ref().map(|(path, line)| (&**path, *line)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also of a command that could not be started, which was to be counted.
+    #[test]
+    fn who_is_over_says_so_and_tells_of_what_was_to_be_counted() {
+        let desk = Desk::new(0, "a", None, false);
+        assert_eq!(desk.over(), [Report::Over]);
+        desk.begin_counting(3);
+        assert_eq!(desk.over(), [Report::Told(3), Report::Over]);
+    }
+
+    #[test]
+    fn addresses_are_wanted_where_calls_are_counted_and_nobody_finds_out_names() {
+        let clerk = |is_entered| Clerk::asked(Arc::new(Desk::new(0, "a", None, is_entered)));
+        let (mut inside, here) = (clerk(false), clerk(true));
+        assert!(!inside.wants_addresses(7));
+        for desk in [&inside.desk, &here.desk] {
+            desk.begin_tally();
+        }
+        assert!(inside.wants_addresses(7) && !here.wants_addresses(7));
+        // They are kept once a call was counted there, and not before.
+        for number in [7, 8] {
+            inside.found_stack(number, Vec::new());
+        }
+        for site in [7, 8] {
+            inside.state().keep_stack(site);
+        }
+        assert!(inside.wants_addresses(7) && !inside.wants_addresses(8));
     }
 }

@@ -77,14 +77,14 @@ fn trace(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let desk = Arc::new(desk);
     let (tell, events) = mpsc::channel();
     let traced = match start(&spec.name, &spec.kinds, command, &desk, tell.clone()) {
-        Err(error @ tracer::Error::Start { .. }) => return Ok(could_not_run(&error)),
+        Err(error @ tracer::Error::Start { .. }) => return Ok(could_not_run(&desk, &error)),
         traced => traced.map_err(io::Error::other),
     };
     let traced = Arc::new(traced.map_err(system("start it"))?);
     desk.follow(&traced);
     thread::spawn(move || listen(&tell));
     let is_end_told = attend(&desk, &traced, &events);
-    say(&desk.told());
+    say(&desk.over());
     desk.forget();
     let traced = Arc::into_inner(traced).expect("nobody else has it");
     end(traced, is_end_told)
@@ -101,9 +101,11 @@ fn end(traced: Traced, is_end_told: bool) -> Result<ExitCode> {
 }
 
 /// The end of a command that did not begin, as shells have it.
-fn could_not_run(error: &tracer::Error) -> ExitCode {
+fn could_not_run(desk: &Desk, error: &tracer::Error) -> ExitCode {
     // This is the log of the node.
     eprintln!("crashpoint: {error}");
+    // It may have been told to count.
+    say(&desk.over());
     say(&[Report::Ended(i32::from(COULD_NOT_RUN) << 8)]);
     ExitCode::from(COULD_NOT_RUN)
 }

@@ -105,6 +105,8 @@ pub(super) enum Report {
     Stack(u64, Vec<(String, u64)>),
     /// All was said that was counted in the counting with a number.
     Told(u64),
+    /// All processes have ended, and all was said that was counted of them, in whichever counting.
+    Over,
     /// All before this order is done.
     Answered(u64),
     /// The node's command has ended, with this status, as wait(2) has it, or could not be run. What it has

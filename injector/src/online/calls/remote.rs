@@ -128,11 +128,13 @@ impl Remote {
     }
 
     /// The desk is about to go, and is to tell before what it has counted. Whether there is one that can.
+    /// What is left of the node's processes makes no call any more then, as nobody would count it.
     pub(super) fn tell(&self) -> bool {
         let mut known = self.known();
         let tells = known.counted.is_untold && known.is_there;
         if tells {
-            known.orders.push(Order::Tell);
+            known.is_paused = true;
+            known.orders.extend([Order::Pause(true), Order::Tell]);
         }
         tells
     }
@@ -232,6 +234,12 @@ impl Remote {
                 known.counted.is_untold = false;
             }
             Report::Answered(number) => known.answered = number,
+            Report::Over => {
+                // If it was to count once more, it had nothing to count.
+                known.counted.is_untold = false;
+                drop(known);
+                self.end();
+            }
             // Of a counting that is over; and for the end of a command the cluster looks: what that has
             // left may go on.
             Report::Told(_) | Report::Ended(_) => {}
@@ -250,7 +258,7 @@ impl Counted {
     /// A desk has counted so many. Its times are since it began.
     fn take(&mut self, number: u64, made: Made, times: &Times) {
         if number == self.number {
-            let first_ns = self.since_ns + times.first_ns;
+            let first_ns = self.since_ns.saturating_add(times.first_ns);
             let times = times.clone();
             self.tally.add(made, Times { first_ns, ..times });
         }
@@ -258,7 +266,7 @@ impl Counted {
 
     fn find(&mut self, site: u64, stack: Vec<(String, u64)>) {
         let frames = stack.into_iter().map(|(module, address)| Frame {
-            module,
+            module: module.into(),
             address,
             function: None,
             source: None,
@@ -503,6 +511,58 @@ mod tests {
         remote.end();
         remote.begin_tally(0);
         assert!(!remote.has_lost_some());
+    }
+
+    /// Nothing is missed of a node that had ended when it was to count.
+    #[test]
+    fn a_desk_that_says_that_all_is_over_is_not_missed() {
+        let remote = Remote::new(0);
+        remote.begin_tally(0);
+        remote.begin(0);
+        remote.begin_tally(10);
+        remote.hear(counted(1, 3));
+        remote.hear(Report::Told(1));
+        remote.hear(Report::Over);
+        remote.end();
+        assert!(!remote.has_lost_some());
+        // Nor if there is another counting before it is known that the tracer has gone.
+        remote.begin_tally(20);
+        remote.end();
+        assert!(!remote.has_lost_some());
+        // What was told before is no such word.
+        remote.begin(30);
+        remote.hear(Report::Told(2));
+        remote.end();
+        assert!(remote.has_lost_some());
+    }
+
+    #[test]
+    fn what_is_left_of_a_node_is_held_before_its_desk_tells() {
+        let remote = Remote::new(0);
+        remote.begin_tally(0);
+        remote.begin(0);
+        assert!(remote.tell());
+        assert_eq!(remote.take_orders(), [Order::Pause(true), Order::Tell]);
+        // The next command is not.
+        remote.end();
+        assert_eq!(remote.begin(0), [Order::Count(1)]);
+        remote.pause(true);
+        assert_eq!(remote.take_orders(), [Order::Pause(true)]);
+    }
+
+    #[test]
+    fn absurd_numbers_of_a_guest_are_the_greatest() {
+        let remote = Remote::new(0);
+        remote.begin_tally(10);
+        remote.begin(10);
+        for _ in 0..2 {
+            let Report::Counted(number, made, times) = counted(1, u64::MAX) else {
+                unreachable!()
+            };
+            let count = u64::MAX;
+            remote.hear(Report::Counted(number, made, Times { count, ..times }));
+        }
+        assert_eq!(tally(&remote), Some((u64::MAX, u64::MAX)));
     }
 
     #[test]

@@ -35,8 +35,9 @@ pub(in crate::online) struct Times {
 impl Times {
     /// Those of the same call that were made later.
     fn add(&mut self, later: &Self) {
-        self.count += later.count;
-        self.failed += later.failed;
+        // Machines may say any number.
+        self.count = self.count.saturating_add(later.count);
+        self.failed = self.failed.saturating_add(later.failed);
         self.bytes_min = self.bytes_min.min(later.bytes_min);
     }
 }

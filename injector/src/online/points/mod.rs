@@ -160,7 +160,7 @@ impl SeenPoint {
 
     fn add(&mut self, node: &str, times: &Times, callers: Vec<String>) {
         self.by_node.insert(node.to_owned(), times.count);
-        self.failed += times.failed;
+        self.failed = self.failed.saturating_add(times.failed);
         self.bytes_min = match (self.bytes_min, times.bytes_min) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -172,7 +172,8 @@ impl SeenPoint {
 
     /// How often nodes came there.
     pub fn count(&self) -> u64 {
-        self.by_node.values().sum()
+        let counts = self.by_node.values();
+        counts.fold(0, |all, count| all.saturating_add(*count))
     }
 
     /// So many times as nodes come there, the first, the middle and the last: the node, and which of

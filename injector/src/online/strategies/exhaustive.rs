@@ -206,7 +206,7 @@ impl Exhaustive {
     fn is_ignored(&self, result: &InjectResult) -> bool {
         let is_error = self.failure(result).is_some_and(PointFailure::is_of_call);
         let mut points = result.ran.points.iter();
-        is_error && points.all(|seen| self.known.contains(&seen.id))
+        is_error && !result.ran.has_lost_points && points.all(|seen| self.known.contains(&seen.id))
     }
 
     /// At which of its times a point is tried after a first failure, and on whom: the first one, on a
@@ -244,7 +244,8 @@ impl Exhaustive {
         firsts.sort_by_key(|result| result.index);
         let mut behaviours = BTreeSet::new();
         for result in firsts {
-            let is_new = behaviours.insert(behaviour(&result.ran));
+            let behaviour = behaviour(&result.ran);
+            let is_new = behaviour.is_some_and(|one| behaviours.insert(one));
             let group = match self.collected.order {
                 Order::Plain => &mut new,
                 Order::Novel if self.is_ignored(result) => &mut ignored,
@@ -293,15 +294,18 @@ fn singles(points: &[SeenPoint], has_disks: bool, all_occurrences: bool) -> Vec<
 }
 
 /// What nodes did after a failure, and what came of it: failures for which that is the same are
-/// recovered from in the same way.
-fn behaviour(ran: &Ran) -> (BTreeSet<&str>, String) {
+/// recovered from in the same way. It is not known where calls were lost.
+fn behaviour(ran: &Ran) -> Option<(BTreeSet<&str>, String)> {
+    if ran.has_lost_points {
+        return None;
+    }
     let points = ran.points.iter().map(|seen| seen.id.as_str());
     let outcome = match &ran.judged {
         Judged::Ok => String::new(),
         Judged::Broken { broken } => broken.first().cloned().unwrap_or_default(),
         Judged::Inconclusive { why } => why.clone(),
     };
-    (points.collect(), without_numbers(&outcome))
+    Some((points.collect(), without_numbers(&outcome)))
 }
 
 impl Strategy for Exhaustive {
@@ -535,12 +539,12 @@ until = { after_s = 1.0 }
     fn what_was_recovered_from_as_before_comes_later_unless_the_order_is_plain() {
         let point = || vec![in_recovery("unlink", "x", None, "a")];
         let other = vec![in_recovery("rename", "x", None, "a")];
-        let results = [
+        let mut results = [
             ran(0, "a", point()),
             ran(1, "a", point()),
             ran(2, "a", other),
         ];
-        let order = |order| {
+        let order_of = |results: &[InjectResult], order| {
             let pairs = Collected {
                 failures_max: 2,
                 order,
@@ -548,13 +552,18 @@ until = { after_s = 1.0 }
             };
             let all = Exhaustive::new(&file(""), 0, &pairs);
             let len = all.count().expect("known");
-            let firsts = all.order(&results, u64::MAX).filter(|index| *index >= len);
+            let firsts = all.order(results, u64::MAX).filter(|index| *index >= len);
             firsts.map(|index| all.root(index)).collect::<Vec<_>>()
         };
+        let order = |order| order_of(&results, order);
         let novel = order(Order::Novel);
         assert_eq!(novel[..4], [0, 2, 0, 2]);
         assert_eq!(novel[novel.len() - 5..], [1; 5]);
         assert_eq!(order(Order::Plain)[..4], [0, 1, 2, 0]);
+        // How it was recovered from is not known where calls were lost.
+        results[0].ran.has_lost_points = true;
+        let novel = order_of(&results, Order::Novel);
+        assert_eq!(novel[..4], [1, 2, 1, 2]);
         // What broke something, or came to nothing, is not gone on with.
         let mut missed = ran(0, "a", point());
         missed.ran.faults[0].state = State::NeverFired;

@@ -103,10 +103,7 @@ fn key(awaited: &Awaited) -> Whose<'_> {
         Awaited::Role(node, role) => (node.as_ref(), ("role", quoted(role))),
         Awaited::Changed(role) => (None, ("changed", quoted(role))),
         Awaited::Call { of, .. } => (None, ("call", quoted(&of.call))),
-        Awaited::Sent(sent) => {
-            let (key, count) = sent::key(sent.amount);
-            (None, (key, count.to_string()))
-        }
+        Awaited::Sent(sent) => (None, sent.key()),
         Awaited::Ended => (None, ("ended", "true".into())),
     }
 }

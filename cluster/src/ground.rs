@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use simulation::{Carried, Limit, Link};
@@ -25,18 +26,29 @@ pub(crate) struct Quality {
     pub(crate) seed: u64,
 }
 
-/// A limit that several directions have together.
+/// A limit that several directions have together. Its clock begins with it.
 #[derive(Debug, Clone)]
-pub(crate) struct SharedLimit(Arc<Mutex<Limit>>);
+pub(crate) struct SharedLimit(Arc<(Instant, Mutex<Limit>)>);
 
 impl SharedLimit {
     pub(crate) fn new(limit: Limit) -> Self {
-        Self(Arc::new(Mutex::new(limit)))
+        Self(Arc::new((Instant::now(), Mutex::new(limit))))
     }
 
     /// Whoever holds it decides about a frame, and counts it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Limit> {
-        self.0.lock().expect("no holder panics")
+        self.0.1.lock().expect("no holder panics")
+    }
+
+    /// The time by its clock, in nanoseconds.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.0.0.elapsed().as_nanos() as u64
+    }
+
+    /// When it was reached, if it was.
+    pub(crate) fn reached(&self) -> Option<Instant> {
+        let reached_ns = self.lock().reached_ns()?;
+        Some(self.0.0 + Duration::from_nanos(reached_ns))
     }
 }
 
@@ -54,6 +66,16 @@ pub(crate) struct Passing {
     pub(crate) quality: Option<Quality>,
     /// Until when they do.
     pub(crate) limit: Option<SharedLimit>,
+}
+
+impl Passing {
+    /// What is done to a direction that has it, in words.
+    pub(crate) fn doing(&self) -> &'static str {
+        match (&self.limit, &self.quality) {
+            (Some(_), _) => "give a link a limit",
+            (None, _) => "make a link worse",
+        }
+    }
 }
 
 /// The links that are not as ever.
@@ -115,6 +137,9 @@ pub(crate) trait Ground: Send + Sync {
 
     /// Counts from now on what is sent from one address to another one, lost or not.
     fn count(&self) -> Result<()>;
+
+    /// How many frames were lost, up to now, before they could be counted or held against a limit.
+    fn uncounted(&self) -> u64;
 
     /// What was counted in a direction; nothing, if it is not counted.
     fn carried(&self, direction: Direction) -> Carried;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use simulation::{Amount, Carried, Limit};
 
@@ -90,6 +91,21 @@ impl Links {
         let links = self.impaired.lock().expect(NO_PANIC);
         let limited = links.limited.as_ref();
         limited.map(|(_, limit)| limit.lock().clone())
+    }
+
+    /// When it was reached, if it was: no message has passed since.
+    pub fn limit_reached(&self) -> Option<Instant> {
+        let links = self.impaired.lock().expect(NO_PANIC);
+        links
+            .limited
+            .as_ref()
+            .and_then(|(_, limit)| limit.reached())
+    }
+
+    /// How many messages were lost, up to now, since too many came at once to be counted or held against a
+    /// limit.
+    pub fn uncounted(&self) -> u64 {
+        self.ground.uncounted()
     }
 
     /// Cuts the directions that have a limit, as [`Self::cut`] does. Nothing passes meanwhile, if the limit
@@ -189,7 +205,11 @@ impl Links {
         let mut wanted = links.clone();
         change(&mut wanted);
         if wanted != *links {
-            self.ground.set_links(&wanted)?;
+            if let Err(error) = self.ground.set_links(&wanted) {
+                // That is the error to tell; whether links are as they were is verified.
+                let _ = self.ground.set_links(&links);
+                return Err(error);
+            }
             *links = wanted;
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, Once};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::hidden::{
     temporary_directory,
 };
 use crate::network::{Connected, Network};
-use crate::relay::{Relay, Running};
+use crate::relay::{Relay, Running, Uncounted};
 use crate::tally::Tally;
 
 /// This program; what it is started as does not depend on whether its file is still there.
@@ -35,6 +36,7 @@ pub(crate) struct NamespaceGround {
     tally: Mutex<Option<Tally>>,
     /// The links that are worse than cables, or have a limit.
     relays: Mutex<BTreeMap<Direction, Running>>,
+    uncounted: Uncounted,
     /// The network of each machine. It outlives the processes in it: to make one takes the kernel
     /// longer than many a node takes to start, and to take it down longer still.
     connected: Mutex<BTreeMap<Ipv4Addr, Connected>>,
@@ -50,6 +52,7 @@ impl NamespaceGround {
         Ok(Self {
             tally: Mutex::default(),
             relays: Mutex::default(),
+            uncounted: Uncounted::default(),
             connected: Mutex::default(),
             network: Network::new()?,
         })
@@ -66,6 +69,17 @@ impl NamespaceGround {
     fn relays(&self) -> MutexGuard<'_, BTreeMap<Direction, Running>> {
         self.relays.lock().expect("no holder panics")
     }
+
+    /// Opens a link. There is none to a node without power: its cable is gone.
+    fn open(&self, direction: Direction, passing: &Passing) -> Result<Relay> {
+        let connected = self.connected();
+        let mut ends = [direction.0, direction.1].into_iter();
+        if let Some(off) = ends.find(|end| !connected.contains_key(end)) {
+            let what = format!("{off} has no power");
+            return Err(io::Error::other(what)).doing(|| passing.doing().into());
+        }
+        Relay::open(&self.network, direction, passing.clone(), &self.uncounted)
+    }
 }
 
 impl Ground for NamespaceGround {
@@ -76,11 +90,21 @@ impl Ground for NamespaceGround {
             tally.follow(&self.network, address)?;
         }
         // Their ends were those of the devices that it had before.
-        for (direction, relay) in self.relays().iter_mut() {
-            if direction.0 == address || direction.1 == address {
-                let opened = Relay::open(&self.network, *direction, relay.passing.clone())?;
-                *relay = opened.start()?;
-            }
+        let mut relays = self.relays();
+        // One to a node without power waits for that.
+        let is_there = |end: &Ipv4Addr| self.connected().contains_key(end);
+        let its = relays.keys().filter(|(from, to)| {
+            (*from == address || *to == address) && is_there(from) && is_there(to)
+        });
+        let its: Vec<_> = its.copied().collect();
+        for direction in its {
+            // No frame counts twice: the old one ends before the new one begins.
+            let Some(old) = relays.remove(&direction) else {
+                continue;
+            };
+            let passing = old.passing.clone();
+            drop(old);
+            relays.insert(direction, self.open(direction, &passing)?.start()?);
         }
         Ok(())
     }
@@ -115,12 +139,8 @@ impl Ground for NamespaceGround {
         let new = wanted
             .iter()
             .filter(|(direction, passing)| !is_same(direction, passing));
-        let opened = new.map(|(direction, passing)| {
-            Ok((
-                *direction,
-                Relay::open(&self.network, *direction, passing.clone())?,
-            ))
-        });
+        let opened =
+            new.map(|(direction, passing)| Ok((*direction, self.open(*direction, passing)?)));
         let opened = opened.collect::<Result<Vec<_>>>()?;
         // Before the bridge passes the same: nothing comes twice that should not.
         relays.retain(|direction, relay| wanted.get(direction) == Some(&relay.passing));
@@ -138,23 +158,28 @@ impl Ground for NamespaceGround {
         let relays = self.relays();
         let passing = links.passing();
         let is_right = relays.len() == passing.len()
-            && passing
-                .keys()
-                .all(|direction| relays.get(direction).is_some_and(Running::is_alive));
+            && passing.iter().all(|(direction, passing)| {
+                let relay = relays.get(direction);
+                relay.is_some_and(|relay| relay.is_alive() && relay.passing == *passing)
+            });
         if is_right {
             return Ok(());
         }
-        Err(io::Error::other("a link that is worse passes nothing"))
-            .doing(|| "make links worse".into())
+        let what = "a link that is worse, or has a limit, does not pass what it is to pass";
+        Err(io::Error::other(what)).doing(|| "look after links".into())
     }
 
     fn count(&self) -> Result<()> {
-        let mut tally = Tally::default();
+        let mut tally = Tally::new(&self.uncounted);
         for address in self.connected().keys() {
             tally.follow(&self.network, *address)?;
         }
         *self.tally() = Some(tally);
         Ok(())
+    }
+
+    fn uncounted(&self) -> u64 {
+        self.uncounted.load(Ordering::Relaxed)
     }
 
     fn carried(&self, direction: Direction) -> Carried {

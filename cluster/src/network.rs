@@ -27,7 +27,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use crate::error::{Context, Result};
 use crate::filter;
 use crate::ground::Passing;
-use crate::relay::Relay;
+use crate::relay::{Relay, Uncounted};
 
 /// The first bytes of every address.
 const NETWORK: [u8; 2] = [10, 77];
@@ -113,7 +113,13 @@ pub fn try_links() -> Result<()> {
     let _nodes = (network.connect(address(1))?, network.connect(address(2))?);
     let direction = (address(1), address(2));
     network.inside(|| filter::drop_only(&BTreeSet::from([direction])))?;
-    Relay::open(&network, direction, Passing::default()).map(drop)
+    Relay::open(
+        &network,
+        direction,
+        Passing::default(),
+        &Uncounted::default(),
+    )
+    .map(drop)
 }
 
 /// The network of one cluster.

@@ -8,6 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use machine::{FRAME_BYTES_MAX, OFFLOAD_BYTES, PacketSocket};
@@ -30,26 +32,44 @@ pub(crate) struct Relay {
     receiver: Ipv4Addr,
     passing: Passing,
     chance: Chance,
+    uncounted: Uncounted,
+}
+
+/// How many frames were lost before they could be counted or held against a limit.
+pub(crate) type Uncounted = Arc<AtomicU64>;
+
+/// Adds what a socket has lost since this was last done.
+pub(crate) fn note_lost(socket: &PacketSocket, uncounted: &Uncounted) {
+    // A socket that is asked answers.
+    let lost = socket.lost().unwrap_or_default();
+    uncounted.fetch_add(lost.into(), Ordering::Relaxed);
 }
 
 impl Relay {
-    /// The link of a direction.
+    /// The link of a direction. What it loses beside what it is to lose is added, if it has a limit.
     ///
     /// # Errors
     /// If one of them is not connected, or the kernel has no packet sockets.
-    pub(crate) fn open(network: &Network, (from, to): Direction, passing: Passing) -> Result<Self> {
-        let open = |address| {
-            let opened = PacketSocket::open(&port(address));
-            opened.doing(|| "make a link worse (it takes CONFIG_PACKET)".into())
-        };
+    pub(crate) fn open(
+        network: &Network,
+        (from, to): Direction,
+        passing: Passing,
+        uncounted: &Uncounted,
+    ) -> Result<Self> {
         let seed = passing.quality.map_or(0, |quality| quality.seed);
-        let (from_end, to_end) = network.inside(|| Ok((open(from)?, open(to)?)))?;
+        let open = || -> nix::Result<_> {
+            let from = PacketSocket::open(&port(from))?;
+            Ok((from, PacketSocket::open_to_send(&port(to))?))
+        };
+        let (from_end, to_end) = network
+            .inside(|| open().doing(|| format!("{} (it takes CONFIG_PACKET)", passing.doing())))?;
         Ok(Self {
             from: from_end,
             to: to_end,
             receiver: to,
             passing,
             chance: Chance::new(seed, &format!("link {from} {to}")),
+            uncounted: Arc::clone(uncounted),
         })
     }
 
@@ -86,6 +106,9 @@ impl Relay {
             let _ = ppoll(&mut polled, wait, None);
             let is_over = polled[1].any() == Some(true);
             self.receive(buffer, &mut on_their_way);
+            if self.passing.limit.is_some() {
+                note_lost(&self.from, &self.uncounted);
+            }
             if is_over {
                 break;
             }
@@ -101,16 +124,17 @@ impl Relay {
         let (passing, chance) = (&self.passing, &mut self.chance);
         frames(&self.from, self.receiver, buffer, |frame| {
             // Nobody else passes anything between the look at the limit and the count.
-            let mut limit = passing.limit.as_ref().map(|limit| limit.lock());
-            if limit.as_ref().is_some_and(|limit| limit.is_reached()) {
+            let shared = passing.limit.as_ref();
+            let mut limit = shared.map(|shared| (shared.lock(), shared.now_ns()));
+            if limit.as_ref().is_some_and(|(limit, _)| limit.is_reached()) {
                 return;
             }
             let delays_ns = match passing.quality {
                 Some(quality) => quality.link.delays_ns(chance),
                 None => vec![0],
             };
-            if let (Some(limit), false) = (&mut limit, delays_ns.is_empty()) {
-                limit.pass(carried(frame));
+            if let (Some((limit, now_ns)), false) = (&mut limit, delays_ns.is_empty()) {
+                limit.pass(carried(frame), *now_ns);
             }
             for delay_ns in delays_ns {
                 on_their_way.add(now + Duration::from_nanos(delay_ns), frame);

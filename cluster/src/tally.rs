@@ -13,13 +13,14 @@ use simulation::Carried;
 use crate::error::{Context, Result};
 use crate::ground::Direction;
 use crate::network::{Network, address_of_hardware, port};
-use crate::relay::{GROUP, carried};
+use crate::relay::{GROUP, Uncounted, carried, note_lost};
 use crate::stoppable::Stoppable;
 
 /// Counts of what was sent; by nobody else than those who are followed.
 #[derive(Default)]
 pub(crate) struct Tally {
     counts: Arc<Mutex<Counts>>,
+    uncounted: Uncounted,
     followed: BTreeMap<Ipv4Addr, Stoppable>,
 }
 
@@ -36,6 +37,14 @@ enum Receiver {
 const NO_PANIC: &str = "no holder panics";
 
 impl Tally {
+    /// Counts nothing yet. What it loses is added.
+    pub(crate) fn new(uncounted: &Uncounted) -> Self {
+        Self {
+            uncounted: Arc::clone(uncounted),
+            ..Self::default()
+        }
+    }
+
     /// Counts what somebody sends from now on, beside what he has sent before.
     ///
     /// # Errors
@@ -45,8 +54,8 @@ impl Tally {
             let opened = PacketSocket::open(&port(from));
             opened.doing(|| "count what is sent (it takes CONFIG_PACKET)".into())
         })?;
-        let counts = Arc::clone(&self.counts);
-        let work = move |stopped: &OwnedFd| count(&socket, from, &counts, stopped);
+        let (counts, uncounted) = (Arc::clone(&self.counts), Arc::clone(&self.uncounted));
+        let work = move |stopped: &OwnedFd| count(&socket, from, (&counts, &uncounted), stopped);
         self.followed.insert(from, Stoppable::start("tally", work)?);
         Ok(())
     }
@@ -63,7 +72,12 @@ impl Tally {
 }
 
 /// Counts frames until the other end of the pipe is closed.
-fn count(socket: &PacketSocket, from: Ipv4Addr, counts: &Mutex<Counts>, stopped: &OwnedFd) {
+fn count(
+    socket: &PacketSocket,
+    from: Ipv4Addr,
+    (counts, uncounted): (&Mutex<Counts>, &Uncounted),
+    stopped: &OwnedFd,
+) {
     let mut buffer = vec![0; FRAME_BYTES_MAX];
     loop {
         let mut polled = [
@@ -80,6 +94,7 @@ fn count(socket: &PacketSocket, from: Ipv4Addr, counts: &Mutex<Counts>, stopped:
                 *counts.entry((from, to)).or_default() += carried(frame);
             }
         }
+        note_lost(socket, uncounted);
         if is_over {
             return;
         }

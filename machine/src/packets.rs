@@ -34,15 +34,51 @@ impl PacketSocket {
     /// # Errors
     /// If there is no such device, without CAP_NET_RAW, or on a kernel without CONFIG_PACKET.
     pub fn open(device: &str) -> nix::Result<Self> {
+        let this = Self::new()?;
+        setsockopt(&this.0, RcvBufForce, &WAITING_BYTES_MAX)?;
+        this.enable(libc::PACKET_IGNORE_OUTGOING)?;
+        this.bind(device, libc::ETH_P_ALL)?;
+        Ok(this)
+    }
+
+    /// Only a way out of a device: nothing is received.
+    ///
+    /// # Errors
+    /// As of [`Self::open`].
+    pub fn open_to_send(device: &str) -> nix::Result<Self> {
+        let this = Self::new()?;
+        this.bind(device, 0)?;
+        Ok(this)
+    }
+
+    fn new() -> nix::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         // Without a protocol nothing is received before it is bound.
         let (family, kind) = (AddressFamily::Packet, SockType::Raw);
         let this = Self(socket(family, kind, flags, None::<SockProtocol>)?);
-        setsockopt(&this.0, RcvBufForce, &WAITING_BYTES_MAX)?;
         this.enable(libc::PACKET_VNET_HDR)?;
-        this.enable(libc::PACKET_IGNORE_OUTGOING)?;
-        this.bind(if_nametoindex(device)?)?;
         Ok(this)
+    }
+
+    /// How many frames were lost since this was last asked, as too many waited to be received.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn lost(&self) -> nix::Result<u32> {
+        // SAFETY: the structure is plain numbers, of which 0 is one.
+        let mut counts: libc::tpacket_stats = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        // SAFETY: there is room for as much as is said, until the call returns.
+        let got = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut counts).cast(),
+                &raw mut length,
+            )
+        };
+        Errno::result(got).map(|_| counts.tp_drops)
     }
 
     fn enable(&self, option: c_int) -> nix::Result<()> {
@@ -60,11 +96,13 @@ impl PacketSocket {
         Errno::result(set).map(drop)
     }
 
-    fn bind(&self, index: u32) -> nix::Result<()> {
+    /// Without a protocol nothing is received.
+    fn bind(&self, device: &str, protocol: c_int) -> nix::Result<()> {
+        let index = if_nametoindex(device)?;
         // SAFETY: the structure is plain numbers, of which 0 is one.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_protocol = (protocol as u16).to_be();
         address.sll_ifindex = index as c_int;
         // SAFETY: the address is as long as is said, and lives until the call returns.
         let bound = unsafe {

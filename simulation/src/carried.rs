@@ -20,7 +20,8 @@ const DESTINATION: u8 = 60;
 /// What was sent for programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Bytes of payload: without headers of Ethernet, IP, TCP or UDP.
+    /// Bytes of payload: without headers of Ethernet, IP, TCP or UDP. Those of a datagram of UDP that IP
+    /// has cut into fragments count with its last fragment, those of a segment of TCP with each.
     pub bytes: u64,
     /// TCP segments with payload, and UDP datagrams. One that IP has cut into fragments is one, and
     /// counts with its last fragment. What a sender leaves to its card to cut is one as well.
@@ -35,8 +36,8 @@ impl AddAssign for Carried {
 }
 
 impl Carried {
-    /// What a frame of Ethernet carries: nothing, if it is no whole one of IP, or only opens, closes or
-    /// acknowledges. What is sent again counts again.
+    /// What a frame of Ethernet carries: nothing, if it is no whole one of IP, has a tag of a VLAN, or only
+    /// opens, closes or acknowledges. What is sent again counts again.
     pub fn by(frame: &[u8]) -> Self {
         let packet = frame.get(ETHERNET_BYTES..);
         let kind = frame.get(ETHERNET_BYTES - 2..ETHERNET_BYTES);
@@ -58,27 +59,30 @@ impl Carried {
     }
 }
 
-/// Where a fragment of IPv4 belongs: these bits of its field, in units of eight bytes.
+/// Where a fragment of IPv4 belongs: these bits of its field.
 const OFFSET: u16 = 0x1fff;
+/// In what units.
+const OFFSET_BYTES: usize = 8;
 
 /// A datagram of IP, or a fragment of one, without the headers of IP.
 struct Part<'a> {
     protocol: u8,
-    is_first: bool,
+    /// Where in the datagram it begins, in bytes.
+    offset: usize,
     is_last: bool,
     content: &'a [u8],
 }
 
 impl<'a> Part<'a> {
     fn of_ipv4(packet: &'a [u8]) -> Option<Self> {
-        let header_bytes = usize::from(*packet.first()? & 0xf) * 4;
+        let header_bytes = header_bytes_of_ipv4(*packet.first()?)?;
         let total = usize::from(number(packet, 2)?);
         // Ethernet fills up short frames. A datagram beyond 64 KiB does not say how long it is.
         let end = if total == 0 { packet.len() } else { total };
         let fragment = number(packet, 6)?;
         Some(Self {
             protocol: *packet.get(9)?,
-            is_first: fragment & OFFSET == 0,
+            offset: usize::from(fragment & OFFSET) * OFFSET_BYTES,
             is_last: fragment & 0x2000 == 0,
             content: packet.get(header_bytes..end)?,
         })
@@ -86,18 +90,26 @@ impl<'a> Part<'a> {
 
     fn of_ipv6(packet: &'a [u8]) -> Option<Self> {
         let length = usize::from(number(packet, 4)?);
+        if *packet.first()? >> 4 != 6 {
+            return None;
+        }
+        // As with IPv4, but such a one may be shorter than that too.
+        let end = match length {
+            0 => packet.len(),
+            length => IPV6_HEADER_BYTES + length,
+        };
         let mut part = Self {
             protocol: *packet.get(6)?,
-            is_first: true,
+            offset: 0,
             is_last: true,
-            content: packet.get(IPV6_HEADER_BYTES..IPV6_HEADER_BYTES + length)?,
+            content: packet.get(IPV6_HEADER_BYTES..end)?,
         };
         loop {
             let header_bytes = match part.protocol {
                 HOP_BY_HOP | ROUTING | DESTINATION => (usize::from(*part.content.get(1)?) + 1) * 8,
                 FRAGMENT => {
                     let fragment = number(part.content, 2)?;
-                    part.is_first = fragment >> 3 == 0;
+                    part.offset = usize::from(fragment >> 3) * OFFSET_BYTES;
                     part.is_last = fragment & 1 == 0;
                     8
                 }
@@ -105,7 +117,7 @@ impl<'a> Part<'a> {
             };
             part.protocol = *part.content.first()?;
             part.content = part.content.get(header_bytes..)?;
-            if !part.is_first {
+            if part.offset > 0 {
                 // What follows is not the header of anything.
                 return Some(part);
             }
@@ -113,19 +125,29 @@ impl<'a> Part<'a> {
     }
 
     fn carried(&self) -> Option<Carried> {
-        let header_bytes = match self.protocol {
-            TCP | UDP if !self.is_first => 0,
-            TCP => usize::from(*self.content.get(12)? >> 4) * 4,
-            UDP => UDP_HEADER_BYTES,
+        let bytes = match self.protocol {
+            // A limit would lose the rest of one that it has begun to count.
+            UDP if !self.is_last => return None,
+            UDP => (self.offset + self.content.len()).checked_sub(UDP_HEADER_BYTES)?,
+            TCP if self.offset > 0 => self.content.len(),
+            TCP => {
+                let header_bytes = usize::from(*self.content.get(12)? >> 4) * 4;
+                self.content.len().checked_sub(header_bytes)?
+            }
             _ => return None,
         };
-        let bytes = self.content.len().checked_sub(header_bytes)? as u64;
         let is_message = self.is_last && (bytes > 0 || self.protocol == UDP);
         Some(Carried {
-            bytes,
+            bytes: bytes as u64,
             messages: u64::from(is_message),
         })
     }
+}
+
+/// How long a header is, as its first byte says; nothing, if that is not of a packet.
+fn header_bytes_of_ipv4(first: u8) -> Option<usize> {
+    let words = usize::from(first & 0xf);
+    (first >> 4 == 4 && words >= 5).then_some(words * 4)
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u16> {
@@ -157,6 +179,7 @@ impl Amount {
 pub struct Limit {
     amount: Amount,
     passed: Carried,
+    reached_ns: Option<u64>,
 }
 
 impl Limit {
@@ -165,12 +188,18 @@ impl Limit {
         Self {
             amount,
             passed: Carried::default(),
+            reached_ns: None,
         }
     }
 
     /// Whether nothing passes any more.
     pub fn is_reached(&self) -> bool {
-        self.amount.is_reached_by(self.passed)
+        self.reached_ns.is_some()
+    }
+
+    /// When that began, by the clock of whoever says what passes, in nanoseconds.
+    pub fn reached_ns(&self) -> Option<u64> {
+        self.reached_ns
     }
 
     /// What has passed since there is this limit.
@@ -178,9 +207,12 @@ impl Limit {
         self.passed
     }
 
-    /// This has passed: nothing does once the limit is reached.
-    pub fn pass(&mut self, carried: Carried) {
+    /// This has passed now: nothing does once the limit is reached.
+    pub fn pass(&mut self, carried: Carried, now_ns: u64) {
         self.passed += carried;
+        if self.reached_ns.is_none() && self.amount.is_reached_by(self.passed) {
+            self.reached_ns = Some(now_ns);
+        }
     }
 }
 
@@ -218,6 +250,7 @@ pub(crate) mod tests {
 
     fn ipv6(next: u8, content: &[u8]) -> Vec<u8> {
         let mut header = [0; IPV6_HEADER_BYTES];
+        header[0] = 0x60;
         header[4..6].copy_from_slice(&(content.len() as u16).to_be_bytes());
         header[6] = next;
         [&[2; 12][..], &IPV6, &header, content].concat()
@@ -245,18 +278,38 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_is_no_packet_does_not_count() {
+        let first = ETHERNET_BYTES;
+        let mut frame = udp([2, 0, 0, 0, 0, 1], 90);
+        assert_eq!(counts(&frame), (90, 1));
+        frame[first] = 0x44;
+        assert_eq!(counts(&frame), (0, 0), "a header of four words");
+        frame[first] = 0x65;
+        assert_eq!(counts(&frame), (0, 0), "another version");
+        let mut frame = ipv6(TCP, &tcp(5, 7));
+        frame[first] = 0x40;
+        assert_eq!(counts(&frame), (0, 0), "another version");
+        let mut frame = ipv6(TCP, &tcp(5, 70_000));
+        frame[first + 4..first + 6].fill(0);
+        assert_eq!(counts(&frame), (70_000, 1), "to the end");
+    }
+
+    #[test]
     fn a_datagram_in_fragments_is_one_with_its_last() {
         let to = [2, 0, 0, 0, 0, 1];
         let more = 0x2000;
-        assert_eq!(counts(&ipv4(to, (UDP, more), &[1; 808])), (800, 0));
-        assert_eq!(counts(&ipv4(to, (UDP, more | 0x65), &[1; 80])), (80, 0));
-        assert_eq!(counts(&ipv4(to, (UDP, 111), &[1; 8])), (8, 1));
+        assert_eq!(counts(&ipv4(to, (UDP, more), &[1; 808])), (0, 0));
+        assert_eq!(counts(&ipv4(to, (UDP, more | 101), &[1; 80])), (0, 0));
+        assert_eq!(counts(&ipv4(to, (UDP, 111), &[1; 8])), (888, 1));
+        let first = tcp(5, 20);
+        assert_eq!(counts(&ipv4(to, (TCP, more), &first)), (20, 0));
+        assert_eq!(counts(&ipv4(to, (TCP, 5), &[1; 8])), (8, 1));
         let fragment = |high: u8, low: u8| {
             let header = [UDP, 0, high, low, 0, 0, 0, 0];
             counts(&ipv6(FRAGMENT, &[&header[..], &[1; 16]].concat()))
         };
-        assert_eq!(fragment(0, 1), (8, 0));
-        assert_eq!(fragment(0, 16), (16, 1));
+        assert_eq!(fragment(0, 1), (0, 0));
+        assert_eq!(fragment(0, 16), (24, 1));
     }
 
     #[test]
@@ -266,9 +319,11 @@ pub(crate) mod tests {
             let mut limit = Limit::new(amount);
             let mut count = 0;
             while !limit.is_reached() {
-                limit.pass(datagram);
                 count += 1;
+                limit.pass(datagram, count * 10);
             }
+            limit.pass(datagram, 1000);
+            assert_eq!(limit.reached_ns(), Some(count * 10));
             count
         };
         assert_eq!(passes(Amount::Messages(1)), 1);

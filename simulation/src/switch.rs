@@ -243,7 +243,10 @@ impl Switch {
         let arrivals = arrivals
             .flat_map(|to| {
                 *self.carried.entry((from, to)).or_default() += carried;
-                self.cross((from, to), sent_ns, (carried, is_arp(frame)))
+                let passes_cuts = is_arp(frame);
+                let delays_ns = self.cross((from, to), now_ns, (carried, passes_cuts));
+                let arrival = move |delay_ns: u64| (sent_ns + delay_ns, to);
+                delays_ns.into_iter().map(arrival)
             })
             .collect();
         OnItsWay { sent_ns, arrivals }
@@ -268,13 +271,13 @@ impl Switch {
             || limited.is_some_and(|(ways, limit)| limit.is_reached() && ways.contains(&way))
     }
 
-    /// When a frame arrives at a machine: not at all, once or twice.
+    /// How long a frame takes to a machine that is sent now: it arrives not at all, once or twice.
     fn cross(
         &mut self,
         (from, to): (usize, usize),
-        sent_ns: u64,
+        now_ns: u64,
         (carried, passes_cuts): (Carried, bool),
-    ) -> Vec<(u64, usize)> {
+    ) -> Vec<u64> {
         if !passes_cuts && self.loses((from, to)) {
             self.lost += 1;
             return Vec::new();
@@ -291,10 +294,9 @@ impl Switch {
         } else if let Some((ways, limit)) = &mut self.limited
             && ways.contains(&(from, to))
         {
-            limit.pass(carried);
+            limit.pass(carried, now_ns);
         }
-        let arrival = |delay_ns: u64| (sent_ns + delay_ns, to);
-        delays_ns.into_iter().map(arrival).collect()
+        delays_ns
     }
 }
 
@@ -306,7 +308,7 @@ fn is_arp(frame: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::carried::tests::udp;
+    use crate::carried::tests::{ipv4, udp};
 
     const ADDRESSES: [HardwareAddress; 3] =
         [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]];
@@ -396,6 +398,27 @@ mod tests {
         assert_eq!((sent.bytes, sent.messages), (30, 3), "lost ones too");
         switch.lift_limit();
         assert_eq!(send(&mut switch, 0, 1), 1);
+    }
+
+    #[test]
+    fn a_limit_cuts_no_datagram_in_two() {
+        let mut switch = switch(STILL);
+        switch.limit(BTreeSet::from([(0, 1)]), Amount::Bytes(100));
+        let fragment = |switch: &mut Switch, now_ns, field: u16| {
+            let frame = ipv4(ADDRESSES[1], (17, field), &[1; 80]);
+            switch.send(0, &frame, now_ns).arrivals.len()
+        };
+        let more = 0x2000;
+        assert_eq!(fragment(&mut switch, 1, more), 1);
+        assert_eq!(fragment(&mut switch, 2, more | 10), 1, "beyond the limit");
+        assert_eq!(fragment(&mut switch, 3, 20), 1, "the last one");
+        assert_eq!(fragment(&mut switch, 4, more), 0);
+        let (_, limit) = switch.limited().expect("there is one");
+        let passed = Carried {
+            bytes: 232,
+            messages: 1,
+        };
+        assert_eq!((limit.passed(), limit.reached_ns()), (passed, Some(3)));
     }
 
     #[test]

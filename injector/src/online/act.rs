@@ -1,6 +1,7 @@
 //! Faults put in place, and ended again: each is verified.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cluster::{Member, Side, between};
 use pace_rules::disk::Log;
@@ -43,6 +44,8 @@ pub(super) struct Hit {
     pub(super) undo: Undo,
     /// Of links, who is on each side.
     pub(super) sides: Option<Sides>,
+    /// Since when it is in place, if not only since now.
+    pub(super) since: Option<Duration>,
 }
 
 impl Hit {
@@ -53,6 +56,7 @@ impl Hit {
             words,
             undo,
             sides: None,
+            since: None,
         }
     }
 
@@ -62,6 +66,7 @@ impl Hit {
             words: format!("partition {}", cut.words),
             undo: Undo::Heal(cut.directions),
             sides: Some(cut.sides),
+            since: None,
             on,
         }
     }
@@ -258,6 +263,7 @@ impl Runner<'_> {
             words: format!("link {}: {}", links.words, worse.words()),
             undo: Undo::Links(links.directions, worse),
             sides: Some(links.sides),
+            since: None,
             on,
         })
     }
@@ -316,7 +322,7 @@ impl Runner<'_> {
     }
 
     /// Links are healed, but for what another fault cuts too.
-    fn heal_cuts(&mut self, cuts: &[(Member, Member)]) -> Said<()> {
+    pub(super) fn heal_cuts(&mut self, cuts: &[(Member, Member)]) -> Said<()> {
         let others = self.active.iter().filter_map(|active| match &active.undo {
             Undo::Heal(cuts) => Some(cuts),
             _ => None,

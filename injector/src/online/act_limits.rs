@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::Result;
 use simulation::Amount;
 
-use super::act::{Between, Hit, Said, said};
+use super::act::{Between, Hit, Said};
 use super::plan::What;
 use super::run::Runner;
 use super::sent;
@@ -51,14 +51,21 @@ impl Runner<'_> {
 
     /// Whether that has come. From then on nothing passes.
     pub(super) fn is_limit_reached(&self) -> bool {
-        let limit = self.ground.limited();
-        limit.is_some_and(|limit| limit.is_reached())
+        self.ground.limit_reached().is_some()
     }
 
-    /// Takes it for a partition like others.
+    /// Takes it for a partition like others, since it was reached. If it cannot be, nothing stays cut that
+    /// nobody would heal.
     pub(super) fn cut_limited(&mut self, limited: Limited) -> Said<Hit> {
         let passed = self.ground.limited().map(|limit| limit.passed());
-        said(self.ground.cut_limited())?;
+        let since = self.ground.limit_reached();
+        let verified = self.ground.verify_limit();
+        if let Err(error) = verified.and_then(|()| self.ground.cut_limited()) {
+            // That is the error to tell.
+            let _ = self.ground.lift_limit();
+            let _ = self.heal_cuts(&limited.cut.directions);
+            return Err(error.to_string());
+        }
         let after = format!(
             "after {}: {} had passed",
             sent::words(limited.amount),
@@ -67,6 +74,7 @@ impl Runner<'_> {
         let hit = Hit::partition(limited.on, limited.cut);
         Ok(Hit {
             words: format!("{} {after}", hit.words),
+            since,
             ..hit
         })
     }
@@ -74,6 +82,9 @@ impl Runner<'_> {
     /// A limit was not reached in time: the partition never begins.
     pub(super) fn give_up(&mut self, fault: usize, limited: &Limited) -> Result<()> {
         let passed = self.ground.limited().map(|limit| limit.passed());
+        if let Err(error) = self.ground.verify_limit() {
+            self.problems.push(error.to_string());
+        }
         self.ground.lift_limit()?;
         let passed = sent::passed(passed.unwrap_or_default());
         let after = sent::words(limited.amount);

@@ -179,6 +179,15 @@ pub trait Ground {
     /// That limit, and what has passed.
     fn limited(&self) -> Option<Limit>;
 
+    /// When it was reached, if it was: nothing has passed since.
+    fn limit_reached(&self) -> Option<Duration>;
+
+    /// Fails if the directions that are to have a limit do not pass what it lets pass.
+    ///
+    /// # Errors
+    /// So, or if that cannot be known.
+    fn verify_limit(&mut self) -> Result<()>;
+
     /// Has directions whose limit is reached be cut as others are, without a gap.
     ///
     /// # Errors
@@ -199,6 +208,9 @@ pub trait Ground {
 
     /// What was sent in these directions since it is counted, lost or not.
     fn carried(&self, directions: &[(Member, Member)]) -> Carried;
+
+    /// How many messages were lost, up to now, before they could be counted or held against a limit.
+    fn uncounted(&self) -> u64;
 
     /// Has links in these directions be worse, or as ever.
     ///

@@ -269,6 +269,15 @@ impl Ground for Namespaces<'_> {
         self.cluster.links().limited()
     }
 
+    fn limit_reached(&self) -> Option<Duration> {
+        let reached = self.cluster.links().limit_reached()?;
+        Some(reached.saturating_duration_since(self.began))
+    }
+
+    fn verify_limit(&mut self) -> Result<()> {
+        self.cluster.links().verify()
+    }
+
     fn cut_limited(&mut self) -> Result<()> {
         let links = self.cluster.links();
         links.cut_limited()?;
@@ -287,6 +296,10 @@ impl Ground for Namespaces<'_> {
 
     fn carried(&self, directions: &[(Member, Member)]) -> Carried {
         self.cluster.links().carried(directions.iter().copied())
+    }
+
+    fn uncounted(&self) -> u64 {
+        self.cluster.links().uncounted()
     }
 
     fn set_links(&mut self, directions: &[(Member, Member)], worse: Option<Worse>) -> Result<()> {

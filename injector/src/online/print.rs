@@ -105,14 +105,9 @@ fn key(awaited: &Awaited) -> Whose<'_> {
         Awaited::Role(node, role) => (node.as_ref(), ("role", quoted(role))),
         Awaited::Changed(role) => (None, ("changed", quoted(role))),
         Awaited::Call { of, .. } => (None, ("call", quoted(&of.call))),
-        Awaited::Sent(sent) => of_traffic(sent),
+        Awaited::Sent(sent) => (None, sent.key()),
         Awaited::Ended => (None, ("ended", "true".into())),
     }
-}
-
-fn of_traffic(sent: &sent::Sent) -> Whose<'_> {
-    let (key, count) = sent::key(sent.amount);
-    (None, (key, count.to_string()))
 }
 
 impl Display for Trigger {

@@ -225,7 +225,7 @@ impl Runner<'_> {
                 && !self.is_counted_still(ended)
             {
                 self.is_quiet = false;
-                return self.give_up_limit(next);
+                return self.give_up_next(next);
             }
             self.ground.pass()?;
         }

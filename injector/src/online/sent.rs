@@ -31,7 +31,8 @@ impl Sent {
         [("from", &self.from[..]), ("to", &self.to[..])].into_iter()
     }
 
-    /// The directions that count, with so many clients. Fails in words if nobody has a role.
+    /// The directions that count, with so many clients. Fails in words if nobody has a role, or there is
+    /// none: who sends may be just who receives.
     pub(super) fn directions(
         &self,
         known: &select::Known,
@@ -42,9 +43,9 @@ impl Sent {
             nodes.collect()
         };
         let others = |nodes: &[usize]| -> Result<Vec<_>, String> {
-            let mut all = members(&known.all(&[Selector::Others], nodes)?);
-            all.extend((0..clients).map(Member::Client));
-            Ok(all)
+            let others = known.all(&[Selector::Others], nodes)?;
+            let clients = (0..clients).map(Member::Client);
+            Ok(members(&others).into_iter().chain(clients).collect())
         };
         let (from, to) = (known.all(&self.from, &[])?, known.all(&self.to, &[])?);
         let (senders, receivers) = match (self.from.is_empty(), self.to.is_empty()) {
@@ -52,9 +53,24 @@ impl Sent {
             (_, true) => (members(&from), others(&from)?),
             _ => (members(&from), members(&to)),
         };
-        let all = between(&senders, &receivers);
-        Ok(all.filter(|(from, to)| from != to).collect())
+        crossing(&senders, &receivers)
     }
+
+    /// Its key, and that one's value.
+    pub(super) fn key(&self) -> (&'static str, String) {
+        let (key, count) = key(self.amount);
+        (key, count.to_string())
+    }
+}
+
+/// The directions between them in which the network is crossed. Fails in words if there is none.
+fn crossing(senders: &[Member], receivers: &[Member]) -> Result<Vec<(Member, Member)>, String> {
+    let all = between(senders, receivers).filter(|(from, to)| from != to);
+    let all: Vec<_> = all.collect();
+    if all.is_empty() {
+        return Err("who sends it is who would receive it".into());
+    }
+    Ok(all)
 }
 
 /// The key of an amount, and its value.
@@ -337,5 +353,18 @@ after_bytes = 1000
             amount: Amount::Bytes(1),
         };
         assert!(role.directions(&known, 2).is_err(), "nobody has told");
+        let itself = Sent {
+            from: vec![Selector::All],
+            to: vec![Selector::All],
+            ..role
+        };
+        assert_eq!(itself.directions(&known, 2).expect("known").len(), 6);
+        let itself = Sent {
+            from: vec![Selector::Node("a".into()), Selector::Node("a".into())],
+            to: vec![Selector::Node("a".into())],
+            ..itself
+        };
+        let why = itself.directions(&known, 2).expect_err("nothing crosses");
+        assert_eq!(why, "who sends it is who would receive it");
     }
 }

@@ -330,6 +330,15 @@ impl Ground for Simulated<'_> {
         self.cluster.limited()
     }
 
+    fn limit_reached(&self) -> Option<Duration> {
+        let reached_ns = self.limited()?.reached_ns()?;
+        Some(Duration::from_nanos(reached_ns).min(self.now()))
+    }
+
+    fn verify_limit(&mut self) -> Result<()> {
+        self.verify()
+    }
+
     fn cut_limited(&mut self) -> Result<()> {
         let limited: Vec<_> = std::mem::take(&mut self.limited).into_iter().collect();
         self.cluster.simulation().switch().lift_limit();
@@ -353,6 +362,11 @@ impl Ground for Simulated<'_> {
             all += self.cluster.carried(self.machines(*direction));
         }
         all
+    }
+
+    fn uncounted(&self) -> u64 {
+        // The switch sees all.
+        0
     }
 
     fn set_links(&mut self, directions: &[(Member, Member)], worse: Option<Worse>) -> Result<()> {

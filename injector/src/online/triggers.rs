@@ -29,6 +29,8 @@ pub(super) struct Waiting {
     call: Option<CallWatch>,
     /// The directions in which is sent what is waited for, once they are known, and what was sent by then.
     sent: Option<(Vec<(Member, Member)>, Carried)>,
+    /// Why they are not, if they are waited for.
+    unknown: Option<String>,
     /// When it was reached; its delay goes on from then.
     reached: Option<Duration>,
 }
@@ -106,6 +108,7 @@ impl Waiting {
             had,
             call: None,
             sent: None,
+            unknown: None,
             reached: None,
         };
         waiting.look_for_call(seen);
@@ -129,10 +132,20 @@ impl Waiting {
         if let Awaited::Sent(sent) = &self.trigger.awaited
             && self.sent.is_none()
         {
-            let directions = sent.directions(&seen.known(), seen.clients.all.len());
-            let directions = directions.ok();
-            self.sent = directions.map(|all| (all.clone(), seen.ground.carried(&all)));
+            match sent.directions(&seen.known(), seen.clients.all.len()) {
+                Ok(all) => {
+                    let before = seen.ground.carried(&all);
+                    self.sent = Some((all, before));
+                    self.unknown = None;
+                }
+                Err(why) => self.unknown = Some(why),
+            }
         }
+    }
+
+    /// Why nothing could come that is waited for, if it was not even known whose that is.
+    pub(super) fn unknown(&self) -> Option<&str> {
+        self.unknown.as_deref()
     }
 
     /// Whether so much was sent.
@@ -146,6 +159,11 @@ impl Waiting {
     /// The node that made the call, and the call in words, if one was waited for and came.
     pub(super) fn call(&self) -> Option<(usize, String)> {
         self.call.as_ref()?.fired()
+    }
+
+    /// Lets the call go that was waited for, if one was.
+    pub(super) fn let_call_go(&mut self) -> bool {
+        self.call.take().is_some()
     }
 
     /// Whether the probe has to say it.

@@ -98,16 +98,39 @@ impl Runner<'_> {
             Some(Err(why)) => Some(Err(why)),
             Some(Ok(limited)) => {
                 next.limited = Some(limited);
+                self.let_call_go(&mut next.trigger);
                 None
             }
         }
     }
 
-    /// Nobody waits any more for what is to pass before the next fault.
-    pub(super) fn give_up_limit(&mut self, next: Option<Next>) -> Result<()> {
-        let waiting = next.and_then(|next| Some((next.fault, next.limited?)));
-        if let Some((fault, limited)) = waiting {
-            self.give_up(fault, &limited)?;
+    /// A call that was waited for is not held until so much has passed: a node that waits for it may be the
+    /// one who is to send.
+    fn let_call_go(&mut self, trigger: &mut Waiting) {
+        if !trigger.let_call_go() {
+            return;
+        }
+        if let Err(error) = self.ground.agree_on_calls() {
+            self.problems.push(error.to_string());
+        }
+    }
+
+    /// Nobody waits any more for the next fault: what it waited for is said, if that is not in the plan.
+    pub(super) fn give_up_next(&mut self, next: Option<Next>) -> Result<()> {
+        let Some(next) = next else { return Ok(()) };
+        let fault = next.fault;
+        match next.limited {
+            // It was reached since it was last looked.
+            Some(limited) if self.is_limit_reached() => {
+                let hit = self.cut_limited(limited);
+                self.inject(fault, hit);
+            }
+            Some(limited) => self.give_up(fault, &limited)?,
+            None => {
+                let at = &self.plan.faults[fault].at;
+                let unknown = next.trigger.unknown();
+                self.came[fault].why = unknown.map(|why| format!("at {at}: {why}"));
+            }
         }
         Ok(())
     }
@@ -150,15 +173,15 @@ impl Runner<'_> {
 
     /// A fault was put in place: it is ended some time, or at once.
     fn in_place(&mut self, fault: usize, hit: Hit) {
-        let now = self.ground.now();
+        let since = hit.since.unwrap_or_else(|| self.ground.now());
         let names = hit.on.iter().map(|node| self.name(*node)).collect();
-        let placed_ns = self.since_begin(now);
+        let placed_ns = self.since_begin(since);
         let came = &mut self.came[fault];
         came.on = names;
         came.sides = hit.sides;
         came.state = State::InPlace;
         came.placed_ns = Some(placed_ns);
-        self.last_placed = Some(now);
+        self.last_placed = Some(since);
         self.last_hit = Some(hit.on);
         self.last_ended = false;
         self.happened(Happening::InPlace {

@@ -4,6 +4,7 @@ use cluster::Error as ClusterError;
 
 use super::super::clients::RunningClient;
 use super::super::ran::Happening;
+use super::super::triggers::Waiting;
 use super::Runner;
 use super::faults::after_disk_errors;
 use crate::error::Result;
@@ -40,8 +41,10 @@ impl Runner<'_> {
             }
             if let Some(until) = &self.plan.faults[active.fault].until {
                 let number = active.fault + 1;
+                let unknown = active.until.as_ref().and_then(Waiting::unknown);
+                let unknown = unknown.map_or_else(String::new, |why| format!(": {why}"));
                 self.problems.push(format!(
-                    "fault {number} ended with everything else, as its end never came: until {until}"
+                    "fault {number} ended with everything else, as its end never came: until {until}{unknown}"
                 ));
             }
         }

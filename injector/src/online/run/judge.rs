@@ -51,8 +51,15 @@ impl Runner<'_> {
         Ok(verdict)
     }
 
-    /// Says which faults did not do what they were to.
+    /// Says which faults did not do what they were to, and what was not seen.
     pub(super) fn close(&mut self) {
+        let uncounted = self.ground.uncounted();
+        if uncounted > 0 {
+            self.problems.push(format!(
+                "{uncounted} packets were lost before they could be counted: too many came at once for this \
+                 machine"
+            ));
+        }
         for fault in 0..self.came.len() {
             let missed = self.count_hits(fault);
             let (number, came) = (fault + 1, &self.came[fault]);

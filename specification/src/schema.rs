@@ -476,7 +476,8 @@ pub const FACTS: &[Known] = &[
         "crashed",
         &[("node", TEXT), ("event", INTEGER), ("time", INTEGER)],
         TIME,
-        "the power failed at a node after this event of its own; -1 if it had done nothing",
+        "the power failed at a node after this event of its own; -1 if it had done nothing; \
+         with `--again` of programs, once for each crash",
     ),
     seen(
         DISK,

@@ -162,6 +162,7 @@ impl Logged {
 }
 
 #[test]
+#[ignore = "it takes a minute: make test-long"]
 fn a_log_of_a_sound_file_system_is_clean_and_so_is_our_own_recording() {
     for file_system in ["ext4", "xfs", "btrfs"] {
         let logged = Logged::new(file_system);

@@ -196,6 +196,7 @@ fn assert_status(output: &Output, status: i32) {
 }
 
 #[test]
+#[ignore = "it takes a minute: make test-clusters"]
 fn a_run_is_made_again_to_the_byte_and_another_seed_is_another_run() {
     let laid = Laid::new("local-locks", LEADER);
     let output = laid.inject(&["--seed", "3", "--repeat", "2", "--out", "out/first"]);

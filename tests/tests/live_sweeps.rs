@@ -258,6 +258,7 @@ fn disks_behave_as_they_are_asked_to_and_a_replay_has_the_same_ones() {
 
 /// Runs that are forked are those that are not: whatever a fork changed would be another history.
 #[test]
+#[ignore = "it takes a minute: make test-clusters"]
 fn forks_of_one_run_come_to_what_runs_of_their_own_come_to() {
     let store = Store::with("early-acknowledgement");
     let sweep = |options: &[&str], out: &str| {

@@ -92,6 +92,7 @@ fn the_failure_that_makes_a_line_is_found_by_its_words_and_made_again() {
 }
 
 #[test]
+#[ignore = "it takes a minute: make test-long"]
 fn a_log_that_was_given_says_when_the_failure_came() {
     let laid = laid(STEPS);
     let names = [

@@ -152,7 +152,7 @@ pub(super) const TABLE: &[Requirement] = &[
         name: "links of nodes",
         needed_by: &[],
         required: "CONFIG_NF_TABLES and CONFIG_NF_TABLES_BRIDGE (module nf_tables); CONFIG_PACKET (module af_packet)",
-        without: "a link between two nodes cannot be cut, or made worse: one line with the option; all else works",
+        without: "a link between two nodes cannot be cut, made worse or given a limit, and triggers of `inject` by bytes and messages (CONFIG_PACKET) do not work: one line with the option; all else works",
         check: check::links,
     },
     Requirement {

@@ -299,7 +299,7 @@ pub(crate) mod tests {
         let to = [2, 0, 0, 0, 0, 1];
         let more = 0x2000;
         assert_eq!(counts(&ipv4(to, (UDP, more), &[1; 808])), (0, 0));
-        assert_eq!(counts(&ipv4(to, (UDP, more | 101), &[1; 80])), (0, 0));
+        assert_eq!(counts(&ipv4(to, (UDP, more | 0x65), &[1; 80])), (0, 0));
         assert_eq!(counts(&ipv4(to, (UDP, 111), &[1; 8])), (888, 1));
         let first = tcp(5, 20);
         assert_eq!(counts(&ipv4(to, (TCP, more), &first)), (20, 0));

@@ -410,7 +410,7 @@ mod tests {
         };
         let more = 0x2000;
         assert_eq!(fragment(&mut switch, 1, more), 1);
-        assert_eq!(fragment(&mut switch, 2, more | 10), 1, "beyond the limit");
+        assert_eq!(fragment(&mut switch, 2, more | 0xa), 1, "beyond the limit");
         assert_eq!(fragment(&mut switch, 3, 20), 1, "the last one");
         assert_eq!(fragment(&mut switch, 4, more), 0);
         let (_, limit) = switch.limited().expect("there is one");

@@ -403,8 +403,9 @@ fn a_socket_tells_how_many_frames_it_has_lost_and_one_to_send_keeps_none() {
     let sender = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let receiver = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let to = receiver.local_addr().expect("it has one");
+    let datagram = vec![0; 60_000];
     for _ in 0..3000 {
-        sender.send_to(&[0; 60_000], to).expect("sent");
+        sender.send_to(&datagram, to).expect("sent");
     }
     assert!(socket.lost().expect("told") > 0);
     let mut buffer = vec![0; FRAME_BYTES_MAX];

@@ -31,7 +31,7 @@ TESTED := CRASHPOINT_TEST_PROGRAMS_BUILT=yes
 # The tests that start guests.
 AMX_TESTS := guests guest_findings guest_clusters repeats simulated_input
 
-.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-neat test-histories test-stores fuzz lint deny book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-neat test-histories test-stores fuzz tools lint deny book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -74,6 +74,10 @@ test-histories: setup
 test-stores:
 	@scripts/setup --stores
 	@scripts/stores --build
+
+# What make deny and make fuzz have to build first.
+tools: setup-fuzz $(CARGO_DENY) $(CARGO_FUZZ)
+	@scripts/fuzz $(abspath $(CARGO_FUZZ)) 0
 
 FUZZ_SECONDS ?= 60
 CARGO_FUZZ_VERSION := 0.13.2

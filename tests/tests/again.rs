@@ -173,10 +173,13 @@ fn a_finding_in_a_recovery_is_told_mounted_made_small_and_reported() {
             "test -d {}/A || echo no A",
         ],
     );
+    // Where writes stand depends on when the journal commits: a replay may find the like state.
+    let masked = |text: &str| text.replace(|letter: char| letter.is_ascii_digit(), "");
     assert!(
-        looked.contains(&format!("the state {address} again")),
+        masked(&looked).contains(&masked(&format!("the state {address} again, after "))),
         "{address}: {looked}"
     );
+    assert!(looked.contains("\nbroken: "), "{looked}");
     let (small, _) = ends(1, &["minimize", &results, "1"]);
     assert!(small.contains("8 operations down to "), "{small}");
     assert!(small.contains(" --again 1 --again-states "), "{small}");

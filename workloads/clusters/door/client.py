@@ -4,6 +4,7 @@
     client.py work SECONDS THING...   works on all nodes, and prints a history: a JSON object a line
     client.py probe                   answers each line on its input with lines NODE ROLE MEMBERS, and `end`
     client.py together                waits until the nodes are together, and one of them leads
+    client.py check                   prints `ok` if the nodes are together or come together, else `broken`
 
 A THING is what processes work on that are bound to a node each, all at the same time: lock, semaphore,
 counter, queue, map (values are written and read), kept (values are written, and read in the end
@@ -295,6 +296,15 @@ def come_together():
     return 0 if is_together else 1
 
 
+def check():
+    """Whether they do, as a verdict."""
+    if wait_until_together():
+        print("ok")
+        return
+    states = [(name, *state_of(address)) for name, address in NODES.items()]
+    print("broken: the nodes do not come together: " + ", ".join(f"{name} is {role} ({count})" for name, role, count in states))
+
+
 def look(are_together):
     """One node after the other is asked for all that there is."""
     for number, address in enumerate(NODES.values()):
@@ -328,6 +338,8 @@ def main():
             probe()
         case ["together"]:
             return come_together()
+        case ["check"]:
+            check()
         case _:
             print(__doc__, file=sys.stderr)
             return 2

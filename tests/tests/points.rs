@@ -44,6 +44,26 @@ command = "bash -c 'until : >/dev/tcp/{address:a}/7000; do sleep 0.02; done; sle
 command = "echo ok"
 "#;
 
+/// A node that has one failure point while the client is there. What is not made then, a recovery makes, and
+/// notes before that it has begun. The third recovery that finds that those before it did not end gives up.
+const TWICE: &str = r#"
+cd "$1"
+[ -e begun ] || first=yes
+: >begun
+if [ -z "$first" ] && [ ! -e value ]; then
+    if [ -e again ]; then
+        echo 'two recoveries did not end' >&2
+        exit 1
+    fi
+    if [ -e recovering ]; then mkdir again; else mkdir recovering; fi
+    mkdir value
+fi
+echo ready
+[ -z "$first" ] || python3 -Ic "import socket; socket.create_server(('$2', 7000)).accept()"
+[ -e value ] || mkdir value
+exec sleep 600
+"#;
+
 /// A node that has few failure points.
 fn small(gives_up: &str) -> Folder {
     let cluster = CLUSTER.replace("MISTAKE", gives_up);
@@ -238,18 +258,64 @@ fn a_recovery_that_gives_up_at_the_second_failure_is_found_by_a_pair() {
     laid.ends(1, &["replay", "found", number]);
 }
 
+/// The node gives up after two recoveries that did not end: no pair of failures does that.
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn what_only_three_failures_break_is_found_by_a_triple_and_not_by_pairs() {
+    let laid = Folder::new(&[("cluster.toml", CLUSTER), ("node.sh", TWICE)]);
+    let pairs = exhaustive(&["--max-failures", "2", "--out", "pairs"]);
+    let text = printed(&laid.ends(0, &pairs));
+    println!("{}", of_failures(&text).join("\n"));
+    let triples = ["--max-failures", "3", "--stop-after", "1", "--out", "found"];
+    let text = printed(&laid.ends(1, &exhaustive(&triples)));
+    println!("{}", of_failures(&text).join("\n"));
+    assert!(text.contains("two recoveries did not end"), "{text}");
+    let lines = of_failures(&text);
+    // All pairs came before.
+    let words: Vec<_> = lines[1].split(' ').collect();
+    assert_eq!(words[1], words[3], "{lines:?}");
+    assert!(lines[2].starts_with("triples: "), "{lines:?}");
+    let shown = printed(&laid.run(&["show", "found"]));
+    let (_, replay) = shown.split_once(" replay found ").expect("it is told");
+    let number = replay.split_whitespace().next().expect("a number");
+    let told = printed(&laid.run(&["show", "found", number]));
+    assert_eq!(told.matches("[[faults]]").count(), 3, "{told}");
+    laid.ends(1, &["replay", "found", number]);
+    // It goes on where it stopped: with the next triple.
+    let more = ["inject", "--resume", "found", "--stop-after", "2"];
+    let tried = |lines: &[String]| lines[2].split(' ').nth(1).map(str::parse::<u64>);
+    let after = of_failures(&printed(&laid.ends(1, &more)));
+    let [before, after] =
+        [lines, after].map(|lines| tried(&lines).expect("a word").expect("a number"));
+    assert!(after > before, "{after} triples, after {before}");
+    let numbers = |dir: &str| {
+        let results = fs::read_to_string(laid.path(dir)).expect("read");
+        let result = |line: &str| serde_json::from_str::<Value>(line).expect("JSON");
+        let indices = results.lines().map(|line| result(line)["index"].clone());
+        indices
+            .map(|index| index.as_u64().expect("a number"))
+            .collect::<Vec<_>>()
+    };
+    let mut numbers = numbers("found/results.jsonl");
+    let count = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count, "no run has the number of another one");
+}
+
+/// What is told of single failures, of pairs and so on.
+fn of_failures(text: &str) -> Vec<String> {
+    let starts = ["single failures: ", "pairs: ", "triples: "];
+    let lines = text.lines();
+    let is_one = |line: &&str| starts.iter().any(|start| line.starts_with(start));
+    lines.filter(is_one).map(str::to_owned).collect()
+}
+
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn no_failure_and_no_pair_breaks_a_node_that_recovers_in_one_campaign_or_in_parts() {
     let laid = small("");
-    let lines = |text: &str| -> Vec<String> {
-        let is_of_pairs =
-            |line: &&str| line.starts_with("single failures:") || line.starts_with("pairs:");
-        text.lines()
-            .filter(is_of_pairs)
-            .map(str::to_owned)
-            .collect()
-    };
+    let lines = of_failures;
     laid.ends(0, &exhaustive(&["--sample", "1", "--out", "base"]));
     let pairs = ["--max-failures", "2", "--points-of", "base"];
     let with = |more| exhaustive(&[pairs, more].concat());

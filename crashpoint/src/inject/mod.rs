@@ -101,19 +101,19 @@ pub(crate) struct InjectArgs {
     #[arg(long, requires = "proposes", conflicts_with = "resume")]
     all_occurrences: bool,
 
-    /// Of the strategy `exhaustive`: so many failures in a run, one or two. A second one is at a call
-    /// that was made after the first, such as in recovery
+    /// Of the strategy `exhaustive`: so many failures in a run at most. Each further one is at a call that
+    /// was made after those before, such as in recovery
     #[arg(
         long,
         value_name = "N",
         default_value_t = 1,
         conflicts_with = "resume",
-        value_parser = clap::value_parser!(u64).range(1..=2)
+        value_parser = clap::value_parser!(u64).range(1..)
     )]
     max_failures: u64,
 
-    /// Of the strategy `exhaustive`: the order of pairs, those that are likely to show something new
-    /// first, or by the number of their first failure
+    /// Of the strategy `exhaustive`: the order of runs with more than one failure: those that are likely to
+    /// show something new first, only these, or by the number of the run that they begin with
     #[arg(long, value_enum, default_value_t, conflicts_with = "resume")]
     order: Order,
 

@@ -39,7 +39,7 @@ impl Selection {
     fn order<'a>(
         &'a self,
         strategy: &'a dyn Strategy,
-        so_far: &[InjectResult],
+        so_far: &'a [InjectResult],
     ) -> impl Iterator<Item = u64> + use<'a> {
         let all = strategy.order(so_far, self.first.unwrap_or(u64::MAX));
         all.filter(|index| {

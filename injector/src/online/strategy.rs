@@ -16,7 +16,11 @@ pub trait Strategy {
 
     /// The indices below `end` in the order in which the plans are tried, as far as it is known after
     /// these results.
-    fn order(&self, _so_far: &[InjectResult], end: u64) -> Box<dyn Iterator<Item = u64> + '_> {
+    fn order<'a>(
+        &'a self,
+        _so_far: &'a [InjectResult],
+        end: u64,
+    ) -> Box<dyn Iterator<Item = u64> + 'a> {
         Box::new(0..self.count().map_or(end, |count| count.min(end)))
     }
 

@@ -96,7 +96,7 @@ const ALL: &[&str] = &[
 impl PointFailure {
     /// Those that can happen at a point, of nodes with disks of their own or not.
     pub fn at(seen: &SeenPoint, has_disks: bool) -> impl Iterator<Item = Self> {
-        let call = seen.point.call.clone();
+        let call = seen.point.call.as_str();
         let is_long = seen.bytes_min.is_some_and(|bytes| bytes > 1);
         let never_fails = seen.failed == 0;
         AT.into_iter().filter_map(move |(failure, calls)| {
@@ -107,7 +107,7 @@ impl PointFailure {
                 Self::KillAfter => never_fails,
                 _ => true,
             };
-            (can_be && calls.contains(&call.as_str())).then_some(failure)
+            (can_be && calls.contains(&call)).then_some(failure)
         })
     }
 

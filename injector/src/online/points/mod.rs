@@ -69,10 +69,10 @@ pub struct Collected {
     pub points: Vec<SeenPoint>,
     /// Whether every occurrence of a point is tried, or the first, the last and one in the middle.
     pub all_occurrences: bool,
-    /// How many failures there are in a run at most: one or two.
+    /// How many failures there are in a run at most.
     #[serde(default = "one")]
     pub failures_max: u64,
-    /// Which second failures come first.
+    /// Which further failures come first.
     #[serde(default)]
     pub order: Order,
 }
@@ -86,14 +86,17 @@ fn one() -> u64 {
     1
 }
 
-/// Which second failures are tried first.
+/// Which failures are tried first after those that a run begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Those after a first failure from which the cluster recovered as from none before.
+    /// Those after an error that changed nothing, or after failures from which the cluster recovered as from
+    /// none before.
     #[default]
     Novel,
-    /// As the first failures are numbered.
+    /// Only these.
+    Pruned,
+    /// As the runs before are numbered.
     Plain,
 }
 

@@ -1,17 +1,24 @@
 //! Every failure at every failure point, in the order of FTS: one of each ID first.
 
-use std::collections::BTreeSet;
+mod further;
+mod numbers;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::time::Duration;
 
-use brief::{counted, without_numbers};
+use brief::counted;
 use cluster::ClusterFile;
 
 use super::super::directory::InjectResult;
-use super::super::plan::{Awaited, FaultPlan, PlannedFault, Selector, Trigger, What};
+use super::super::plan::{Awaited, FaultPlan, PlannedFault, Trigger, What};
 use super::super::points::{Collected, Order, PointFailure, SeenPoint};
-use super::super::ran::{FaultCame, Ran};
+use super::super::ran::Ran;
 use super::super::strategy::Strategy;
-use crate::laboratory::Judged;
+use further::{Next, Tried};
+use numbers::Numbers;
 
 /// How long a run without faults goes on where no client ends by itself.
 const WATCHED: Duration = Duration::from_secs(5);
@@ -27,6 +34,9 @@ const WITHIN: Duration = Duration::from_secs(5);
 /// failure.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
+/// What came of runs, by their index.
+type Results<'a> = BTreeMap<u64, &'a InjectResult>;
+
 /// A failure of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Single {
@@ -37,22 +47,12 @@ pub(super) struct Single {
     at: (String, u64),
 }
 
-/// When a second failure is tried: what is declared first comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    /// A loss of power after a call that failed, on the same node: which of the points it is at.
-    LossAfterError(usize),
-    /// At a call that only the first failure made appear: the failure, whether it is on another node
-    /// than the first, and which of the points it is.
-    New(PointFailure, bool, usize),
-    /// At any other: whether it is on another node, which of the points, and the failure.
-    Known(bool, usize, PointFailure),
-}
-
-/// All single failures, and then all pairs: a second failure is at a call that was made after the first.
+/// All single failures, then all pairs, and so on: each further failure is at a call that was made after the
+/// last one, in the run that had only those before.
 ///
-/// The single failures have the indices from 0 on. Of `n` of them, the pairs that begin with number `i`
-/// are `n + i`, `2n + i` and so on, so an index means the same whatever else was tried.
+/// The single failures have the indices from 0 on. Of `n` of them, runs that begin with number `i` and have more
+/// failures are `n + i`, `2n + i` and so on: first its pairs, then in the same way what begins with one of
+/// these ([`Numbers`]). So an index means the same whatever else was tried.
 pub struct Exhaustive {
     seed: u64,
     is_endless: bool,
@@ -90,38 +90,6 @@ fn heal(awaited: Awaited) -> PlannedFault {
     }
 }
 
-/// The first failure of a run, if it happened and nothing was broken after it.
-fn recovered_from(ran: &Ran) -> Option<&FaultCame> {
-    let first = ran.faults.first()?;
-    (ran.judged == Judged::Ok && first.happened()).then_some(first)
-}
-
-/// A point of a run with a first failure, at which a second one may come.
-struct Second {
-    /// Which one of the run's points it is.
-    rank: usize,
-    /// Whether it is there without a failure too.
-    is_known: bool,
-    /// Whether nobody came there whom the first failure hit.
-    is_elsewhere: bool,
-}
-
-impl Second {
-    /// When it is the turn of a failure there. `is_of_call` if the first one was an error of a call.
-    fn place(&self, failure: PointFailure, is_of_call: bool) -> Place {
-        let Self {
-            rank, is_elsewhere, ..
-        } = *self;
-        if is_of_call && failure == PointFailure::PowerLoss && !is_elsewhere {
-            Place::LossAfterError(rank)
-        } else if self.is_known {
-            Place::Known(is_elsewhere, rank, failure)
-        } else {
-            Place::New(failure, is_elsewhere, rank)
-        }
-    }
-}
-
 impl Exhaustive {
     /// For a cluster, of which these points are known.
     pub fn new(file: &ClusterFile, seed: u64, collected: &Collected) -> Self {
@@ -155,104 +123,65 @@ impl Exhaustive {
         &self.collected.points[single.point]
     }
 
-    /// A first failure. Where nodes have roles, the role says which node, since another one may have
-    /// it in another run.
-    fn first(&self, index: u64) -> Option<PlannedFault> {
-        let single = self.singles.get(usize::try_from(index).ok()?)?;
-        let seen = self.seen(single);
-        let (node, nth) = &single.at;
-        let role = seen.point.role.clone().map(Selector::Role);
-        let on = role.unwrap_or_else(|| Selector::Node(node.clone()));
-        Some(single.failure.fault(seen, on, *nth))
+    /// How many failures a run has at most.
+    pub(super) fn failures_max(&self) -> u64 {
+        self.collected.failures_max
     }
 
-    /// The second failures after a run with a first one. Calls that only that made appear come first,
-    /// one failure at all of them before the next failure. Of the others those of a node that the first
-    /// failure hit come first, the nearest of them before others, with all failures: whatever happens
-    /// next happens right after the first failure.
-    ///
-    /// After a call that failed, a loss of power of that node comes before all else: what the failed
-    /// call did not write, nobody misses before.
-    fn seconds(&self, result: &InjectResult) -> Vec<PlannedFault> {
-        let Some(first) = recovered_from(&result.ran) else {
-            return Vec::new();
-        };
-        let is_of_call = self.failure(result).is_some_and(PointFailure::is_of_call);
+    /// The runs with so many failures, in the order in which they are tried, as far as it is known.
+    pub(super) fn with(&self, failures: u64, so_far: &[InjectResult]) -> Vec<u64> {
+        if failures == 1 {
+            return (0..self.len()).collect();
+        }
         let mut all = Vec::new();
-        for (rank, seen) in result.ran.points.iter().enumerate() {
-            let second = Second {
-                rank,
-                is_known: self.known.contains(&seen.id),
-                is_elsewhere: !seen.by_node.keys().any(|node| first.on.contains(node)),
-            };
-            for (on, nth) in self.second_times(seen, &first.on) {
-                for failure in PointFailure::at(seen, self.has_disks) {
-                    let place = second.place(failure, is_of_call);
-                    all.push((place, failure.fault(seen, on.clone(), nth)));
-                }
+        let [first, others] = self.groups(failures, so_far);
+        let is_pruned = self.collected.order == Order::Pruned;
+        for group in iter::once(first).chain((!is_pruned).then_some(others)) {
+            // One further failure after each run, before any has its next.
+            let most = group.iter().map(|(_, count)| *count).max().unwrap_or(0);
+            for rank in 0..most {
+                let have_one = group.iter().filter(|(_, count)| rank < *count);
+                all.extend(have_one.filter_map(|(numbers, _)| numbers.number(rank)));
             }
         }
-        all.sort_by_key(|(place, _)| *place);
-        all.into_iter().map(|(_, fault)| fault).collect()
+        all
     }
 
-    /// The first failure of a run.
-    fn failure(&self, result: &InjectResult) -> Option<PointFailure> {
-        let single = usize::try_from(self.root(result.index)).ok()?;
-        self.singles.get(single).map(|single| single.failure)
-    }
-
-    /// Whether a call failed, and all went on as if it had not: somebody took the error for nothing.
-    fn is_ignored(&self, result: &InjectResult) -> bool {
-        let is_error = self.failure(result).is_some_and(PointFailure::is_of_call);
-        let mut points = result.ran.points.iter();
-        is_error && !result.ran.has_lost_points && points.all(|seen| self.known.contains(&seen.id))
-    }
-
-    /// At which of its times a point is tried after a first failure, and on whom: the first one, on a
-    /// node that the first failure hit if one of them came there.
-    fn second_times(&self, seen: &SeenPoint, hit: &[String]) -> Vec<(Selector, u64)> {
-        let on = |node: &String| match &seen.point.role {
-            _ if !self.has_roles => Selector::Node(node.clone()),
-            _ if hit.contains(node) => Selector::Hit,
-            Some(role) => Selector::Role(role.clone()),
-            None => Selector::Node(node.clone()),
-        };
-        if self.collected.all_occurrences {
-            let times = seen.by_node.iter();
-            let times = times.flat_map(|(node, count)| (1..=*count).map(move |nth| (node, nth)));
-            return times.map(|(node, nth)| (on(node), nth)).collect();
+    /// The runs with so many failures that were made, by what they are numbered.
+    fn tried<'a>(&self, failures: u64, so_far: &Results<'a>) -> Vec<Tried<'a>> {
+        if failures == 1 {
+            return made((1, Numbers::ALL), &self.firsts(), so_far);
         }
-        let mut nodes = seen.by_node.keys();
-        let of_hit = nodes.clone().find(|node| hit.contains(node));
-        of_hit
-            .or_else(|| nodes.next())
-            .map(|node| (on(node), 1))
-            .into_iter()
-            .collect()
+        let before = self.tried(failures - 1, so_far);
+        let with = before.iter().flat_map(|one| {
+            let nexts = self.nexts(one);
+            made((failures, one.numbers), &nexts, so_far)
+        });
+        let mut all: Vec<_> = with.collect();
+        all.sort_by_key(|one| one.result.index);
+        all
     }
 
-    /// How many second failures there are after each first one that was tried, by its index: of those
-    /// that come first, which are errors that changed nothing and then what was recovered from as
-    /// nothing before, and of the others.
-    fn pairs(&self, so_far: &[InjectResult]) -> [Vec<(u64, u64)>; 2] {
-        let [mut ignored, mut new, mut others] = [const { Vec::new() }; 3];
-        if self.collected.failures_max < 2 {
-            return [new, others];
-        }
-        let mut firsts: Vec<_> = so_far.iter().filter(|one| one.index < self.len()).collect();
-        firsts.sort_by_key(|result| result.index);
+    /// After which runs that were made there are runs with so many failures, and how many: those that come
+    /// first, which are after errors that changed nothing and then after what was recovered from as nothing
+    /// before, and the others.
+    fn groups(&self, failures: u64, so_far: &[InjectResult]) -> [Vec<(Numbers, u64)>; 2] {
+        let so_far = so_far.iter().map(|result| (result.index, result)).collect();
         let mut behaviours = BTreeSet::new();
-        for result in firsts {
-            let behaviour = behaviour(&result.ran);
-            let is_new = behaviour.is_some_and(|one| behaviours.insert(one));
+        for fewer in 1..failures - 1 {
+            let tried = self.tried(fewer, &so_far);
+            behaviours.extend(tried.iter().filter_map(Tried::behaviour));
+        }
+        let [mut ignored, mut new, mut others] = [const { Vec::new() }; 3];
+        for one in self.tried(failures - 1, &so_far) {
+            let is_new = one.behaviour().is_some_and(|it| behaviours.insert(it));
             let group = match self.collected.order {
                 Order::Plain => &mut new,
-                Order::Novel if self.is_ignored(result) => &mut ignored,
-                Order::Novel if is_new => &mut new,
-                Order::Novel => &mut others,
+                _ if self.is_ignored(&one) => &mut ignored,
+                _ if is_new => &mut new,
+                _ => &mut others,
             };
-            group.push((result.index, self.seconds(result).len() as u64));
+            group.push((one.numbers, self.count_after(&one)));
         }
         ignored.append(&mut new);
         [ignored, others]
@@ -293,39 +222,34 @@ fn singles(points: &[SeenPoint], has_disks: bool, all_occurrences: bool) -> Vec<
     all.into_iter().map(|(_, _, single)| single).collect()
 }
 
-/// What nodes did after a failure, and what came of it: failures for which that is the same are
-/// recovered from in the same way. It is not known where calls were lost.
-fn behaviour(ran: &Ran) -> Option<(BTreeSet<&str>, String)> {
-    if ran.has_lost_points {
-        return None;
-    }
-    let points = ran.points.iter().map(|seen| seen.id.as_str());
-    let outcome = match &ran.judged {
-        Judged::Ok => String::new(),
-        Judged::Broken { broken } => broken.first().cloned().unwrap_or_default(),
-        Judged::Inconclusive { why } => why.clone(),
-    };
-    Some((points.collect(), without_numbers(&outcome)))
+/// Of the failures that may come after those of some runs' beginning, the runs that were made.
+fn made<'a>(
+    (failures, numbers): (u64, Numbers),
+    nexts: &[Next],
+    so_far: &Results<'a>,
+) -> Vec<Tried<'a>> {
+    let count = nexts.len() as u64;
+    let all = nexts.iter().zip(0..).filter_map(|(next, rank)| {
+        let result = so_far.get(&numbers.number(rank)?)?;
+        let after = numbers.after(rank, count)?;
+        Some(Tried::new(result, (failures, next.failure), after))
+    });
+    all.collect()
 }
 
 impl Strategy for Exhaustive {
-    /// Of pairs it is not known before.
+    /// Of runs with more failures it is not known before.
     fn count(&self) -> Option<u64> {
         Some(self.len())
     }
 
-    fn order(&self, so_far: &[InjectResult], end: u64) -> Box<dyn Iterator<Item = u64> + '_> {
-        let len = self.len();
-        let mut all: Vec<u64> = (0..len).collect();
-        for group in self.pairs(so_far) {
-            // One second failure after each first one, before any has its next.
-            let most = group.iter().map(|(_, count)| *count).max().unwrap_or(0);
-            for second in 0..most {
-                let has_one = group.iter().filter(|(_, count)| second < *count);
-                all.extend(has_one.map(|(first, _)| (second + 1) * len + first));
-            }
-        }
-        Box::new(all.into_iter().filter(move |index| *index < end))
+    fn order<'a>(
+        &'a self,
+        so_far: &'a [InjectResult],
+        end: u64,
+    ) -> Box<dyn Iterator<Item = u64> + 'a> {
+        let all = (1..=self.failures_max()).flat_map(move |failures| self.with(failures, so_far));
+        Box::new(all.filter(move |index| *index < end))
     }
 
     fn root(&self, index: u64) -> u64 {
@@ -333,40 +257,39 @@ impl Strategy for Exhaustive {
     }
 
     fn propose(&mut self, index: u64, so_far: &[InjectResult]) -> Option<FaultPlan> {
-        let root = self.root(index);
-        let first = self.first(root)?;
-        if index == root {
-            return Some(self.plan(vec![first]));
+        let (mut nexts, mut numbers) = (self.firsts(), Numbers::ALL);
+        let mut faults = Vec::new();
+        loop {
+            let count = nexts.len() as u64;
+            let (rank, is_last) = numbers.place(index, count)?;
+            let next = nexts.into_iter().nth(usize::try_from(rank).ok()?)?;
+            let failure = next.failure;
+            faults.push(next.fault());
+            if is_last {
+                return Some(self.plan(faults));
+            }
+            let before = numbers.number(rank)?;
+            numbers = numbers.after(rank, count)?;
+            let result = so_far.iter().find(|result| result.index == before)?;
+            let tried = Tried::new(result, (faults.len() as u64, failure), numbers);
+            nexts = self.nexts(&tried);
         }
-        let result = so_far.iter().find(|result| result.index == root)?;
-        let place = usize::try_from(index / self.len() - 1).ok()?;
-        let second = self.seconds(result).into_iter().nth(place)?;
-        Some(self.plan(vec![first, second]))
     }
 
     fn tells(&self, so_far: &[InjectResult]) -> Vec<String> {
-        let (len, tried) = (self.len(), |is_meant: &dyn Fn(u64) -> bool| {
-            so_far
-                .iter()
-                .filter(|result| is_meant(result.index))
-                .count()
-        });
-        let singles = tried(&|index| index < len);
+        let singles = so_far.iter().filter(|result| result.index < self.len());
+        let mut before = singles.count();
         let mut lines = vec![format!(
-            "single failures: {singles} of {len} tried, at {}",
+            "single failures: {before} of {} tried, at {}",
+            self.len(),
             counted(self.collected.points.len(), "failure point")
         )];
-        if self.collected.failures_max > 1 {
-            let [first, others] = self.pairs(so_far);
-            let sum = |group: &[(u64, u64)]| group.iter().map(|(_, count)| count).sum::<u64>();
-            lines.push(format!(
-                "pairs: {} of {} tried; after the first failures that changed nothing though a call \
-                 failed, or that the cluster recovered from in a way of their own ({} of {singles}): {}",
-                tried(&|index| index >= len),
-                sum(&first) + sum(&others),
-                first.len(),
-                sum(&first),
-            ));
+        let results: Results = so_far.iter().map(|result| (result.index, result)).collect();
+        for failures in 2..=self.failures_max() {
+            let [first, others] = self.groups(failures, so_far);
+            let tried = self.tried(failures, &results).len();
+            lines.push(told(failures, (tried, before), &first, &others));
+            before = tried;
         }
         lines
     }
@@ -377,266 +300,29 @@ impl Strategy for Exhaustive {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::super::super::points::Point;
-    use super::super::super::ran::State;
-    use super::*;
-
-    fn file(client: &str) -> ClusterFile {
-        let text = format!(
-            "disk = \"ext4\"\n[[nodes]]\nnames = [\"a\", \"b\"]\ncommand = \"sh\"\n[[clients]]\nname = \"x\"\ncommand = \"sh\"\n{client}\n[probe]\ncommand = \"sh\"\nroles = [\"leader\"]\n"
-        );
-        ClusterFile::parse(&text, Path::new("c.toml"), Path::new("/")).expect("a cluster")
-    }
-
-    fn collected() -> Collected {
-        let seen =
-            |call: &str, file: &str, role: Option<&str>, by_node: &[(&str, u64)]| SeenPoint {
-                by_node: by_node
-                    .iter()
-                    .map(|(node, count)| ((*node).to_owned(), *count))
-                    .collect(),
-                bytes_min: (call == "write").then_some(9),
-                ..SeenPoint::of(Point {
-                    call: call.into(),
-                    file: file.into(),
-                    site: "00000000000000ff".into(),
-                    role: role.map(str::to_owned),
-                })
-            };
-        Collected {
-            points: vec![
-                seen("write", "log/wal-#", None, &[("a", 3), ("b", 5)]),
-                seen("fsync", "", Some("leader"), &[("a", 1)]),
-            ],
-            all_occurrences: false,
-            failures_max: 1,
-            order: Order::Novel,
-        }
-    }
-
-    #[test]
-    fn every_plan_can_be_read_and_none_is_proposed_twice() {
-        for client in ["", "endless = true"] {
-            let file = file(client);
-            let mut all = Exhaustive::new(&file, 3, &collected());
-            let mut seen = BTreeSet::new();
-            for index in 0..all.count().expect("an end") {
-                let plan = all.propose(index, &[]).expect("there is one");
-                let text = plan.to_string();
-                assert_eq!(
-                    FaultPlan::parse(&text, Path::new("p"), &file).as_ref(),
-                    Ok(&plan),
-                    "{text}"
-                );
-                assert!(seen.insert(text));
-            }
-            // Seven failures of three writes and of one fsync: it has no short, and one for kills after it.
-            assert_eq!(seen.len(), 3 * 7 + 7);
-            assert!(all.propose(seen.len() as u64, &[]).is_none());
-        }
-    }
-
-    #[test]
-    fn each_failure_is_tried_at_each_point_before_any_is_at_another_occurrence() {
-        let mut all = Exhaustive::new(&file(""), 0, &collected());
-        let text = |all: &mut Exhaustive, index| all.propose(index, &[]).expect("one").to_string();
-        let first = "\
-seed = 0
-within_s = 5.0
-restart_after_s = 1.0
-
-[[faults]]
-at = { call = \"write\", path = \"log/wal-*\", site = \"00000000000000ff\", node = \"a\" }
-fault = \"kill\"
-on = \"a\"
-until = { after_s = 1.0 }
-";
-        assert_eq!(text(&mut all, 0), first);
-        let second = text(&mut all, 1);
-        assert!(
-            second.contains("call = \"fsync\", path = \".\"") && second.contains("on = \"leader\"")
-        );
-        let is_of_first = |index| !text(&mut all, index).contains("nth");
-        assert!((0..14).all(is_of_first));
-        assert!(text(&mut all, 14).contains("node = \"b\""));
-    }
-
-    /// A run in which the first fault hit a node, with the points that came up after it.
-    fn ran(index: u64, hit: &str, points: Vec<SeenPoint>) -> InjectResult {
-        let mut ran = Ran::without(&cluster::Error::Interrupted);
-        ran.judged = Judged::Ok;
-        ran.points = points;
-        ran.faults.push(FaultCame {
-            state: State::Undone,
-            on: vec![hit.to_owned()],
-            ..FaultCame::not_yet()
-        });
-        InjectResult {
-            index,
-            plan: String::new(),
-            ran,
-        }
-    }
-
-    fn in_recovery(call: &str, file: &str, role: Option<&str>, node: &str) -> SeenPoint {
-        SeenPoint {
-            by_node: [(node.to_owned(), 2)].into(),
-            ..SeenPoint::of(Point {
-                call: call.into(),
-                file: file.into(),
-                site: String::new(),
-                role: role.map(str::to_owned),
-            })
-        }
-    }
-
-    #[test]
-    fn a_second_failure_is_at_a_call_after_the_first_and_calls_of_recovery_come_before_others() {
-        let file = file("");
-        let pairs = Collected {
-            failures_max: 2,
-            ..collected()
-        };
-        let mut all = Exhaustive::new(&file, 0, &pairs);
-        let mut old = pairs.points[1].clone();
-        old.by_node = [("b".to_owned(), 1)].into();
-        let new = in_recovery("unlink", "log/wal-#", None, "a");
-        let results = [ran(0, "a", vec![old, new])];
-        let len = all.count().expect("known");
-        let order: Vec<_> = all.order(&results, u64::MAX).collect();
-        // Five failures of the unlink, and then seven of the fsync.
-        assert_eq!(order.len() as u64, len + 5 + 7);
-        assert_eq!(order[len as usize..][..2], [len, 2 * len]);
-        let text =
-            |all: &mut Exhaustive, index| all.propose(index, &results).expect("one").to_string();
-        let first = text(&mut all, len);
-        let second = "\
-at = { call = \"unlink\", path = \"log/wal-*\", node = \"hit\" }
-fault = \"kill\"
-on = \"hit\"
-until = { after_s = 1.0 }
-";
-        assert!(first.ends_with(second), "{first}");
-        assert_eq!(first.matches("[[faults]]").count(), 2);
-        // The leader did not fall: it is the same one.
-        let last = text(&mut all, 12 * len);
-        assert!(
-            last.contains("node = \"leader\"") && last.contains("hold = true"),
-            "{last}"
-        );
-        assert!(
-            all.propose(13 * len, &results).is_none() && all.propose(len + 1, &results).is_none()
-        );
-        let read = FaultPlan::parse(&last, Path::new("p"), &file);
-        assert_eq!(read.expect("a plan").to_string(), last);
-    }
-
-    #[test]
-    fn what_was_recovered_from_as_before_comes_later_unless_the_order_is_plain() {
-        let point = || vec![in_recovery("unlink", "x", None, "a")];
-        let other = vec![in_recovery("rename", "x", None, "a")];
-        let mut results = [
-            ran(0, "a", point()),
-            ran(1, "a", point()),
-            ran(2, "a", other),
-        ];
-        let order_of = |results: &[InjectResult], order| {
-            let pairs = Collected {
-                failures_max: 2,
-                order,
-                ..collected()
-            };
-            let all = Exhaustive::new(&file(""), 0, &pairs);
-            let len = all.count().expect("known");
-            let firsts = all.order(results, u64::MAX).filter(|index| *index >= len);
-            firsts.map(|index| all.root(index)).collect::<Vec<_>>()
-        };
-        let order = |order| order_of(&results, order);
-        let novel = order(Order::Novel);
-        assert_eq!(novel[..4], [0, 2, 0, 2]);
-        assert_eq!(novel[novel.len() - 5..], [1; 5]);
-        assert_eq!(order(Order::Plain)[..4], [0, 1, 2, 0]);
-        // How it was recovered from is not known where calls were lost.
-        results[0].ran.has_lost_points = true;
-        let novel = order_of(&results, Order::Novel);
-        assert_eq!(novel[..4], [1, 2, 1, 2]);
-        // What broke something, or came to nothing, is not gone on with.
-        let mut missed = ran(0, "a", point());
-        missed.ran.faults[0].state = State::NeverFired;
-        let mut broken = ran(1, "a", point());
-        broken.ran.judged = Judged::Broken {
-            broken: vec!["it is".into()],
-        };
-        let pairs = Collected {
-            failures_max: 2,
-            ..collected()
-        };
-        let all = Exhaustive::new(&file(""), 0, &pairs);
-        assert_eq!(
-            Some(all.order(&[missed, broken], u64::MAX).count() as u64),
-            all.count()
-        );
-    }
-
-    /// An error that nobody minds shows when the power fails: on the node that had it, not on another
-    /// one that makes the next call.
-    #[test]
-    fn after_an_error_that_changed_nothing_the_power_of_that_node_fails_first() {
-        let pairs = Collected {
-            failures_max: 2,
-            ..collected()
-        };
-        let mut all = Exhaustive::new(&file(""), 0, &pairs);
-        let len = all.count().expect("known");
-        let index_of = |failure| {
-            let place = all.singles.iter().position(|one| one.failure == failure);
-            place.expect("there is one") as u64
-        };
-        let (kill, eio) = (index_of(PointFailure::Kill), index_of(PointFailure::Eio));
-        let after = |hit: &str| {
-            let mut elsewhere = pairs.points[1].clone();
-            elsewhere.by_node = [(if hit == "a" { "b" } else { "a" }.to_owned(), 1)].into();
-            let mut here = pairs.points[0].clone();
-            here.by_node = [(hit.to_owned(), 1)].into();
-            vec![elsewhere, here]
-        };
-        let results = [ran(kill, "a", after("a")), ran(eio, "b", after("b"))];
-        let order: Vec<_> = all.order(&results, u64::MAX).collect();
-        assert_eq!(order[len as usize..][..2], [len + eio, len + kill]);
-        let mut second = |index| {
-            let plan = all.propose(index, &results).expect("one").to_string();
-            let (_, second) = plan.rsplit_once("[[faults]]\n").expect("two");
-            second.to_owned()
-        };
-        let first = second(len + eio);
-        assert!(
-            first.contains("node = \"hit\"") && first.contains("fault = \"power-loss\""),
-            "{first}"
-        );
-        // After a kill there is nothing of that kind.
-        let first = second(len + kill);
-        assert!(
-            first.contains("node = \"hit\"") && first.contains("fault = \"kill\""),
-            "{first}"
-        );
-        // With the calls of recovery the node minded the error.
-        let recovers = vec![in_recovery("unlink", "log/wal-#", None, "b")];
-        let results = [ran(kill, "a", after("a")), ran(eio, "b", recovers)];
-        let order: Vec<_> = all.order(&results, u64::MAX).collect();
-        assert_eq!(order[len as usize..][..2], [len + kill, len + eio]);
-    }
-
-    #[test]
-    fn all_occurrences_are_tried_if_that_is_asked_for() {
-        let collected = Collected {
-            all_occurrences: true,
-            ..collected()
-        };
-        let all = Exhaustive::new(&file(""), 0, &collected);
-        assert_eq!(all.count(), Some(8 * 7 + 7));
-    }
+/// What there is to tell of the runs with so many failures: how many were tried, and how many with one failure
+/// less.
+fn told(
+    failures: u64,
+    (tried, before): (usize, usize),
+    first: &[(Numbers, u64)],
+    others: &[(Numbers, u64)],
+) -> String {
+    let sum = |group: &[(Numbers, u64)]| group.iter().map(|(_, count)| count).sum::<u64>();
+    let (what, after) = match failures {
+        2 => ("pairs".to_owned(), "first failures".to_owned()),
+        3 => ("triples".to_owned(), "pairs".to_owned()),
+        4 => ("runs with 4 failures".to_owned(), "triples".to_owned()),
+        more => (
+            format!("runs with {more} failures"),
+            format!("runs with {} failures", more - 1),
+        ),
+    };
+    format!(
+        "{what}: {tried} of {} tried; after the {after} that changed nothing though a call failed, or \
+         that the cluster recovered from in a way of their own ({} of {before}): {}",
+        sum(first) + sum(others),
+        first.len(),
+        sum(first),
+    )
 }

@@ -1,5 +1,5 @@
-//! The search for a failure that makes something happen: single failures as `exhaustive` has them, in
-//! an order that learns from each run.
+//! The search for a failure that makes something happen: failures as `exhaustive` has them, in an
+//! order that learns from each run.
 
 use super::super::directory::InjectResult;
 use super::super::plan::FaultPlan;
@@ -99,10 +99,6 @@ impl Search {
         };
         singles.iter().zip(&self.worth).map(value).collect()
     }
-
-    fn is_single(&self, index: u64) -> bool {
-        index < self.all.len()
-    }
 }
 
 /// How much a failure at a point has in common with the wanted words.
@@ -128,20 +124,24 @@ impl Strategy for Search {
         self.all.propose(index, so_far)
     }
 
-    fn order(&self, so_far: &[InjectResult], end: u64) -> Box<dyn Iterator<Item = u64> + '_> {
-        let values = self.values(so_far);
-        let value = |index: &u64| values[self.all.root(*index) as usize];
-        let mut order: Vec<_> = self.all.order(so_far, end).collect();
+    fn order<'a>(
+        &'a self,
+        so_far: &'a [InjectResult],
+        end: u64,
+    ) -> Box<dyn Iterator<Item = u64> + 'a> {
         // Words mislead, too: every other run is the next of those that no search has ordered.
         if so_far.len() % 2 == 1 {
-            return Box::new(order.into_iter());
+            return self.all.order(so_far, end);
         }
-        // Stable: what is worth the same comes as it comes without a search.
-        order.sort_by(|one, other| {
-            let pairs_last = self.is_single(*other).cmp(&self.is_single(*one));
-            pairs_last.then_with(|| value(other).total_cmp(&value(one)))
+        let values = self.values(so_far);
+        let value = move |index: u64| values[self.all.root(index) as usize];
+        let all = (1..=self.all.failures_max()).flat_map(move |failures| {
+            let mut order = self.all.with(failures, so_far);
+            // Stable: what is worth the same comes as it comes without a search.
+            order.sort_by(|one, other| value(*other).total_cmp(&value(*one)));
+            order
         });
-        Box::new(order.into_iter())
+        Box::new(all.filter(move |index| *index < end))
     }
 
     fn root(&self, index: u64) -> u64 {

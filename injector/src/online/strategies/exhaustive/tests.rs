@@ -1,0 +1,359 @@
+use std::path::Path;
+
+use super::super::super::points::Point;
+use super::super::super::ran::{FaultCame, State};
+use super::*;
+use crate::laboratory::Judged;
+
+fn file(client: &str) -> ClusterFile {
+    let text = format!(
+        "disk = \"ext4\"\n[[nodes]]\nnames = [\"a\", \"b\"]\ncommand = \"sh\"\n[[clients]]\nname = \"x\"\ncommand = \"sh\"\n{client}\n[probe]\ncommand = \"sh\"\nroles = [\"leader\"]\n"
+    );
+    ClusterFile::parse(&text, Path::new("c.toml"), Path::new("/")).expect("a cluster")
+}
+
+fn collected() -> Collected {
+    let seen = |call: &str, file: &str, role: Option<&str>, by_node: &[(&str, u64)]| SeenPoint {
+        by_node: by_node
+            .iter()
+            .map(|(node, count)| ((*node).to_owned(), *count))
+            .collect(),
+        bytes_min: (call == "write").then_some(9),
+        ..SeenPoint::of(Point {
+            call: call.into(),
+            file: file.into(),
+            site: "00000000000000ff".into(),
+            role: role.map(str::to_owned),
+        })
+    };
+    Collected {
+        points: vec![
+            seen("write", "log/wal-#", None, &[("a", 3), ("b", 5)]),
+            seen("fsync", "", Some("leader"), &[("a", 1)]),
+        ],
+        all_occurrences: false,
+        failures_max: 1,
+        order: Order::Novel,
+    }
+}
+
+#[test]
+fn every_plan_can_be_read_and_none_is_proposed_twice() {
+    for client in ["", "endless = true"] {
+        let file = file(client);
+        let mut all = Exhaustive::new(&file, 3, &collected());
+        let mut seen = BTreeSet::new();
+        for index in 0..all.count().expect("an end") {
+            let plan = all.propose(index, &[]).expect("there is one");
+            let text = plan.to_string();
+            assert_eq!(
+                FaultPlan::parse(&text, Path::new("p"), &file).as_ref(),
+                Ok(&plan),
+                "{text}"
+            );
+            assert!(seen.insert(text));
+        }
+        // Seven failures of three writes and of one fsync: it has no short, and one for kills after it.
+        assert_eq!(seen.len(), 3 * 7 + 7);
+        assert!(all.propose(seen.len() as u64, &[]).is_none());
+    }
+}
+
+#[test]
+fn each_failure_is_tried_at_each_point_before_any_is_at_another_occurrence() {
+    let mut all = Exhaustive::new(&file(""), 0, &collected());
+    let text = |all: &mut Exhaustive, index| all.propose(index, &[]).expect("one").to_string();
+    let first = "\
+seed = 0
+within_s = 5.0
+restart_after_s = 1.0
+
+[[faults]]
+at = { call = \"write\", path = \"log/wal-*\", site = \"00000000000000ff\", node = \"a\" }
+fault = \"kill\"
+on = \"a\"
+until = { after_s = 1.0 }
+";
+    assert_eq!(text(&mut all, 0), first);
+    let second = text(&mut all, 1);
+    assert!(
+        second.contains("call = \"fsync\", path = \".\"") && second.contains("on = \"leader\"")
+    );
+    let is_of_first = |index| !text(&mut all, index).contains("nth");
+    assert!((0..14).all(is_of_first));
+    assert!(text(&mut all, 14).contains("node = \"b\""));
+}
+
+/// A run in which the first fault hit a node, with the points that came up after it.
+fn ran(index: u64, hit: &str, points: Vec<SeenPoint>) -> InjectResult {
+    let mut ran = Ran::without(&cluster::Error::Interrupted);
+    ran.judged = Judged::Ok;
+    ran.points = points;
+    ran.faults.push(FaultCame {
+        state: State::Undone,
+        on: vec![hit.to_owned()],
+        ..FaultCame::not_yet()
+    });
+    InjectResult {
+        index,
+        plan: String::new(),
+        ran,
+    }
+}
+
+fn in_recovery(call: &str, file: &str, role: Option<&str>, node: &str) -> SeenPoint {
+    SeenPoint {
+        by_node: [(node.to_owned(), 2)].into(),
+        ..SeenPoint::of(Point {
+            call: call.into(),
+            file: file.into(),
+            site: String::new(),
+            role: role.map(str::to_owned),
+        })
+    }
+}
+
+#[test]
+fn a_second_failure_is_at_a_call_after_the_first_and_calls_of_recovery_come_before_others() {
+    let file = file("");
+    let pairs = Collected {
+        failures_max: 2,
+        ..collected()
+    };
+    let mut all = Exhaustive::new(&file, 0, &pairs);
+    let mut old = pairs.points[1].clone();
+    old.by_node = [("b".to_owned(), 1)].into();
+    let new = in_recovery("unlink", "log/wal-#", None, "a");
+    let results = [ran(0, "a", vec![old, new])];
+    let len = all.count().expect("known");
+    let order: Vec<_> = all.order(&results, u64::MAX).collect();
+    // Five failures of the unlink, and then seven of the fsync.
+    assert_eq!(order.len() as u64, len + 5 + 7);
+    assert_eq!(order[len as usize..][..2], [len, 2 * len]);
+    let text = |all: &mut Exhaustive, index| all.propose(index, &results).expect("one").to_string();
+    let first = text(&mut all, len);
+    let second = "\
+at = { call = \"unlink\", path = \"log/wal-*\", node = \"hit\" }
+fault = \"kill\"
+on = \"hit\"
+until = { after_s = 1.0 }
+";
+    assert!(first.ends_with(second), "{first}");
+    assert_eq!(first.matches("[[faults]]").count(), 2);
+    // The leader did not fall: it is the same one.
+    let last = text(&mut all, 12 * len);
+    assert!(
+        last.contains("node = \"leader\"") && last.contains("hold = true"),
+        "{last}"
+    );
+    assert!(all.propose(13 * len, &results).is_none() && all.propose(len + 1, &results).is_none());
+    let read = FaultPlan::parse(&last, Path::new("p"), &file);
+    assert_eq!(read.expect("a plan").to_string(), last);
+}
+
+#[test]
+fn what_was_recovered_from_as_before_comes_later_unless_the_order_is_plain() {
+    let point = || vec![in_recovery("unlink", "x", None, "a")];
+    let other = vec![in_recovery("rename", "x", None, "a")];
+    let mut results = [
+        ran(0, "a", point()),
+        ran(1, "a", point()),
+        ran(2, "a", other),
+    ];
+    let order_of = |results: &[InjectResult], order| {
+        let pairs = Collected {
+            failures_max: 2,
+            order,
+            ..collected()
+        };
+        let all = Exhaustive::new(&file(""), 0, &pairs);
+        let len = all.count().expect("known");
+        let firsts = all.order(results, u64::MAX).filter(|index| *index >= len);
+        firsts.map(|index| all.root(index)).collect::<Vec<_>>()
+    };
+    let order = |order| order_of(&results, order);
+    let novel = order(Order::Novel);
+    assert_eq!(novel[..4], [0, 2, 0, 2]);
+    assert_eq!(novel[novel.len() - 5..], [1; 5]);
+    assert_eq!(order(Order::Plain)[..4], [0, 1, 2, 0]);
+    // How it was recovered from is not known where calls were lost.
+    results[0].ran.has_lost_points = true;
+    let novel = order_of(&results, Order::Novel);
+    assert_eq!(novel[..4], [1, 2, 1, 2]);
+    // What broke something, or came to nothing, is not gone on with.
+    let mut missed = ran(0, "a", point());
+    missed.ran.faults[0].state = State::NeverFired;
+    let mut broken = ran(1, "a", point());
+    broken.ran.judged = Judged::Broken {
+        broken: vec!["it is".into()],
+    };
+    let pairs = Collected {
+        failures_max: 2,
+        ..collected()
+    };
+    let all = Exhaustive::new(&file(""), 0, &pairs);
+    assert_eq!(
+        Some(all.order(&[missed, broken], u64::MAX).count() as u64),
+        all.count()
+    );
+}
+
+/// An error that nobody minds shows when the power fails: on the node that had it, not on another
+/// one that makes the next call.
+#[test]
+fn after_an_error_that_changed_nothing_the_power_of_that_node_fails_first() {
+    let pairs = Collected {
+        failures_max: 2,
+        ..collected()
+    };
+    let mut all = Exhaustive::new(&file(""), 0, &pairs);
+    let len = all.count().expect("known");
+    let index_of = |failure| {
+        let place = all.singles.iter().position(|one| one.failure == failure);
+        place.expect("there is one") as u64
+    };
+    let (kill, eio) = (index_of(PointFailure::Kill), index_of(PointFailure::Eio));
+    let after = |hit: &str| {
+        let mut elsewhere = pairs.points[1].clone();
+        elsewhere.by_node = [(if hit == "a" { "b" } else { "a" }.to_owned(), 1)].into();
+        let mut here = pairs.points[0].clone();
+        here.by_node = [(hit.to_owned(), 1)].into();
+        vec![elsewhere, here]
+    };
+    let results = [ran(kill, "a", after("a")), ran(eio, "b", after("b"))];
+    let order: Vec<_> = all.order(&results, u64::MAX).collect();
+    assert_eq!(order[len as usize..][..2], [len + eio, len + kill]);
+    let mut second = |index| {
+        let plan = all.propose(index, &results).expect("one").to_string();
+        let (_, second) = plan.rsplit_once("[[faults]]\n").expect("two");
+        second.to_owned()
+    };
+    let first = second(len + eio);
+    assert!(
+        first.contains("node = \"hit\"") && first.contains("fault = \"power-loss\""),
+        "{first}"
+    );
+    // After a kill there is nothing of that kind.
+    let first = second(len + kill);
+    assert!(
+        first.contains("node = \"hit\"") && first.contains("fault = \"kill\""),
+        "{first}"
+    );
+    // With the calls of recovery the node minded the error.
+    let recovers = vec![in_recovery("unlink", "log/wal-#", None, "b")];
+    let results = [ran(kill, "a", after("a")), ran(eio, "b", recovers)];
+    let order: Vec<_> = all.order(&results, u64::MAX).collect();
+    assert_eq!(order[len as usize..][..2], [len + kill, len + eio]);
+}
+
+#[test]
+fn all_occurrences_are_tried_if_that_is_asked_for() {
+    let collected = Collected {
+        all_occurrences: true,
+        ..collected()
+    };
+    let all = Exhaustive::new(&file(""), 0, &collected);
+    assert_eq!(all.count(), Some(8 * 7 + 7));
+}
+
+/// A run with so many failures that all hit one node, which came to these calls after them.
+fn recovered(index: u64, failures: usize, calls: &[&str]) -> InjectResult {
+    let points = calls.iter().map(|call| in_recovery(call, "x", None, "a"));
+    let mut result = ran(index, "a", points.collect());
+    let one = result.ran.faults[0].clone();
+    result.ran.faults = vec![one; failures];
+    result
+}
+
+fn with_at_most(failures_max: u64, order: Order) -> Exhaustive {
+    let collected = Collected {
+        failures_max,
+        order,
+        ..collected()
+    };
+    Exhaustive::new(&file(""), 0, &collected)
+}
+
+#[test]
+fn a_third_failure_is_at_a_call_after_the_second_and_no_number_is_of_two_runs() {
+    let mut all = with_at_most(3, Order::Novel);
+    let len = all.len();
+    // A mkdir has five failures, an unlink too.
+    let results = [
+        recovered(0, 1, &["mkdir"]),
+        recovered(1, 1, &["mkdir"]),
+        recovered(len, 2, &["mkdir", "unlink"]),
+        recovered(2 * len, 2, &["mkdir"]),
+    ];
+    let order: Vec<_> = all.order(&results, u64::MAX).collect();
+    let numbers: BTreeSet<_> = order.iter().collect();
+    assert_eq!(numbers.len(), order.len(), "no number is of two runs");
+    let (pairs, triples) = order[len as usize..].split_at(10);
+    assert_eq!(pairs[..2], [len, 2 * len], "as without triples");
+    assert_eq!(triples.len(), 10 + 5);
+    // Of five pairs that begin with run 0, that with the first number has the first triple, in a new way.
+    assert_eq!(triples[..2], [6 * len, 11 * len]);
+    assert_eq!(triples[10], 7 * len, "its way was that of a single failure");
+    let two = all.propose(len, &results).expect("a pair").to_string();
+    for (rank, index) in triples[..10].iter().enumerate() {
+        let three = all.propose(*index, &results).expect("a triple").to_string();
+        assert!(
+            three.starts_with(&two) && three.matches("[[faults]]").count() == 3,
+            "{three}"
+        );
+        let call = if rank % 2 == 0 { "mkdir" } else { "unlink" };
+        assert!(rank >= 2 || three[two.len()..].contains(call), "{three}");
+        assert_eq!(
+            all.root(*index),
+            0,
+            "it is of the shard of its first failure"
+        );
+    }
+    assert!(
+        all.propose(56 * len, &results).is_none(),
+        "there are ten of that pair"
+    );
+    let tells = all.tells(&results);
+    assert!(
+        tells[1].starts_with("pairs: 2 of 10 tried; after the first failures "),
+        "{tells:?}"
+    );
+    assert!(
+        tells[2].starts_with("triples: 0 of 15 tried; after the pairs "),
+        "{tells:?}"
+    );
+    assert!(tells[2].ends_with("(1 of 2): 10"), "{tells:?}");
+    let two = with_at_most(2, Order::Novel);
+    assert_eq!(two.order(&results, u64::MAX).count() as u64, len + 10);
+}
+
+#[test]
+fn no_triple_follows_a_pair_whose_first_failure_never_happened() {
+    let all = with_at_most(3, Order::Novel);
+    let len = all.len();
+    let mut results = [recovered(0, 1, &["mkdir"]), recovered(len, 2, &["mkdir"])];
+    assert_eq!(all.order(&results, u64::MAX).count() as u64, len + 5 + 5);
+    results[1].ran.faults[0].state = State::NeverFired;
+    assert_eq!(all.order(&results, u64::MAX).count() as u64, len + 5);
+}
+
+#[test]
+fn the_pruned_order_has_only_what_comes_first_in_the_other() {
+    let results = [
+        recovered(0, 1, &["mkdir"]),
+        recovered(1, 1, &["mkdir"]),
+        recovered(2, 1, &["unlink"]),
+    ];
+    let order = |order| {
+        let all = with_at_most(2, order);
+        all.order(&results, u64::MAX).collect::<Vec<_>>()
+    };
+    let (novel, pruned) = (order(Order::Novel), order(Order::Pruned));
+    assert_eq!(pruned.len() + 5, novel.len());
+    assert_eq!(novel[..pruned.len()], pruned);
+    let tells = with_at_most(2, Order::Pruned).tells(&results);
+    assert!(
+        tells[1].starts_with("pairs: 0 of 15 tried") && tells[1].ends_with(": 10"),
+        "{tells:?}"
+    );
+}

@@ -8,7 +8,9 @@ use cluster::ClusterFile;
 
 use super::super::directory::InjectResult;
 use super::super::plan::{Awaited, FaultPlan, PlannedFault, Selector, Trigger, What};
-use super::super::points::{Collected, Order, PointFailure, SeenPoint};
+use super::super::points::{
+    Collected, Disks, MessagePoint, Occurrence, Order, Pair, Placed, Point, PointFailure, SeenPoint,
+};
 use super::super::ran::{FaultCame, Ran};
 use super::super::strategy::Strategy;
 use crate::laboratory::Judged;
@@ -27,14 +29,32 @@ const WITHIN: Duration = Duration::from_secs(5);
 /// failure.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
-/// A failure of one call.
+/// A failure at one point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Single {
     /// Which of the points.
     pub(super) point: usize,
     pub(super) failure: PointFailure,
-    /// The node, and which of its times it is.
-    at: (String, u64),
+    at: Time,
+}
+
+/// Which of the times that a point comes up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Time {
+    node: String,
+    /// Of a message, to whom.
+    to: Option<String>,
+    nth: u64,
+}
+
+impl From<Occurrence<'_>> for Time {
+    fn from(one: Occurrence) -> Self {
+        Self {
+            node: one.node.to_owned(),
+            to: one.to.map(str::to_owned),
+            nth: one.nth,
+        }
+    }
 }
 
 /// When a second failure is tried: what is declared first comes first.
@@ -56,8 +76,9 @@ enum Place {
 pub struct Exhaustive {
     seed: u64,
     is_endless: bool,
-    has_disks: bool,
-    has_roles: bool,
+    disks: Disks,
+    /// Those that the probe says, if there is one.
+    roles: Option<Vec<String>>,
     collected: Collected,
     singles: Vec<Single>,
     /// The IDs of the points of a run without failures.
@@ -125,13 +146,13 @@ impl Second {
 impl Exhaustive {
     /// For a cluster, of which these points are known.
     pub fn new(file: &ClusterFile, seed: u64, collected: &Collected) -> Self {
-        let has_disks = file.disk.is_some();
+        let disks = Disks::of(file);
         Self {
             seed,
             is_endless: is_endless(file),
-            has_disks,
-            has_roles: file.probe.is_some(),
-            singles: singles(&collected.points, has_disks, collected.all_occurrences),
+            roles: file.probe.as_ref().map(|probe| probe.roles.clone()),
+            singles: singles(&collected.points, &disks, collected.all_occurrences),
+            disks,
             known: collected
                 .points
                 .iter()
@@ -157,13 +178,45 @@ impl Exhaustive {
 
     /// A first failure. Where nodes have roles, the role says which node, since another one may have
     /// it in another run.
-    fn first(&self, index: u64) -> Option<PlannedFault> {
+    fn first(&self, index: u64) -> Option<Vec<PlannedFault>> {
         let single = self.singles.get(usize::try_from(index).ok()?)?;
-        let seen = self.seen(single);
-        let (node, nth) = &single.at;
-        let role = seen.point.role.clone().map(Selector::Role);
-        let on = role.unwrap_or_else(|| Selector::Node(node.clone()));
-        Some(single.failure.fault(seen, on, *nth))
+        let (seen, Time { node, to, nth }) = (self.seen(single), &single.at);
+        let named = |name: &String| Selector::Node(name.clone());
+        let (on, to) = match &seen.point {
+            Point::Call(point) => {
+                let role = point.role.clone().map(Selector::Role);
+                (role.unwrap_or_else(|| named(node)), None)
+            }
+            Point::Message(point) => {
+                let [from_role, to_role] = self.roles_of(seen, point);
+                let to = to.as_ref().map(|to| to_role.unwrap_or_else(|| named(to)));
+                (from_role.unwrap_or_else(|| named(node)), to)
+            }
+        };
+        let placed = Placed {
+            on,
+            to,
+            nth: *nth,
+            since: Awaited::Time(Duration::ZERO),
+        };
+        Some(single.failure.faults(seen, placed))
+    }
+
+    /// The roles of who sends a message and who gets it, as far as they say which nodes those are.
+    fn roles_of(&self, seen: &SeenPoint, point: &MessagePoint) -> [Option<Selector>; 2] {
+        let pairs = &seen.by_pair;
+        let is_one = |node: fn(&Pair) -> &String| {
+            let all: BTreeSet<_> = pairs.iter().map(node).collect();
+            all.len() == 1 && point.from != point.to
+        };
+        let ends = [
+            (&point.from, is_one(|pair| &pair.from)),
+            (&point.to, is_one(|pair| &pair.to)),
+        ];
+        ends.map(|(name, is_one)| {
+            let mut roles = self.roles.iter().flatten();
+            (is_one && roles.any(|role| role == name)).then(|| Selector::Role(name.clone()))
+        })
     }
 
     /// The second failures after a run with a first one. Calls that only that made appear come first,
@@ -173,11 +226,20 @@ impl Exhaustive {
     ///
     /// After a call that failed, a loss of power of that node comes before all else: what the failed
     /// call did not write, nobody misses before.
-    fn seconds(&self, result: &InjectResult) -> Vec<PlannedFault> {
+    fn seconds(&self, result: &InjectResult) -> Vec<Vec<PlannedFault>> {
         let Some(first) = recovered_from(&result.ran) else {
             return Vec::new();
         };
         let is_of_call = self.failure(result).is_some_and(PointFailure::is_of_call);
+        let is_off = self
+            .failure(result)
+            .is_some_and(PointFailure::is_power_loss);
+        // There is no link to a node without power.
+        let since = if is_off {
+            Awaited::Ended
+        } else {
+            Awaited::After(Duration::ZERO)
+        };
         let mut all = Vec::new();
         for (rank, seen) in result.ran.points.iter().enumerate() {
             let second = Second {
@@ -185,15 +247,15 @@ impl Exhaustive {
                 is_known: self.known.contains(&seen.id),
                 is_elsewhere: !seen.by_node.keys().any(|node| first.on.contains(node)),
             };
-            for (on, nth) in self.second_times(seen, &first.on) {
-                for failure in PointFailure::at(seen, self.has_disks) {
+            for placed in self.second_times(seen, &first.on, &since) {
+                for failure in PointFailure::at(seen, &self.disks) {
                     let place = second.place(failure, is_of_call);
-                    all.push((place, failure.fault(seen, on.clone(), nth)));
+                    all.push((place, failure.faults(seen, placed.clone())));
                 }
             }
         }
         all.sort_by_key(|(place, _)| *place);
-        all.into_iter().map(|(_, fault)| fault).collect()
+        all.into_iter().map(|(_, faults)| faults).collect()
     }
 
     /// The first failure of a run.
@@ -211,25 +273,33 @@ impl Exhaustive {
 
     /// At which of its times a point is tried after a first failure, and on whom: the first one, on a
     /// node that the first failure hit if one of them came there.
-    fn second_times(&self, seen: &SeenPoint, hit: &[String]) -> Vec<(Selector, u64)> {
-        let on = |node: &String| match &seen.point.role {
-            _ if !self.has_roles => Selector::Node(node.clone()),
-            _ if hit.contains(node) => Selector::Hit,
-            Some(role) => Selector::Role(role.clone()),
-            None => Selector::Node(node.clone()),
+    fn second_times(&self, seen: &SeenPoint, hit: &[String], since: &Awaited) -> Vec<Placed> {
+        let placed = |one: Occurrence| Placed {
+            on: self.second_on(seen, one.node, hit),
+            to: one.to.map(|to| self.second_on(seen, to, hit)),
+            nth: one.nth,
+            since: since.clone(),
         };
         if self.collected.all_occurrences {
-            let times = seen.by_node.iter();
-            let times = times.flat_map(|(node, count)| (1..=*count).map(move |nth| (node, nth)));
-            return times.map(|(node, nth)| (on(node), nth)).collect();
+            let all = (0..seen.count()).filter_map(|place| seen.occurrence(place));
+            return all.map(placed).collect();
         }
-        let mut nodes = seen.by_node.keys();
-        let of_hit = nodes.clone().find(|node| hit.contains(node));
-        of_hit
-            .or_else(|| nodes.next())
-            .map(|node| (on(node), 1))
-            .into_iter()
-            .collect()
+        let of_hit = seen
+            .firsts()
+            .find(|one| hit.iter().any(|hit| hit == one.node));
+        let one = of_hit.or_else(|| seen.firsts().next());
+        one.map(placed).into_iter().collect()
+    }
+
+    /// A node that a second failure hits: where there are roles another one may have been hit by the first
+    /// failure, or come to a point.
+    fn second_on(&self, seen: &SeenPoint, node: &str, hit: &[String]) -> Selector {
+        match seen.point.role() {
+            _ if self.roles.is_none() => Selector::Node(node.to_owned()),
+            _ if hit.iter().any(|hit| hit == node) => Selector::Hit,
+            Some(role) => Selector::Role(role.clone()),
+            None => Selector::Node(node.to_owned()),
+        }
     }
 
     /// How many second failures there are after each first one that was tried, by its index: of those
@@ -272,7 +342,7 @@ impl Exhaustive {
 
 /// First each failure at the first occurrence of each point, then at others: of every kind of failure
 /// all points, before the next kind.
-fn singles(points: &[SeenPoint], has_disks: bool, all_occurrences: bool) -> Vec<Single> {
+fn singles(points: &[SeenPoint], disks: &Disks, all_occurrences: bool) -> Vec<Single> {
     let mut all = Vec::new();
     for (point, seen) in points.iter().enumerate() {
         let occurrences = if all_occurrences {
@@ -281,9 +351,9 @@ fn singles(points: &[SeenPoint], has_disks: bool, all_occurrences: bool) -> Vec<
         } else {
             seen.occurrences()
         };
-        for (round, (node, nth)) in occurrences.into_iter().enumerate() {
-            for failure in PointFailure::at(seen, has_disks) {
-                let at = (node.to_owned(), nth);
+        for (round, one) in occurrences.into_iter().enumerate() {
+            for failure in PointFailure::at(seen, disks) {
+                let at = one.into();
                 all.push((round, failure, Single { point, failure, at }));
             }
         }
@@ -336,12 +406,12 @@ impl Strategy for Exhaustive {
         let root = self.root(index);
         let first = self.first(root)?;
         if index == root {
-            return Some(self.plan(vec![first]));
+            return Some(self.plan(first));
         }
         let result = so_far.iter().find(|result| result.index == root)?;
         let place = usize::try_from(index / self.len() - 1).ok()?;
         let second = self.seconds(result).into_iter().nth(place)?;
-        Some(self.plan(vec![first, second]))
+        Some(self.plan([first, second].concat()))
     }
 
     fn tells(&self, so_far: &[InjectResult]) -> Vec<String> {
@@ -381,7 +451,7 @@ impl Strategy for Exhaustive {
 mod tests {
     use std::path::Path;
 
-    use super::super::super::points::Point;
+    use super::super::super::points::{CallPoint, Point};
     use super::super::super::ran::State;
     use super::*;
 
@@ -400,12 +470,12 @@ mod tests {
                     .map(|(node, count)| ((*node).to_owned(), *count))
                     .collect(),
                 bytes_min: (call == "write").then_some(9),
-                ..SeenPoint::of(Point {
+                ..SeenPoint::of(Point::Call(CallPoint {
                     call: call.into(),
                     file: file.into(),
                     site: "00000000000000ff".into(),
                     role: role.map(str::to_owned),
-                })
+                }))
             };
         Collected {
             points: vec![
@@ -485,12 +555,12 @@ until = { after_s = 1.0 }
     fn in_recovery(call: &str, file: &str, role: Option<&str>, node: &str) -> SeenPoint {
         SeenPoint {
             by_node: [(node.to_owned(), 2)].into(),
-            ..SeenPoint::of(Point {
+            ..SeenPoint::of(Point::Call(CallPoint {
                 call: call.into(),
                 file: file.into(),
                 site: String::new(),
                 role: role.map(str::to_owned),
-            })
+            }))
         }
     }
 
@@ -628,6 +698,117 @@ until = { after_s = 1.0 }
         let results = [ran(kill, "a", after("a")), ran(eio, "b", recovers)];
         let order: Vec<_> = all.order(&results, u64::MAX).collect();
         assert_eq!(order[len as usize..][..2], [len + kill, len + eio]);
+    }
+
+    /// A message of the leader to two others, which have the same role.
+    fn message() -> SeenPoint {
+        let pair = |to: &str, times| Pair {
+            from: "a".into(),
+            to: to.into(),
+            times,
+        };
+        SeenPoint {
+            by_node: [("a".to_owned(), 5)].into(),
+            by_pair: vec![pair("b", 5)],
+            ..SeenPoint::of(Point::Message(MessagePoint {
+                from: "leader".into(),
+                to: "b".into(),
+                from_port: None,
+                to_port: Some(7000),
+            }))
+        }
+    }
+
+    #[test]
+    fn a_message_is_cut_off_and_its_sender_may_die() {
+        let file = file("");
+        let collected = Collected {
+            points: vec![message()],
+            ..collected()
+        };
+        let mut all = Exhaustive::new(&file, 0, &collected);
+        // Four failures at the first, the last and the middle one.
+        assert_eq!(all.count(), Some(12));
+        let text = |all: &mut Exhaustive, index| all.propose(index, &[]).expect("one").to_string();
+        let expected = "\
+seed = 0
+within_s = 5.0
+restart_after_s = 1.0
+
+[[faults]]
+at = { time_s = 0.0 }
+fault = \"partition\"
+on = \"leader\"
+from = \"b\"
+flow = \"out\"
+with_message = { nth = 1, from = \"leader\", to = \"b\", to_port = 7000 }
+until = { after_s = 3.0 }
+";
+        assert_eq!(text(&mut all, 0), expected);
+        assert_eq!(text(&mut all, 1), expected.replace("flow = \"out\"\n", ""));
+        assert_eq!(text(&mut all, 4), expected.replace("nth = 1", "nth = 5"));
+        assert_eq!(text(&mut all, 8), expected.replace("nth = 1", "nth = 3"));
+        let dies = expected.replace("after_s = 3.0", "after_s = 1.0");
+        let then = "
+[[faults]]
+at = { after_s = 0.0 }
+fault = \"kill\"
+on = \"hit\"
+until = { after_s = 1.0 }
+";
+        assert_eq!(text(&mut all, 2), dies.clone() + then);
+        let then = then.replace("\"kill\"", "\"power-loss\"");
+        let then = then.replace("\nuntil", "\nkeeps = \"flushed\"\nuntil");
+        assert_eq!(text(&mut all, 3), dies + &then);
+        for index in 0..12 {
+            let text = text(&mut all, index);
+            let read = FaultPlan::parse(&text, Path::new("p"), &file);
+            assert_eq!(read.expect("a plan").to_string(), text);
+        }
+        let none = Exhaustive::new(&without_disks(), 0, &collected);
+        assert_eq!(none.count(), Some(9));
+    }
+
+    fn without_disks() -> ClusterFile {
+        let text = file("").text.replace("disk = \"ext4\"\n", "");
+        ClusterFile::parse(&text, Path::new("c.toml"), Path::new("/")).expect("a cluster")
+    }
+
+    /// Messages are counted from when the first failure is in place, or its end, where a node has no link
+    /// before.
+    #[test]
+    fn a_message_after_a_first_failure_is_one_of_the_second_failures() {
+        let pairs = Collected {
+            failures_max: 2,
+            ..collected()
+        };
+        let file = file("");
+        let mut all = Exhaustive::new(&file, 0, &pairs);
+        let len = all.count().expect("known");
+        let loss = |one: &Single| one.failure == PointFailure::PowerLoss;
+        let loss = all.singles.iter().position(loss).expect("there is one") as u64;
+        let results = [
+            ran(0, "a", vec![message()]),
+            ran(loss, "b", vec![message()]),
+        ];
+        let kill = all.propose(len, &results).expect("one");
+        let (_, second) = kill
+            .to_string()
+            .rsplit_once("[[faults]]\n")
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .expect("two");
+        assert!(second.contains("at = { after_s = 0.0 }\n") && second.contains("on = \"hit\"\n"));
+        assert!(
+            second.contains("with_message = { nth = 1, from = \"hit\", to = \"b\""),
+            "{second}"
+        );
+        let loss = all.propose(len + loss, &results).expect("one").to_string();
+        assert!(
+            loss.contains("at = { ended = true }\n") && loss.contains("from = \"hit\"\n"),
+            "{loss}"
+        );
+        let read = FaultPlan::parse(&loss, Path::new("p"), &file);
+        assert_eq!(read.expect("a plan").to_string(), loss);
     }
 
     #[test]

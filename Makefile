@@ -60,7 +60,7 @@ test-long: setup-tests setup-clusters setup-neat
 
 test-clusters: setup-clusters
 	@scripts/test --manifest-path workloads/programs/stores/Cargo.toml --locked , \
-	    --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test system_specs --test starts --test guest_clusters --test disks --test systems --test simulated --test live_sweeps --test simulated_input --test inject --test inject_simulated --test inject_simulated_calls --test points_simulated --test inject_traffic --test elects --locked $(RUNNER) -- --include-ignored --nocapture
+	    --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test system_specs --test starts --test guest_clusters --test disks --test systems --test simulated --test live_sweeps --test simulated_input --test inject --test inject_simulated --test inject_simulated_calls --test points_simulated --test points_messages --test inject_traffic --test elects --locked $(RUNNER) -- --include-ignored --nocapture
 
 # The systems of NEAT's time, and that of FTS, one after the other.
 test-neat: setup-neat

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use simulation::{Carried, Limit, Link};
+use simulation::{Carried, Limit, Link, Ports};
 
 use crate::error::Result;
 
@@ -59,13 +59,48 @@ impl PartialEq for SharedLimit {
     }
 }
 
+/// Directions that are cut together once a limit is reached.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Limited {
+    /// These.
+    pub(crate) cut: BTreeSet<Direction>,
+    /// Those in which is counted what passes.
+    pub(crate) counted: BTreeSet<Direction>,
+    pub(crate) limit: SharedLimit,
+}
+
+impl Limited {
+    /// All that it has to do with.
+    fn directions(&self) -> impl Iterator<Item = &Direction> {
+        self.cut.union(&self.counted)
+    }
+
+    fn limiting(&self, direction: &Direction) -> Limiting {
+        Limiting {
+            limit: self.limit.clone(),
+            cuts: self.cut.contains(direction),
+            counts: self.counted.contains(direction),
+        }
+    }
+}
+
+/// What a limit is for a direction that it has to do with.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Limiting {
+    pub(crate) limit: SharedLimit,
+    /// Whether nothing passes here once it is reached.
+    pub(crate) cuts: bool,
+    /// Whether what passes here counts.
+    pub(crate) counts: bool,
+}
+
 /// How messages pass in a direction that is not as ever, and not cut.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Passing {
     /// How they fare; without it as ever.
     pub(crate) quality: Option<Quality>,
     /// Until when they do.
-    pub(crate) limit: Option<SharedLimit>,
+    pub(crate) limit: Option<Limiting>,
 }
 
 impl Passing {
@@ -86,13 +121,13 @@ pub(crate) struct Impaired {
     /// Directions in which messages fare so, where they are not cut as well.
     pub(crate) worse: BTreeMap<Direction, Quality>,
     /// Directions in which everything is lost once their limit is reached.
-    pub(crate) limited: Option<(BTreeSet<Direction>, SharedLimit)>,
+    pub(crate) limited: Option<Limited>,
 }
 
 impl Impaired {
     /// All of them.
     pub(crate) fn directions(&self) -> BTreeSet<Direction> {
-        let limited = self.limited.iter().flat_map(|(directions, _)| directions);
+        let limited = self.limited.iter().flat_map(Limited::directions);
         let all = self.cuts.iter().chain(self.worse.keys()).chain(limited);
         all.copied().collect()
     }
@@ -103,9 +138,9 @@ impl Impaired {
         for (direction, quality) in &self.worse {
             passing.entry(*direction).or_default().quality = Some(*quality);
         }
-        if let Some((directions, limit)) = &self.limited {
-            for direction in directions {
-                passing.entry(*direction).or_default().limit = Some(limit.clone());
+        if let Some(limited) = &self.limited {
+            for direction in limited.directions() {
+                passing.entry(*direction).or_default().limit = Some(limited.limiting(direction));
             }
         }
         passing.retain(|direction, _| !self.cuts.contains(direction));
@@ -143,6 +178,9 @@ pub(crate) trait Ground: Send + Sync {
 
     /// What was counted in a direction; nothing, if it is not counted.
     fn carried(&self, direction: Direction) -> Carried;
+
+    /// What was counted for one receiver each, by the ports that last.
+    fn carried_by_ports(&self) -> Vec<(Direction, Ports, Carried)>;
 }
 
 /// A machine that is switched on. It is killed, with all of its processes, when it is dropped.

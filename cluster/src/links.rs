@@ -1,14 +1,14 @@
 //! The links of a cluster: one for each direction between two of its members.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use simulation::{Amount, Carried, Limit};
+use simulation::{Carried, Limit, Ports, Until};
 
 use crate::error::Result;
-use crate::ground::{Direction, Ground, Impaired, Quality, SharedLimit};
+use crate::ground::{Direction, Ground, Impaired, Limited, Quality, SharedLimit};
 
 /// Who is at an end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,21 +68,23 @@ impl Links {
         self.change(|links| links.cuts.retain(|cut| !directions.contains(cut)))
     }
 
-    /// Cuts several directions together once so much has passed on all of them from now on: the message
-    /// with which that is reached is the last one. What is cut otherwise passes nothing that would count.
-    /// While this is done, some messages may be lost. There is one such limit at a time.
+    /// Cuts several directions together once a limit is reached by what passes from now on in those in
+    /// which it is counted. What is cut otherwise passes nothing that would count. While this is done,
+    /// some messages may be lost. There is one such limit at a time.
     ///
     /// # Errors
     /// If this ground cannot do that, or one of them is not connected; then none has changed.
     pub fn limit(
         &self,
-        directions: impl IntoIterator<Item = (Member, Member)>,
-        amount: Amount,
+        cut: impl IntoIterator<Item = (Member, Member)>,
+        counted: impl IntoIterator<Item = (Member, Member)>,
+        until: Until,
     ) -> Result<()> {
-        let limited = (
-            self.directions(directions),
-            SharedLimit::new(Limit::new(amount)),
-        );
+        let limited = Limited {
+            cut: self.directions(cut),
+            counted: self.directions(counted),
+            limit: SharedLimit::new(Limit::new(until)),
+        };
         self.change(|links| links.limited = Some(limited))
     }
 
@@ -90,7 +92,7 @@ impl Links {
     pub fn limited(&self) -> Option<Limit> {
         let links = self.impaired.lock().expect(NO_PANIC);
         let limited = links.limited.as_ref();
-        limited.map(|(_, limit)| limit.lock().clone())
+        limited.map(|limited| limited.limit.lock().clone())
     }
 
     /// When it was reached, if it was: no message has passed since.
@@ -99,7 +101,7 @@ impl Links {
         links
             .limited
             .as_ref()
-            .and_then(|(_, limit)| limit.reached())
+            .and_then(|limited| limited.limit.reached())
     }
 
     /// How many messages were lost, up to now, since too many came at once to be counted or held against a
@@ -118,7 +120,7 @@ impl Links {
             let limited = links.limited.take();
             links
                 .cuts
-                .extend(limited.into_iter().flat_map(|(directions, _)| directions));
+                .extend(limited.into_iter().flat_map(|limited| limited.cut));
         })
     }
 
@@ -145,6 +147,18 @@ impl Links {
             all += self.ground.carried(direction);
         }
         all
+    }
+
+    /// What so many nodes have sent to each other since it is counted, by the ports that last.
+    pub fn carried_by_ports(&self, nodes: usize) -> Vec<((usize, usize), Ports, Carried)> {
+        let addresses = (0..nodes).map(|node| ((self.address_of)(Member::Node(node)), node));
+        let nodes: BTreeMap<_, _> = addresses.collect();
+        let all = self.ground.carried_by_ports().into_iter();
+        all.filter_map(|((from, to), ports, carried)| {
+            let way = (*nodes.get(&from)?, *nodes.get(&to)?);
+            Some((way, ports, carried))
+        })
+        .collect()
     }
 
     /// Has all links be as ever: none is cut or worse.

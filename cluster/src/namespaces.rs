@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, Once};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
-use simulation::Carried;
+use simulation::{Carried, Ports};
 
 use crate::error::{Context, Error, Result};
 use crate::filter;
@@ -187,6 +187,13 @@ impl Ground for NamespaceGround {
         tally
             .as_ref()
             .map_or_else(Carried::default, |tally| tally.carried(direction))
+    }
+
+    fn carried_by_ports(&self) -> Vec<(Direction, Ports, Carried)> {
+        let tally = self.tally();
+        tally
+            .as_ref()
+            .map_or_else(Vec::new, Tally::carried_by_ports)
     }
 }
 

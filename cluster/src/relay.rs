@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use machine::{FRAME_BYTES_MAX, OFFLOAD_BYTES, PacketSocket};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
-use simulation::{Carried, Chance};
+use simulation::{Chance, Offered};
 
 use crate::error::{Context, Result};
-use crate::ground::{Direction, Passing};
+use crate::ground::{Direction, Limiting, Passing};
 use crate::network::{ETHERTYPE_ARP, Network, hardware_address, port};
 use crate::stoppable::Stoppable;
 
@@ -123,21 +123,14 @@ impl Relay {
         let now = Instant::now();
         let (passing, chance) = (&self.passing, &mut self.chance);
         frames(&self.from, self.receiver, buffer, |frame| {
-            // Nobody else passes anything between the look at the limit and the count.
-            let shared = passing.limit.as_ref();
-            let mut limit = shared.map(|shared| (shared.lock(), shared.now_ns()));
-            if limit.as_ref().is_some_and(|(limit, _)| limit.is_reached()) {
-                return;
-            }
             let delays_ns = match passing.quality {
                 Some(quality) => quality.link.delays_ns(chance),
                 None => vec![0],
             };
-            if let (Some((limit, now_ns)), false) = (&mut limit, delays_ns.is_empty()) {
-                limit.pass(carried(frame), *now_ns);
-            }
-            for delay_ns in delays_ns {
-                on_their_way.add(now + Duration::from_nanos(delay_ns), frame);
+            if !delays_ns.is_empty() && passing.admits(frame) {
+                for delay_ns in delays_ns {
+                    on_their_way.add(now + Duration::from_nanos(delay_ns), frame);
+                }
             }
         });
     }
@@ -162,11 +155,28 @@ fn frames(from: &PacketSocket, receiver: Ipv4Addr, buffer: &mut [u8], mut each: 
     }
 }
 
-/// What a frame carries, as it comes out of a socket.
-pub(crate) fn carried(frame: &[u8]) -> Carried {
-    frame
-        .get(OFFLOAD_BYTES..)
-        .map_or_else(Carried::default, Carried::by)
+/// What a frame carries, as it comes out of a socket, and from where to where.
+pub(crate) fn offered(frame: &[u8], counts: bool) -> Offered {
+    Offered::new(frame.get(OFFLOAD_BYTES..).unwrap_or_default(), counts)
+}
+
+impl Passing {
+    /// Whether a limit lets a frame pass, if there is one.
+    fn admits(&self, frame: &[u8]) -> bool {
+        let Some(Limiting {
+            limit,
+            cuts,
+            counts,
+        }) = &self.limit
+        else {
+            return true;
+        };
+        // Nobody else passes anything between the look at the limit and the count.
+        let admits = limit
+            .lock()
+            .admits(&offered(frame, *counts), limit.now_ns());
+        admits || !cuts
+    }
 }
 
 /// Whether a frame is for a receiver, alone or among others. ARP is passed by the bridge.

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use machine::{FRAME_BYTES_MAX, OFFLOAD_BYTES, PacketSocket};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use simulation::Carried;
+use simulation::{Carried, Ports};
 
 use crate::error::{Context, Result};
 use crate::ground::Direction;
 use crate::network::{Network, address_of_hardware, port};
-use crate::relay::{GROUP, Uncounted, carried, note_lost};
+use crate::relay::{GROUP, Uncounted, note_lost, offered};
 use crate::stoppable::Stoppable;
 
 /// Counts of what was sent; by nobody else than those who are followed.
@@ -24,8 +24,8 @@ pub(crate) struct Tally {
     followed: BTreeMap<Ipv4Addr, Stoppable>,
 }
 
-/// By who has sent it, and for whom.
-type Counts = BTreeMap<(Ipv4Addr, Receiver), Carried>;
+/// By who has sent it, and for whom; and by the ports that last.
+type Counts = BTreeMap<(Ipv4Addr, Receiver), BTreeMap<Ports, Carried>>;
 
 /// Whom a frame is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +65,22 @@ impl Tally {
         let counts = self.counts.lock().expect(NO_PANIC);
         let mut all = Carried::default();
         for to in [Receiver::One(to), Receiver::AllOthers] {
-            all += counts.get(&(from, to)).copied().unwrap_or_default();
+            for carried in counts.get(&(from, to)).into_iter().flatten() {
+                all += *carried.1;
+            }
+        }
+        all
+    }
+
+    /// What was sent to one receiver each, by the ports that last.
+    pub(crate) fn carried_by_ports(&self) -> Vec<(Direction, Ports, Carried)> {
+        let counts = self.counts.lock().expect(NO_PANIC);
+        let mut all = Vec::new();
+        for ((from, to), by_ports) in &*counts {
+            if let Receiver::One(to) = to {
+                let by_ports = by_ports.iter();
+                all.extend(by_ports.map(|(ports, carried)| ((*from, *to), *ports, *carried)));
+            }
         }
         all
     }
@@ -89,9 +104,13 @@ fn count(
         let is_over = polled[1].any() == Some(true);
         // A machine that was switched off sends nothing more.
         while let Ok(Some(frame)) = socket.receive(&mut buffer) {
-            if let Some(to) = Receiver::of(frame) {
+            let offered = offered(frame, true);
+            if let Some(to) = Receiver::of(frame)
+                && offered.carried != Carried::default()
+            {
                 let mut counts = counts.lock().expect(NO_PANIC);
-                *counts.entry((from, to)).or_default() += carried(frame);
+                let by_ports = counts.entry((from, to)).or_default();
+                *by_ports.entry(offered.ports.lasting()).or_default() += offered.carried;
             }
         }
         note_lost(socket, uncounted);

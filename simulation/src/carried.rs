@@ -1,6 +1,6 @@
 //! What frames carry for programs, counted: payload of TCP and UDP, and nothing else.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, RangeInclusive};
 
 /// How long the addresses and the type at the beginning of a frame are.
 const ETHERNET_BYTES: usize = 14;
@@ -39,13 +39,7 @@ impl Carried {
     /// What a frame of Ethernet carries: nothing, if it is no whole one of IP, has a tag of a VLAN, or only
     /// opens, closes or acknowledges. What is sent again counts again.
     pub fn by(frame: &[u8]) -> Self {
-        let packet = frame.get(ETHERNET_BYTES..);
-        let kind = frame.get(ETHERNET_BYTES - 2..ETHERNET_BYTES);
-        let part = match (kind, packet) {
-            (Some(kind), Some(packet)) if kind == IPV4 => Part::of_ipv4(packet),
-            (Some(kind), Some(packet)) if kind == IPV6 => Part::of_ipv6(packet),
-            _ => None,
-        };
+        let part = Part::of(frame);
         part.and_then(|part| part.carried()).unwrap_or_default()
     }
 
@@ -56,6 +50,45 @@ impl Carried {
             bytes: self.bytes.saturating_sub(before.bytes),
             messages: self.messages.saturating_sub(before.messages),
         }
+    }
+}
+
+/// The ports that a kernel gives to whoever asks for none (ip-sysctl.rst, `ip_local_port_range`).
+const CHOSEN_BY_KERNEL: RangeInclusive<u16> = 32768..=60999;
+
+/// The ports of a message, as far as they are known: of one that IP has cut into fragments they are not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ports {
+    /// That of its sender.
+    pub from: Option<u16>,
+    /// That of its receiver.
+    pub to: Option<u16>,
+}
+
+impl Ports {
+    /// Those of the message that a frame carries, or the last part of it.
+    pub fn of(frame: &[u8]) -> Self {
+        let ports = Part::of(frame).and_then(|part| part.ports());
+        ports.map_or_else(Self::default, |[from, to]| Self {
+            from: Some(from),
+            to: Some(to),
+        })
+    }
+
+    /// The same without those that a kernel has chosen, which are others in the next run.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        let is_lasting = |port: &u16| !CHOSEN_BY_KERNEL.contains(port);
+        Self {
+            from: self.from.filter(is_lasting),
+            to: self.to.filter(is_lasting),
+        }
+    }
+
+    /// Whether these are among those of a message, at the ends where some are said.
+    pub fn are_of(self, message: Self) -> bool {
+        let is_so = |wanted: Option<u16>, port| wanted.is_none() || wanted == port;
+        is_so(self.from, message.from) && is_so(self.to, message.to)
     }
 }
 
@@ -74,6 +107,15 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
+    fn of(frame: &'a [u8]) -> Option<Self> {
+        let packet = frame.get(ETHERNET_BYTES..)?;
+        match frame.get(ETHERNET_BYTES - 2..ETHERNET_BYTES)? {
+            kind if kind == IPV4 => Self::of_ipv4(packet),
+            kind if kind == IPV6 => Self::of_ipv6(packet),
+            _ => None,
+        }
+    }
+
     fn of_ipv4(packet: &'a [u8]) -> Option<Self> {
         let header_bytes = header_bytes_of_ipv4(*packet.first()?)?;
         let total = usize::from(number(packet, 2)?);
@@ -144,6 +186,17 @@ impl<'a> Part<'a> {
     }
 }
 
+impl Part<'_> {
+    /// The ports that it has at its beginning, if it is the whole message.
+    fn ports(&self) -> Option<[u16; 2]> {
+        let is_whole = self.is_last && self.offset == 0;
+        let has_ports = is_whole && matches!(self.protocol, TCP | UDP);
+        has_ports
+            .then(|| Some([number(self.content, 0)?, number(self.content, 2)?]))
+            .flatten()
+    }
+}
+
 /// How long a header is, as its first byte says; nothing, if that is not of a packet.
 fn header_bytes_of_ipv4(first: u8) -> Option<usize> {
     let words = usize::from(first & 0xf);
@@ -153,67 +206,6 @@ fn header_bytes_of_ipv4(first: u8) -> Option<usize> {
 fn number(bytes: &[u8], at: usize) -> Option<u16> {
     let bytes = bytes.get(at..at + 2)?;
     Some(u16::from_be_bytes(bytes.try_into().expect("two bytes")))
-}
-
-/// So much that is to be sent, at least 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Amount {
-    /// Bytes of payload.
-    Bytes(u64),
-    /// Messages.
-    Messages(u64),
-}
-
-impl Amount {
-    /// Whether it is this, or more.
-    pub fn is_reached_by(self, carried: Carried) -> bool {
-        match self {
-            Self::Bytes(bytes) => carried.bytes >= bytes,
-            Self::Messages(messages) => carried.messages >= messages,
-        }
-    }
-}
-
-/// A limit of what passes: the message with which it is reached is the last one.
-#[derive(Debug, Clone)]
-pub struct Limit {
-    amount: Amount,
-    passed: Carried,
-    reached_ns: Option<u64>,
-}
-
-impl Limit {
-    /// So much, from now on.
-    pub fn new(amount: Amount) -> Self {
-        Self {
-            amount,
-            passed: Carried::default(),
-            reached_ns: None,
-        }
-    }
-
-    /// Whether nothing passes any more.
-    pub fn is_reached(&self) -> bool {
-        self.reached_ns.is_some()
-    }
-
-    /// When that began, by the clock of whoever says what passes, in nanoseconds.
-    pub fn reached_ns(&self) -> Option<u64> {
-        self.reached_ns
-    }
-
-    /// What has passed since there is this limit.
-    pub fn passed(&self) -> Carried {
-        self.passed
-    }
-
-    /// This has passed now: nothing does once the limit is reached.
-    pub fn pass(&mut self, carried: Carried, now_ns: u64) {
-        self.passed += carried;
-        if self.reached_ns.is_none() && self.amount.is_reached_by(self.passed) {
-            self.reached_ns = Some(now_ns);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -313,23 +305,27 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_message_that_reaches_a_limit_is_the_last_that_passes() {
-        let datagram = Carried::by(&udp([2, 0, 0, 0, 0, 1], 100));
-        let passes = |amount| {
-            let mut limit = Limit::new(amount);
-            let mut count = 0;
-            while !limit.is_reached() {
-                count += 1;
-                limit.pass(datagram, count * 10);
-            }
-            limit.pass(datagram, 1000);
-            assert_eq!(limit.reached_ns(), Some(count * 10));
-            count
+    fn ports_are_those_of_whole_messages_and_last_if_no_kernel_chose_them() {
+        let to = [2, 0, 0, 0, 0, 1];
+        let mut content = tcp(5, 3);
+        content[..4].copy_from_slice(&[0x9c, 0x40, 0x1b, 0x58]);
+        let ports = Ports::of(&ipv4(to, (TCP, 0), &content));
+        assert_eq!((ports.from, ports.to), (Some(40_000), Some(7000)));
+        let lasting = ports.lasting();
+        assert_eq!((lasting.from, lasting.to), (None, Some(7000)));
+        assert!(lasting.are_of(ports) && ports.are_of(ports) && Ports::default().are_of(ports));
+        let answer = Ports {
+            from: Some(7000),
+            to: None,
         };
-        assert_eq!(passes(Amount::Messages(1)), 1);
-        assert_eq!(passes(Amount::Messages(7)), 7);
-        assert_eq!(passes(Amount::Bytes(1)), 1);
-        assert_eq!(passes(Amount::Bytes(700)), 7);
-        assert_eq!(passes(Amount::Bytes(701)), 8);
+        assert!(!answer.are_of(ports));
+        let fragment = ipv4(to, (TCP, 0x2000), &content);
+        assert_eq!(Ports::of(&fragment), Ports::default(), "not whole");
+        assert!(!answer.are_of(Ports::default()));
+        assert_eq!(
+            Ports::of(&ipv4(to, (1, 0), &[7; 64])),
+            Ports::default(),
+            "ICMP"
+        );
     }
 }

@@ -73,6 +73,8 @@ pub enum Happening {
     Point,
     /// It is the time up to which the simulation was to run.
     Time,
+    /// A message that somebody waits for was the first one to be lost ([`crate::Until::With`]).
+    Limit,
 }
 
 /// A moment of a run, which every run of the same simulation has.
@@ -427,6 +429,9 @@ impl Simulation {
         loop {
             if cancelled() {
                 return Err(Error::Interrupted);
+            }
+            if self.switch.take_news() {
+                return Ok(Happening::Limit);
             }
             let event_ns = self.calendar.next_ns();
             let machine = self.next_machine();

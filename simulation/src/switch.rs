@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::carried::{Amount, Carried, Limit};
+use crate::carried::{Carried, Ports};
 use crate::chance::Chance;
+use crate::limit::{Limit, Offered, Until};
 use crate::pcap::SentFrame;
 
 /// The address of a network card.
@@ -83,14 +84,26 @@ pub struct Switch {
     links: BTreeMap<(usize, usize), Link>,
     chances: BTreeMap<(usize, usize), Chance>,
     cuts: BTreeSet<(usize, usize)>,
-    /// Ways that are cut together once so much has passed on all of them.
-    limited: Option<(BTreeSet<(usize, usize)>, Limit)>,
-    /// What each has sent to another one for its programs, lost or not.
-    carried: BTreeMap<(usize, usize), Carried>,
+    limited: Option<Limited>,
+    /// What each has sent to another one for its programs, lost or not, by the ports that last.
+    carried: BTreeMap<(usize, usize), BTreeMap<Ports, Carried>>,
     /// What was sent, while that is kept.
     sent: Option<Vec<SentFrame>>,
     frames: u64,
     lost: u64,
+}
+
+/// Ways that are cut together once a limit is reached.
+#[derive(Debug, Clone)]
+pub struct Limited {
+    /// These.
+    pub cut: BTreeSet<(usize, usize)>,
+    /// The ways on which is counted what passes.
+    pub counted: BTreeSet<(usize, usize)>,
+    /// What may pass.
+    pub limit: Limit,
+    /// Whether nobody was told yet that it was reached.
+    is_news: bool,
 }
 
 /// A machine's end.
@@ -195,10 +208,20 @@ impl Switch {
         &self.cuts
     }
 
-    /// Loses everything on these ways, but for ARP, once so much has passed on all of them together from
-    /// now on: the message with which that is reached is the last one. There is one such limit at a time.
-    pub fn limit(&mut self, ways: BTreeSet<(usize, usize)>, amount: Amount) {
-        self.limited = Some((ways, Limit::new(amount)));
+    /// Loses everything on these ways, but for ARP, once a limit is reached by what passes from now on where
+    /// it is counted. There is one such limit at a time.
+    pub fn limit(
+        &mut self,
+        cut: BTreeSet<(usize, usize)>,
+        counted: BTreeSet<(usize, usize)>,
+        until: Until,
+    ) {
+        self.limited = Some(Limited {
+            cut,
+            counted,
+            limit: Limit::new(until),
+            is_news: false,
+        });
     }
 
     /// Undoes [`Self::limit`].
@@ -207,13 +230,32 @@ impl Switch {
     }
 
     /// The ways that have a limit, and what has passed.
-    pub fn limited(&self) -> Option<&(BTreeSet<(usize, usize)>, Limit)> {
+    pub fn limited(&self) -> Option<&Limited> {
         self.limited.as_ref()
+    }
+
+    /// Whether a limit was reached with a message since this was last asked.
+    pub(crate) fn take_news(&mut self) -> bool {
+        let limited = self.limited.as_mut();
+        limited.is_some_and(|limited| std::mem::take(&mut limited.is_news))
     }
 
     /// What one machine has sent to another one for its programs since the beginning, lost or not.
     pub fn carried(&self, from: usize, to: usize) -> Carried {
-        self.carried.get(&(from, to)).copied().unwrap_or_default()
+        let mut all = Carried::default();
+        for carried in self.carried.get(&(from, to)).into_iter().flatten() {
+            all += *carried.1;
+        }
+        all
+    }
+
+    /// The same of all machines, by the ports that last: who sends, and to whom.
+    pub fn carried_by_ports(&self) -> impl Iterator<Item = ((usize, usize), Ports, Carried)> {
+        let ways = self.carried.iter();
+        ways.flat_map(|(way, by_ports)| {
+            let by_ports = by_ports.iter();
+            by_ports.map(move |(ports, carried)| (*way, *ports, *carried))
+        })
     }
 
     /// The shortest time in which anything gets from one machine to another: a machine that runs is
@@ -238,18 +280,26 @@ impl Switch {
                 frame: frame.to_vec(),
             });
         }
-        let carried = Carried::by(frame);
+        let offered = Offered::new(frame, false);
         let arrivals = self.receivers(from, frame).into_iter();
         let arrivals = arrivals
             .flat_map(|to| {
-                *self.carried.entry((from, to)).or_default() += carried;
+                self.count((from, to), &offered);
                 let passes_cuts = is_arp(frame);
-                let delays_ns = self.cross((from, to), now_ns, (carried, passes_cuts));
+                let delays_ns = self.cross((from, to), now_ns, (offered, passes_cuts));
                 let arrival = move |delay_ns: u64| (sent_ns + delay_ns, to);
                 delays_ns.into_iter().map(arrival)
             })
             .collect();
         OnItsWay { sent_ns, arrivals }
+    }
+
+    /// Counts what was sent for programs.
+    fn count(&mut self, way: (usize, usize), offered: &Offered) {
+        if offered.carried != Carried::default() {
+            let by_ports = self.carried.entry(way).or_default();
+            *by_ports.entry(offered.ports.lasting()).or_default() += offered.carried;
+        }
     }
 
     /// Who is to get a frame.
@@ -268,7 +318,8 @@ impl Switch {
     fn loses(&self, way: (usize, usize)) -> bool {
         let limited = self.limited.as_ref();
         self.cuts.contains(&way)
-            || limited.is_some_and(|(ways, limit)| limit.is_reached() && ways.contains(&way))
+            || limited
+                .is_some_and(|limited| limited.limit.is_reached() && limited.cut.contains(&way))
     }
 
     /// How long a frame takes to a machine that is sent now: it arrives not at all, once or twice.
@@ -276,7 +327,7 @@ impl Switch {
         &mut self,
         (from, to): (usize, usize),
         now_ns: u64,
-        (carried, passes_cuts): (Carried, bool),
+        (offered, passes_cuts): (Offered, bool),
     ) -> Vec<u64> {
         if !passes_cuts && self.loses((from, to)) {
             self.lost += 1;
@@ -289,14 +340,28 @@ impl Switch {
             Chance::new(seed, &name)
         });
         let delays_ns = link.delays_ns(chance);
-        if delays_ns.is_empty() {
-            self.lost += 1;
-        } else if let Some((ways, limit)) = &mut self.limited
-            && ways.contains(&(from, to))
-        {
-            limit.pass(carried, now_ns);
+        let passes =
+            !delays_ns.is_empty() && (passes_cuts || self.admits((from, to), offered, now_ns));
+        if passes {
+            return delays_ns;
         }
-        delays_ns
+        self.lost += 1;
+        Vec::new()
+    }
+}
+
+impl Switch {
+    /// Whether a limit lets a frame pass on a way that is not cut.
+    fn admits(&mut self, way: (usize, usize), offered: Offered, now_ns: u64) -> bool {
+        let Some(limited) = &mut self.limited else {
+            return true;
+        };
+        let (is_cut, counts) = (limited.cut.contains(&way), limited.counted.contains(&way));
+        let was_reached = limited.limit.is_reached();
+        let admits = limited.limit.admits(&Offered { counts, ..offered }, now_ns);
+        limited.is_news |=
+            !was_reached && limited.limit.is_reached() && limited.limit.is_with_a_message();
+        admits || !is_cut
     }
 }
 
@@ -309,6 +374,7 @@ fn is_arp(frame: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::carried::tests::{ipv4, udp};
+    use crate::limit::Amount;
 
     const ADDRESSES: [HardwareAddress; 3] =
         [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]];
@@ -371,7 +437,8 @@ mod tests {
     #[test]
     fn a_limit_is_of_all_its_ways_together_and_the_message_that_reaches_it_passes() {
         let mut switch = switch(STILL);
-        switch.limit(BTreeSet::from([(0, 1), (2, 1)]), Amount::Bytes(25));
+        let ways = BTreeSet::from([(0, 1), (2, 1)]);
+        switch.limit(ways.clone(), ways, Until::After(Amount::Bytes(25)));
         let send = |switch: &mut Switch, from, to: usize| {
             let frame = udp(ADDRESSES[to], 10);
             switch.send(from, &frame, 0).arrivals.len()
@@ -388,7 +455,7 @@ mod tests {
         let mut asks = frame([0xff; 6]);
         asks[ETHER_TYPE].copy_from_slice(&ETHER_TYPE_ARP);
         assert_eq!(switch.send(0, &asks, 0).arrivals.len(), 2, "ARP passes");
-        let (_, limit) = switch.limited().expect("there is one");
+        let limit = &switch.limited().expect("there is one").limit;
         let passed = Carried {
             bytes: 30,
             messages: 3,
@@ -403,7 +470,8 @@ mod tests {
     #[test]
     fn a_limit_cuts_no_datagram_in_two() {
         let mut switch = switch(STILL);
-        switch.limit(BTreeSet::from([(0, 1)]), Amount::Bytes(100));
+        let way = BTreeSet::from([(0, 1)]);
+        switch.limit(way.clone(), way, Until::After(Amount::Bytes(100)));
         let fragment = |switch: &mut Switch, now_ns, field: u16| {
             let frame = ipv4(ADDRESSES[1], (17, field), &[1; 80]);
             switch.send(0, &frame, now_ns).arrivals.len()
@@ -413,7 +481,7 @@ mod tests {
         assert_eq!(fragment(&mut switch, 2, more | 0xa), 1, "beyond the limit");
         assert_eq!(fragment(&mut switch, 3, 20), 1, "the last one");
         assert_eq!(fragment(&mut switch, 4, more), 0);
-        let (_, limit) = switch.limited().expect("there is one");
+        let limit = &switch.limited().expect("there is one").limit;
         let passed = Carried {
             bytes: 232,
             messages: 1,
@@ -422,9 +490,47 @@ mod tests {
     }
 
     #[test]
+    fn both_ways_are_lost_from_the_message_on_that_is_counted_on_one() {
+        let mut switch = switch(STILL);
+        let both = BTreeSet::from([(0, 1), (1, 0)]);
+        let ports = Ports {
+            from: None,
+            to: Some(0x0101),
+        };
+        let counted = BTreeSet::from([(0, 1)]);
+        switch.limit(both, counted, Until::With(2, ports));
+        let send = |switch: &mut Switch, from, to: usize| {
+            let frame = udp(ADDRESSES[to], 10);
+            switch.send(from, &frame, 0).arrivals.len()
+        };
+        assert_eq!(send(&mut switch, 0, 1), 1);
+        assert_eq!(send(&mut switch, 1, 0), 1, "it does not count");
+        assert_eq!(send(&mut switch, 1, 0), 1);
+        assert!(!switch.take_news());
+        assert_eq!(send(&mut switch, 0, 1), 0, "the second is lost");
+        assert!(switch.take_news() && !switch.take_news());
+        assert_eq!(send(&mut switch, 1, 0), 0);
+        assert_eq!(send(&mut switch, 0, 2), 1);
+        let by_ports: Vec<_> = switch.carried_by_ports().collect();
+        let sent = |way, messages| {
+            let carried = Carried {
+                bytes: messages * 10,
+                messages,
+            };
+            let from = Some(0x0101);
+            (way, Ports { from, to: from }, carried)
+        };
+        assert_eq!(
+            by_ports,
+            [sent((0, 1), 2), sent((0, 2), 1), sent((1, 0), 3)]
+        );
+    }
+
+    #[test]
     fn what_is_cut_or_lost_by_its_link_does_not_count_for_a_limit() {
         let mut switch = switch(STILL);
-        switch.limit(BTreeSet::from([(0, 1)]), Amount::Messages(1));
+        let way = BTreeSet::from([(0, 1)]);
+        switch.limit(way.clone(), way, Until::After(Amount::Messages(1)));
         let send = |switch: &mut Switch| switch.send(0, &udp(ADDRESSES[1], 9), 0).arrivals.len();
         switch.cut(0, 1);
         assert_eq!(send(&mut switch), 0);

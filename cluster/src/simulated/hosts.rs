@@ -437,6 +437,7 @@ impl Hosts {
             }
             Happening::Point => return Ok(Heard::Point),
             Happening::Time => return Ok(Heard::Time),
+            Happening::Limit => {}
         }
         Ok(Heard::Something)
     }

@@ -85,7 +85,7 @@ fn settings_of(
 /// The seed of the machines of a run. Each has the next, but for failures at failure points: these are
 /// points of the run in which they were collected, and come up where all is as it was there.
 fn seed_of(on: &OnMachines, manifest: &InjectManifest, index: u64) -> u64 {
-    if manifest.counts_calls() {
+    if manifest.counts().is_some() {
         return on.seed;
     }
     on.seed.wrapping_add(index)
@@ -129,7 +129,7 @@ fn in_namespaces(
         node.set_disk(disk);
     }
     let mut left = Left::new(workspace.logs.clone(), |name| workspace.temporary(name));
-    left.place.points = manifest.counts_calls();
+    left.place.points = manifest.counts();
     let cancelled = || interrupt.requested();
     let mut ground = Namespaces::new(&mut cluster, &workspace.directories, plan.seed, &cancelled);
     let ran = run(&mut ground, plan, &left.place, &cancelled);
@@ -147,7 +147,7 @@ fn on_simulated(
     let own = OwnDirectory::new(&std::env::temp_dir(), "run");
     let own = own.map_err(|error| not_prepared(&error.into()))?;
     let mut left = Left::new(own.path().join(LOGS), |name| own.path().join(name));
-    left.place.points = manifest.counts_calls();
+    left.place.points = manifest.counts();
     let mut cluster = SimulatedCluster::new(file, &left.logs, settings)?;
     if kept.is_some() {
         cluster.simulation().switch().keep_frames();
@@ -179,7 +179,7 @@ impl Left {
             acknowledgements: file(ACKNOWLEDGEMENTS),
             history: file(HISTORY),
             log_times: file(LOG_TIMES),
-            points: false,
+            points: None,
         };
         Self { logs, place }
     }

@@ -20,7 +20,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args};
 use cluster::{ClusterFile, SimulatedCluster};
 use injector::online::{
-    EXHAUSTIVE, Exhaustive, FaultPlan, InjectDirectory, InjectManifest, InjectResult, Order,
+    At, EXHAUSTIVE, Exhaustive, FaultPlan, InjectDirectory, InjectManifest, InjectResult, Order,
     Repeated, STRATEGIES, Search, Selection, Strategy, Summary, campaign, headline, strategy,
     table, timeline,
 };
@@ -88,7 +88,7 @@ pub(crate) struct InjectArgs {
     seen_in: Option<PathBuf>,
 
     /// Print the failure points of a run without faults: which calls nodes make on which files, where
-    /// in the program, how often. Nothing is injected
+    /// in the program, how often; with --at, which messages nodes send. Nothing is injected
     #[arg(
         long,
         conflicts_with_all = ["plan", "strategy", "resume", "repeat", "spec", "budget", "stop_after",
@@ -96,13 +96,18 @@ pub(crate) struct InjectArgs {
     )]
     points: bool,
 
+    /// Of --points and the strategy `exhaustive`: at which failure points, calls of nodes on their files
+    /// or messages between nodes
+    #[arg(long, value_enum, default_value_t, conflicts_with = "resume")]
+    at: At,
+
     /// Of the strategy `exhaustive`: try every occurrence of a failure point, and not only the first,
     /// the last and one in the middle
     #[arg(long, requires = "proposes", conflicts_with = "resume")]
     all_occurrences: bool,
 
-    /// Of the strategy `exhaustive`: so many failures in a run at most. Each further one is at a call that
-    /// was made after those before, such as in recovery
+    /// Of the strategy `exhaustive`: so many failures in a run at most. Each further one is at a call or
+    /// message that came after those before, such as in recovery
     #[arg(
         long,
         value_name = "N",
@@ -280,6 +285,7 @@ fn manifest_of(
         manifest.first = Some(arguments.repeat);
     } else {
         manifest.strategy.clone_from(&arguments.strategy);
+        manifest.at = arguments.at;
         if arguments.want.is_some() {
             manifest.strategy = Some(EXHAUSTIVE.to_owned());
         }

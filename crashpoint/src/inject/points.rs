@@ -5,11 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, say};
+use clap::ValueEnum;
 use cluster::ClusterFile;
 use injector::Judged;
 use injector::online::{
-    Collected, EXHAUSTIVE, Exhaustive, InjectManifest, Order, PointFailure, Ran, RunFiles,
-    SeenPoint, Strategy, points_table, without_faults,
+    At, Collected, Disks, EXHAUSTIVE, Exhaustive, InjectManifest, Order, PointFailure, Ran,
+    RunFiles, SeenPoint, Strategy, points_table, without_faults,
 };
 use serde_json::json;
 
@@ -25,6 +26,7 @@ pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Re
     let mut manifest = InjectManifest::new(&file, &path.canonicalize()?);
     manifest.simulated = on_machines(&arguments.machines, &file, seed)?;
     manifest.strategy = Some(EXHAUSTIVE.to_owned());
+    manifest.at = arguments.at;
     let Some(ran) = watched((&file, &manifest), None, interrupt)? else {
         say("interrupted: everything is stopped");
         return Ok(Outcome::Incomplete);
@@ -45,22 +47,22 @@ pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Re
 
 /// Points as a table, or as lines of JSON.
 fn text(arguments: &InjectArgs, file: &ClusterFile, points: &[SeenPoint]) -> String {
-    let has_disks = file.disk.is_some();
+    let disks = Disks::of(file);
     match arguments.format {
         OutputFormat::Text => {
             let collected = collected_of(arguments, points.to_vec());
             let runs = Exhaustive::new(file, 0, &collected).count();
-            points_table(points, has_disks, runs.unwrap_or_default())
+            points_table(points, arguments.at, &disks, runs.unwrap_or_default())
         }
-        OutputFormat::Json => points.iter().map(|seen| line(seen, has_disks)).collect(),
+        OutputFormat::Json => points.iter().map(|seen| line(seen, &disks)).collect(),
     }
 }
 
 /// A point as a line of JSON.
-fn line(seen: &SeenPoint, has_disks: bool) -> String {
+fn line(seen: &SeenPoint, disks: &Disks) -> String {
     let mut value = json!(seen);
     value["times"] = json!(seen.count());
-    let failures: Vec<_> = PointFailure::at(seen, has_disks).collect();
+    let failures: Vec<_> = PointFailure::at(seen, disks).collect();
     value["failures"] = json!(failures);
     format!("{value}\n")
 }
@@ -92,6 +94,7 @@ pub(super) fn refuse_elsewhere(arguments: &InjectArgs) -> anyhow::Result<()> {
         (arguments.order != Order::default(), "--order"),
         (arguments.all_occurrences, "--all-occurrences"),
         (arguments.points_of.is_some(), "--points-of"),
+        (arguments.at != At::default(), "--at"),
     ];
     let is_elsewhere =
         arguments.want.is_none() && arguments.strategy.as_deref() != Some(EXHAUSTIVE);
@@ -136,9 +139,12 @@ pub(super) fn collect(
         );
     }
     if ran.points.is_empty() {
-        bail!(
-            "no node made a call on its files while the clients worked: there is no failure point"
-        );
+        let what = match arguments.at {
+            At::Calls => "no node made a call on its files",
+            At::Messages => "no node sent a message to another one",
+            At::All => "no node made a call on its files, or sent a message to another one,",
+        };
+        bail!("{what} while the clients worked: there is no failure point");
     }
     if let Some(want) = &mut manifest.want {
         let files = RunFiles::kept(kept.path());
@@ -158,6 +164,7 @@ fn take_over(
     let known = injector::online::manifest(directory)?;
     let known = known.with_context(|| format!("{at} has no results of inject"))?;
     refuse_other_machines(manifest, &known, directory)?;
+    refuse_other_points(manifest, &known, directory)?;
     let collected = known
         .collected
         .with_context(|| format!("{at} has no failure points"))?;
@@ -193,6 +200,27 @@ fn refuse_other_machines(
         },
         (None, None) => Ok(()),
     }
+}
+
+/// Fails if the failure points of another campaign are of another kind.
+fn refuse_other_points(
+    manifest: &InjectManifest,
+    known: &InjectManifest,
+    directory: &Path,
+) -> anyhow::Result<()> {
+    if known.collected.is_none() || manifest.at == known.at {
+        return Ok(());
+    }
+    let word = |at: At| {
+        at.to_possible_value()
+            .map_or_else(String::new, |it| it.get_name().into())
+    };
+    bail!(
+        "{} has failure points that were collected with --at {}, and not {}: give the same",
+        directory.display(),
+        word(known.at),
+        word(manifest.at)
+    )
 }
 
 fn collected_of(arguments: &InjectArgs, points: Vec<SeenPoint>) -> Collected {

@@ -143,7 +143,7 @@ impl Runner<'_> {
         Ok((on, from))
     }
 
-    fn known(&self) -> Known<'_> {
+    pub(super) fn known(&self) -> Known<'_> {
         Known {
             file: self.ground.file(),
             roles: self.roles.as_ref(),

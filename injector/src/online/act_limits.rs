@@ -1,13 +1,13 @@
-//! Partitions that begin after so much: the ground decides where messages pass, and is asked here
-//! whether that has come.
+//! Partitions that begin after so much, or with a certain message: the ground decides where messages pass,
+//! and is asked here whether that has come.
 
 use std::time::Duration;
 
-use cluster::Result;
-use simulation::Amount;
+use cluster::{Member, Result};
+use simulation::Until;
 
 use super::act::{Between, Hit, Said};
-use super::plan::What;
+use super::plan::{Begins, What};
 use super::run::Runner;
 use super::sent;
 
@@ -15,19 +15,36 @@ use super::sent;
 pub(super) struct Limited {
     on: Vec<usize>,
     cut: Between,
-    amount: Amount,
+    /// When it begins, in words.
+    begins: String,
     /// Since when that is waited for.
     pub(super) since: Duration,
 }
 
+impl Begins {
+    fn until(&self) -> Until {
+        match self {
+            Self::After(amount) => Until::After(*amount),
+            Self::With(message) => Until::With(message.nth, message.ports),
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::After(amount) => format!("after {}", sent::words(*amount)),
+            Self::With(message) => format!("with {}", message.words()),
+        }
+    }
+}
+
 impl Runner<'_> {
-    /// Has a fault begin after so much, if it is such a one. Says why it cannot be, if that is so.
+    /// Has a fault begin later, if it is such a one. Says why it cannot be, if that is so.
     pub(super) fn limit(&mut self, fault: usize) -> Option<Said<Limited>> {
         let planned = &self.plan.faults[fault];
         let What::Partition {
             from,
             flow,
-            after: Some(amount),
+            begins: Some(begins),
         } = &planned.what
         else {
             return None;
@@ -35,7 +52,11 @@ impl Runner<'_> {
         let sides = self.sides(&planned.on, from);
         Some(sides.and_then(|(on, from)| {
             let cut = self.between(&on, &from, *flow)?;
-            if let Err(error) = self.ground.cut_after(&cut.directions, *amount) {
+            let counted = self.counted(begins, &cut.directions)?;
+            let limited = self
+                .ground
+                .cut_once(&cut.directions, &counted, begins.until());
+            if let Err(error) = limited {
                 // That is the error to tell.
                 let _ = self.ground.lift_limit();
                 return Err(error.to_string());
@@ -43,10 +64,18 @@ impl Runner<'_> {
             Ok(Limited {
                 on,
                 cut,
-                amount: *amount,
+                begins: begins.words(),
                 since: self.ground.now(),
             })
         }))
+    }
+
+    /// The directions in which is counted what passes before.
+    fn counted(&self, begins: &Begins, cut: &[(Member, Member)]) -> Said<Vec<(Member, Member)>> {
+        match begins {
+            Begins::After(_) => Ok(cut.to_vec()),
+            Begins::With(message) => message.counted(cut, &self.known(), self.clients.all.len()),
+        }
     }
 
     /// Whether that has come. From then on nothing passes.
@@ -66,14 +95,14 @@ impl Runner<'_> {
             let _ = self.heal_cuts(&limited.cut.directions);
             return Err(error.to_string());
         }
-        let after = format!(
-            "after {}: {} had passed",
-            sent::words(limited.amount),
+        let begins = format!(
+            "{}: {} had passed",
+            limited.begins,
             sent::passed(passed.unwrap_or_default())
         );
         let hit = Hit::partition(limited.on, limited.cut);
         Ok(Hit {
-            words: format!("{} {after}", hit.words),
+            words: format!("{} {begins}", hit.words),
             since,
             ..hit
         })
@@ -87,8 +116,8 @@ impl Runner<'_> {
         }
         self.ground.lift_limit()?;
         let passed = sent::passed(passed.unwrap_or_default());
-        let after = sent::words(limited.amount);
-        self.came[fault].why = Some(format!("it begins after {after}, and {passed} had passed"));
+        let begins = &limited.begins;
+        self.came[fault].why = Some(format!("it begins {begins}, and {passed} had passed"));
         Ok(())
     }
 }

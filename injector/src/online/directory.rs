@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::campaign::Summary;
-use super::points::Collected;
+use super::points::{At, Collected};
 use super::ran::Ran;
 use super::sometimes::conditions;
 use super::strategies::EXHAUSTIVE;
@@ -50,6 +50,9 @@ pub struct InjectManifest {
     pub plan: Option<String>,
     /// What proposes plans, if it is not one.
     pub strategy: Option<String>,
+    /// At which failure points it looks.
+    #[serde(default, skip_serializing_if = "At::is_usual")]
+    pub at: At,
     /// The failure points of the run without faults, if they are what plans are made of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collected: Option<Collected>,
@@ -132,6 +135,7 @@ impl InjectManifest {
             nodes: file.nodes.iter().map(|node| node.name.clone()).collect(),
             plan: None,
             strategy: None,
+            at: At::default(),
             collected: None,
             want: None,
             seed: 0,
@@ -144,9 +148,9 @@ impl InjectManifest {
         }
     }
 
-    /// Whether the calls of nodes are counted in its runs.
-    pub fn counts_calls(&self) -> bool {
-        self.strategy.as_deref() == Some(EXHAUSTIVE)
+    /// Which points are counted in its runs, if any are.
+    pub fn counts(&self) -> Option<At> {
+        (self.strategy.as_deref() == Some(EXHAUSTIVE)).then_some(self.at)
     }
 
     /// In what it is another campaign than another one, if it is.
@@ -156,6 +160,7 @@ impl InjectManifest {
             (self.text != other.text, "cluster files"),
             (self.plan != other.plan, "plans"),
             (self.strategy != other.strategy, "strategies"),
+            (self.at != other.at, "kinds of failure points"),
             (self.collected != other.collected, "failure points"),
             (self.want != other.want, "wants"),
             (self.seed != other.seed, "seeds"),

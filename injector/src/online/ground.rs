@@ -8,7 +8,7 @@ use super::worse::Worse;
 use block_dev::{Answer, Predicate};
 use cluster::{ClusterFile, Ending, Member, Result, Verdict};
 use pace_rules::disk::{Log, Relaxation};
-use simulation::{Amount, Carried, Limit};
+use simulation::{Carried, Limit, Ports, Until};
 
 use super::calls::Calls;
 
@@ -169,12 +169,17 @@ pub trait Ground {
     /// If a link is cut then.
     fn heal_all(&mut self) -> Result<()>;
 
-    /// Cuts these directions together once so much has passed on all of them from now on, where it passes:
-    /// the message with which that is reached is the last one. There is one such limit at a time.
+    /// Cuts directions together once a limit is reached by what passes from now on in those that count,
+    /// where it passes. There is one such limit at a time.
     ///
     /// # Errors
     /// If they do not have just this limit then.
-    fn cut_after(&mut self, directions: &[(Member, Member)], amount: Amount) -> Result<()>;
+    fn cut_once(
+        &mut self,
+        cut: &[(Member, Member)],
+        counted: &[(Member, Member)],
+        until: Until,
+    ) -> Result<()>;
 
     /// That limit, and what has passed.
     fn limited(&self) -> Option<Limit>;
@@ -208,6 +213,9 @@ pub trait Ground {
 
     /// What was sent in these directions since it is counted, lost or not.
     fn carried(&self, directions: &[(Member, Member)]) -> Carried;
+
+    /// What nodes have sent to each other since it is counted, lost or not, by the ports that last.
+    fn carried_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)>;
 
     /// How many messages were lost, up to now, before they could be counted or held against a limit.
     fn uncounted(&self) -> u64;

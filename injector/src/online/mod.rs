@@ -17,6 +17,8 @@ mod ground;
 mod jump;
 mod lanes;
 mod logs;
+mod message;
+mod messages;
 mod minimize;
 mod namespaces;
 mod parse;
@@ -57,14 +59,18 @@ pub use facts::{
 };
 pub use ground::{Ground, Loses, ProgramId};
 pub use lanes::{Bar, Came, ClientLane, FaultBar, Lanes, Mark, NodeLane, RoleBar, Violation};
+pub use message::MessageOf;
 pub use minimize::{Minimized, minimize};
 pub use namespaces::Namespaces;
 pub use parse::PlanError;
 pub use plan::{
-    Awaited, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger,
-    What,
+    Awaited, Begins, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector,
+    Trigger, What,
 };
-pub use points::{Collected, Order, Point, PointFailure, SeenPoint, UNSEEN, points_table};
+pub use points::{
+    At, CallPoint, Collected, Disks, MessagePoint, Order, Pair, Point, PointFailure, SeenPoint,
+    points_table,
+};
 pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub use recovered::{Recovered, nearest_recovered};
 pub use run::{HISTORY, Place, run};

@@ -10,7 +10,7 @@ use cluster::{
     Background, Cluster, ClusterFile, Disk, Ending, Error, Member, NodeEnd, Result, Settings,
     Verdict,
 };
-use simulation::{Amount, Carried, Limit, Link};
+use simulation::{Carried, Limit, Link, Ports, Until};
 
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
@@ -259,9 +259,14 @@ impl Ground for Namespaces<'_> {
         links.verify()
     }
 
-    fn cut_after(&mut self, directions: &[(Member, Member)], amount: Amount) -> Result<()> {
+    fn cut_once(
+        &mut self,
+        cut: &[(Member, Member)],
+        counted: &[(Member, Member)],
+        until: Until,
+    ) -> Result<()> {
         let links = self.cluster.links();
-        links.limit(directions.iter().copied(), amount)?;
+        links.limit(cut.iter().copied(), counted.iter().copied(), until)?;
         links.verify()
     }
 
@@ -296,6 +301,11 @@ impl Ground for Namespaces<'_> {
 
     fn carried(&self, directions: &[(Member, Member)]) -> Carried {
         self.cluster.links().carried(directions.iter().copied())
+    }
+
+    fn carried_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)> {
+        let nodes = self.cluster.file().nodes.len();
+        self.cluster.links().carried_by_ports(nodes)
     }
 
     fn uncounted(&self) -> u64 {

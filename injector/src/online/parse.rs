@@ -8,14 +8,14 @@ use std::time::Duration;
 use cluster::ClusterFile;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use simulation::Amount;
 use toml::Spanned;
 
 use super::disk_fault::{Kinds, disk_fault};
 use super::jump::jump_ns;
+use super::message::{RawMessage, with_message};
 use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
 use super::plan::{
-    Awaited, Corruption, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What,
+    Awaited, Begins, Corruption, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What,
 };
 use super::sent::{after, sent};
 use super::worse::{Worse, worse};
@@ -74,6 +74,7 @@ pub(super) struct RawFault {
     pub(super) by_s: Option<Spanned<f64>>,
     pub(super) after_bytes: Option<Spanned<u64>>,
     pub(super) after_messages: Option<Spanned<u64>>,
+    pub(super) with_message: Option<Spanned<RawMessage>>,
     pub(super) requests: Option<Spanned<Kinds>>,
     pub(super) times: Option<Spanned<u64>>,
     until: Option<Spanned<RawTrigger>>,
@@ -296,7 +297,7 @@ fn settle_fault(
 ) -> Checked<PlannedFault> {
     refuse_other_keys(&raw)?;
     let worse = worse(&raw)?;
-    let after = after(&raw)?;
+    let begins = begins(&raw, known)?;
     let jump_ns = jump_ns(&raw)?;
     let errors = disk_fault(&raw)?;
     if errors.is_some() {
@@ -309,7 +310,7 @@ fn settle_fault(
     let own = call.map(What::Call).or(jump_ns.map(What::Clock));
     let what = match own.or(errors.map(What::Disk)) {
         Some(what) => what,
-        None => what(&mut raw, (worse, after), file, known)?,
+        None => what(&mut raw, (worse, begins), file, known)?,
     };
     let until = raw.until.map(|until| settle_trigger(until, false, known));
     let fault = PlannedFault {
@@ -323,6 +324,12 @@ fn settle_fault(
         return Err(Wrong(raw.fault.span(), what.into()));
     }
     Ok(fault)
+}
+
+/// When a partition begins, if not at once; fails if another fault has such keys.
+fn begins(raw: &RawFault, known: &Known) -> Checked<Option<Begins>> {
+    let (after, with) = (after(raw)?, with_message(raw, known)?);
+    Ok(after.map(Begins::After).or(with.map(Begins::With)))
 }
 
 /// Those whom a fault hits.
@@ -346,7 +353,7 @@ fn hit(raw: &mut RawFault, known: &Known) -> Checked<Vec<Selector>> {
 /// What a fault is that is none of calls, clocks or disks.
 fn what(
     raw: &mut RawFault,
-    (worse, after): (Option<Worse>, Option<Amount>),
+    (worse, begins): (Option<Worse>, Option<Begins>),
     file: &ClusterFile,
     known: &Known,
 ) -> Checked<What> {
@@ -366,7 +373,7 @@ fn what(
             let flow = raw.flow.take().map(Spanned::into_inner).unwrap_or_default();
             match worse {
                 Some(worse) => What::Link { from, flow, worse },
-                None => What::Partition { from, flow, after },
+                None => What::Partition { from, flow, begins },
             }
         }
         Name::PowerLoss => What::PowerLoss(power_loss(raw, file)?),

@@ -9,6 +9,7 @@ use simulation::Amount;
 
 use super::disk_fault::DiskFault;
 use super::errno::Errno;
+use super::message::MessageOf;
 use super::parse::{self, PlanError};
 use super::sent::Sent;
 use super::worse::Worse;
@@ -66,8 +67,8 @@ pub enum What {
         from: Vec<Selector>,
         /// Which of the messages between them are lost.
         flow: Flow,
-        /// Once so much of these has passed, the last message whole; without it from the first on.
-        after: Option<Amount>,
+        /// When it begins, if not at once.
+        begins: Option<Begins>,
     },
     /// What is sent between them and others is lost, doubled, late or slow, as the seed says. Its end
     /// has links be as ever.
@@ -88,6 +89,15 @@ pub enum What {
     Call(CallFault),
     /// All faults that are in place end.
     Heal,
+}
+
+/// When a partition begins.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Begins {
+    /// Once so much of what is to be lost has passed, the last message whole.
+    After(Amount),
+    /// With this message, which is the first that is lost.
+    With(MessageOf),
 }
 
 /// Which system calls.
@@ -322,13 +332,22 @@ impl Selector {
 }
 
 impl PlannedFault {
-    /// All who are named: those that it hits, and those that they are cut off from.
+    /// All who are named: those that it hits, those that they are cut off from, and those whose message
+    /// it begins with.
     pub fn selectors(&self) -> impl Iterator<Item = &Selector> {
         let from: &[Selector] = match &self.what {
             What::Partition { from, .. } | What::Link { from, .. } => from,
             _ => &[],
         };
-        self.on.iter().chain(from)
+        let message = match &self.what {
+            What::Partition {
+                begins: Some(Begins::With(message)),
+                ..
+            } => Some(message),
+            _ => None,
+        };
+        let counted = message.into_iter().flat_map(MessageOf::selectors);
+        self.on.iter().chain(from).chain(counted)
     }
 
     /// Whether it is about those that a fault before it has hit.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::jump;
 use super::plan::{
-    Awaited, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger,
-    What,
+    Awaited, Begins, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector,
+    Trigger, What,
 };
 use super::sent;
 
@@ -54,10 +54,16 @@ impl Display for PlannedFault {
 fn put_keys(f: &mut fmt::Formatter<'_>, what: &What) -> fmt::Result {
     match what {
         What::PowerLoss(keeps) => writeln!(f, "keeps = \"{keeps}\""),
-        What::Partition { from, flow, after } => {
+        What::Partition { from, flow, begins } => {
             put_other_side(f, from, *flow)?;
-            let mut after = after.iter().map(|amount| sent::key(*amount));
-            after.try_for_each(|(key, count)| writeln!(f, "after_{key} = {count}"))
+            match begins {
+                Some(Begins::After(amount)) => {
+                    let (key, count) = sent::key(*amount);
+                    writeln!(f, "after_{key} = {count}")
+                }
+                Some(Begins::With(message)) => writeln!(f, "with_message = {message}"),
+                None => Ok(()),
+            }
         }
         What::Link { from, flow, worse } => {
             put_other_side(f, from, *flow)?;
@@ -204,7 +210,7 @@ impl Display for Selector {
     }
 }
 
-fn selected(all: &[Selector]) -> String {
+pub(super) fn selected(all: &[Selector]) -> String {
     let quoted: Vec<_> = all.iter().map(|one| quoted(&one.to_string())).collect();
     match &quoted[..] {
         [one] => one.clone(),

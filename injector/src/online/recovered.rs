@@ -114,9 +114,10 @@ impl Recovered<'_> {
 
 /// A call in words: which, of which file, who made it, and from where.
 fn words(seen: &SeenPoint) -> String {
-    let file = match seen.point.file.as_str() {
+    let place = seen.point.place();
+    let place = match &*place {
         "" => "its directory",
-        file => file,
+        place => place,
     };
     let nodes: Vec<_> = seen.by_node.keys().map(String::as_str).collect();
     let from = match seen.callers.as_slice() {
@@ -124,30 +125,29 @@ fn words(seen: &SeenPoint) -> String {
         callers => format!(", called by {}", callers.join(" < ")),
     };
     format!(
-        "{} {file} on {}{from}",
-        seen.point.call,
+        "{} {place} on {}{from}",
+        seen.point.what(),
         nodes.join(" and ")
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::points::Point;
+    use super::super::points::{CallPoint, Point};
     use super::super::ran::{FaultCame, Ran};
     use super::*;
 
     fn seen(call: &str, first_ns: u64) -> SeenPoint {
         SeenPoint {
             id: call.into(),
-            point: Point {
-                call: call.into(),
-                file: "log".into(),
-                ..Point::default()
-            },
             by_node: [("b".to_owned(), 1)].into(),
             first_ns,
             callers: vec!["recover".into()],
-            ..SeenPoint::default()
+            ..SeenPoint::of(Point::Call(CallPoint {
+                call: call.into(),
+                file: "log".into(),
+                ..CallPoint::default()
+            }))
         }
     }
 

@@ -22,8 +22,9 @@ use super::clients::Clients;
 use super::facts::{LogTime, write_times};
 use super::ground::Ground;
 use super::logs::LogTail;
+use super::messages::Messages;
 use super::plan::FaultPlan;
-use super::points::SeenPoint;
+use super::points::{At, SeenPoint};
 use super::ran::{FaultCame, Happening, Ran, RunEvent};
 use super::restarts::Restarts;
 use super::roles::{Probe, Roles};
@@ -51,8 +52,8 @@ pub struct Place {
     pub history: PathBuf,
     /// Gets the times at which logs grew.
     pub log_times: PathBuf,
-    /// Whether the calls of nodes are counted ([`Ran::points`]).
-    pub points: bool,
+    /// What of nodes is counted ([`Ran::points`]), if anything is.
+    pub points: Option<At>,
 }
 
 /// A cluster among faults.
@@ -61,6 +62,7 @@ pub(super) struct Runner<'a> {
     pub(super) plan: &'a FaultPlan,
     pub(super) clients: Clients,
     pub(super) calls: Rc<Calls>,
+    messages: Messages,
     /// How many requests each fault has hit on the disk of each node.
     pub(super) requests: BTreeMap<(usize, usize), Arc<AtomicU64>>,
     /// Nodes whose disks have failed requests, and cannot be used after that.
@@ -116,11 +118,13 @@ pub fn run(
     let calls = Rc::clone(&runner.calls);
     runner.ground.end();
     // What the functions are called is known when the nodes have ended.
-    let points = SeenPoint::all(&calls, runner.ground.file(), begun_ns);
+    let messages = runner.message_points();
+    let points = SeenPoint::all(&calls, messages, runner.ground.file(), begun_ns);
+    let has_lost_messages = runner.messages.counts && runner.ground.uncounted() > 0;
     match ran {
         Ok(ran) => Ok(Ran {
             points,
-            has_lost_points: calls.lost_some().is_some(),
+            has_lost_points: calls.lost_some().is_some() || has_lost_messages,
             ..ran
         }),
         Err(Error::Cluster(error @ ClusterError::Unable { .. })) => runner.cut_short(place, &error),
@@ -178,11 +182,12 @@ impl Runner<'_> {
         })
     }
 
-    /// Has the faults happen, and calls counted meanwhile.
+    /// Has the faults happen, and calls and messages counted meanwhile.
     fn counted_faults(&mut self) -> Result<()> {
         self.begin_tally();
         let ended = self.faults();
         self.calls.end_tally();
+        self.look_at_messages();
         ended?;
         if self.calls.counts() {
             self.know_tally();
@@ -190,8 +195,30 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn begin_tally(&self) {
+    fn begin_tally(&mut self) {
         self.calls.begin_tally(self.ground.now().as_nanos() as u64);
+        if self.messages.counts {
+            self.messages.begin(self.ground.carried_by_ports());
+        }
+    }
+
+    /// Takes what nodes have sent to each other by now, if that is counted.
+    pub(super) fn look_at_messages(&mut self) {
+        if self.messages.counts {
+            let now = (self.ground.now(), self.roles.as_ref());
+            let sent = self.ground.carried_by_ports();
+            self.messages.look(sent, now, self.ground.file());
+        }
+    }
+
+    fn message_points(&self) -> Vec<SeenPoint> {
+        let (file, begun) = (self.ground.file(), self.clients.begun());
+        self.messages.points(file, begun)
+    }
+
+    /// Whether anything is counted.
+    fn counts(&self) -> bool {
+        self.calls.counts() || self.messages.counts
     }
 
     /// Waits until it is known what was counted.
@@ -214,7 +241,7 @@ impl Runner<'_> {
         loop {
             self.is_quiet = self.is_quiet_until(next.as_ref());
             self.hear()?;
-            self.fire(&mut next);
+            while self.fire(&mut next) {}
             self.look_for_ends()?;
             self.start_again();
             if self.clients.are_over() && clients_ended.is_none() {
@@ -233,16 +260,16 @@ impl Runner<'_> {
 
     /// Whether nodes may still do what clients asked for, and that is to be counted.
     fn is_counted_still(&self, ended: Duration) -> bool {
-        self.calls.counts() && self.ground.now() < ended + COUNTED_AFTER
+        self.counts() && self.ground.now() < ended + COUNTED_AFTER
     }
 
-    /// Whether nothing has happened for a while, and nobody waits for what the probe says. Where calls are
+    /// Whether nothing has happened for a while, and nobody waits for what the probe says. Where points are
     /// counted it is asked as often in each run, whatever that one waits for: they are compared.
     fn is_quiet_until(&self, next: Option<&Next>) -> bool {
         let waits = |next: &Next| next.fired.is_some() || next.trigger.needs_roles();
         let now_ns = self.since_begin(self.ground.now());
         let is_recent = |event: &RunEvent| now_ns < event.time_ns + QUIET_AFTER.as_nanos() as u64;
-        !self.calls.counts()
+        !self.counts()
             && !next.is_some_and(waits)
             && self.active.is_empty()
             && self.returning.is_empty()

@@ -38,22 +38,7 @@ impl Sent {
         known: &select::Known,
         clients: usize,
     ) -> Result<Vec<(Member, Member)>, String> {
-        let members = |nodes: &[usize]| -> Vec<_> {
-            let nodes = nodes.iter().map(|node| Member::Node(*node));
-            nodes.collect()
-        };
-        let others = |nodes: &[usize]| -> Result<Vec<_>, String> {
-            let others = known.all(&[Selector::Others], nodes)?;
-            let clients = (0..clients).map(Member::Client);
-            Ok(members(&others).into_iter().chain(clients).collect())
-        };
-        let (from, to) = (known.all(&self.from, &[])?, known.all(&self.to, &[])?);
-        let (senders, receivers) = match (self.from.is_empty(), self.to.is_empty()) {
-            (true, _) => (others(&to)?, members(&to)),
-            (_, true) => (members(&from), others(&from)?),
-            _ => (members(&from), members(&to)),
-        };
-        crossing(&senders, &receivers)
+        directions((&self.from, &self.to), known, clients)
     }
 
     /// Its key, and that one's value.
@@ -61,6 +46,32 @@ impl Sent {
         let (key, count) = key(self.amount);
         (key, count.to_string())
     }
+}
+
+/// The directions from some to others, of whom one may not be named: then it is everybody else, and all
+/// of so many clients. Fails in words if nobody has a role, or there is no direction.
+pub(super) fn directions(
+    (from, to): (&[Selector], &[Selector]),
+    known: &select::Known,
+    clients: usize,
+) -> Result<Vec<(Member, Member)>, String> {
+    let members = |nodes: &[usize]| -> Vec<_> {
+        let nodes = nodes.iter().map(|node| Member::Node(*node));
+        nodes.collect()
+    };
+    let others = |nodes: &[usize]| -> Result<Vec<_>, String> {
+        let others = known.all(&[Selector::Others], nodes)?;
+        let clients = (0..clients).map(Member::Client);
+        Ok(members(&others).into_iter().chain(clients).collect())
+    };
+    let (is_from_all, is_to_all) = (from.is_empty(), to.is_empty());
+    let (from, to) = (known.all(from, &[])?, known.all(to, &[])?);
+    let (senders, receivers) = match (is_from_all, is_to_all) {
+        (true, _) => (others(&to)?, members(&to)),
+        (_, true) => (members(&from), others(&from)?),
+        _ => (members(&from), members(&to)),
+    };
+    crossing(&senders, &receivers)
 }
 
 /// The directions between them in which the network is crossed. Fails in words if there is none.

@@ -11,7 +11,7 @@ use cluster::{
     Verdict,
 };
 
-use simulation::{Amount, Carried, Limit};
+use simulation::{Carried, Limit, Ports, Until};
 
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
@@ -32,7 +32,7 @@ pub struct Simulated<'a> {
     cluster: SimulatedCluster,
     programs: Vec<SimulatedProgram>,
     cuts: BTreeSet<(Member, Member)>,
-    /// The directions that have a limit.
+    /// The directions that are to be cut once a limit is reached.
     limited: BTreeSet<(Member, Member)>,
     /// The links that are worse than others.
     worse: BTreeSet<(Member, Member)>,
@@ -111,7 +111,7 @@ impl<'a> Simulated<'a> {
         let (cuts, limited): (BTreeSet<_>, BTreeSet<_>) = (ways(&self.cuts), ways(&self.limited));
         let switch = self.cluster.simulation().switch();
         let is_limited = match switch.limited() {
-            Some((ways, _)) => *ways == limited,
+            Some(now) => now.cut == limited,
             None => limited.is_empty(),
         };
         if *switch.cuts() == cuts && is_limited {
@@ -319,10 +319,19 @@ impl Ground for Simulated<'_> {
         self.heal(&cuts)
     }
 
-    fn cut_after(&mut self, directions: &[(Member, Member)], amount: Amount) -> Result<()> {
-        self.limited = directions.iter().copied().collect();
-        let ways = directions.iter().map(|way| self.machines(*way)).collect();
-        self.cluster.simulation().switch().limit(ways, amount);
+    fn cut_once(
+        &mut self,
+        cut: &[(Member, Member)],
+        counted: &[(Member, Member)],
+        until: Until,
+    ) -> Result<()> {
+        self.limited = cut.iter().copied().collect();
+        let [cut, counted] =
+            [cut, counted].map(|ways| ways.iter().map(|way| self.machines(*way)).collect());
+        self.cluster
+            .simulation()
+            .switch()
+            .limit(cut, counted, until);
         self.verify()
     }
 
@@ -362,6 +371,10 @@ impl Ground for Simulated<'_> {
             all += self.cluster.carried(self.machines(*direction));
         }
         all
+    }
+
+    fn carried_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)> {
+        self.cluster.carried_by_ports()
     }
 
     fn uncounted(&self) -> u64 {

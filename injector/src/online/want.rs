@@ -330,6 +330,7 @@ fn nearness(point: &SeenPoint, node: &str, log: &Log, place: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::points::{CallPoint, Point};
     use super::*;
 
     fn percent(share: f64) -> u32 {
@@ -433,7 +434,7 @@ mod tests {
         let point = |first_ns, node: &str| SeenPoint {
             first_ns,
             by_node: [(node.to_owned(), 1)].into(),
-            ..SeenPoint::default()
+            ..SeenPoint::of(Point::Call(CallPoint::default()))
         };
         let near = |point: &SeenPoint| percent(nearness(point, "a", &log, place));
         assert_eq!(near(&point(35, "a")), 100);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use block_dev::{Answer, Faulty, Predicate};
 use pace_rules::disk::{Log, Relaxation};
-use simulation::{Carried, Disk, Limit, PowerCut};
+use simulation::{Carried, Disk, Limit, Ports, PowerCut};
 
 use super::{Fate, SimulatedCluster, Stage, usual_behaviour, words_of};
 use crate::client::name;
@@ -311,12 +311,20 @@ impl SimulatedCluster {
     /// The limit that links have, and what has passed.
     pub fn limited(&self) -> Option<Limit> {
         let limited = self.hosts.simulation.network().limited();
-        limited.map(|(_, limit)| limit.clone())
+        limited.map(|limited| limited.limit.clone())
     }
 
     /// What one machine has sent to another one since the simulation began, lost or not.
     pub fn carried(&self, (from, to): (usize, usize)) -> Carried {
         self.hosts.simulation.network().carried(from, to)
+    }
+
+    /// What nodes have sent to each other since the simulation began, lost or not, by the ports that last.
+    pub fn carried_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)> {
+        let nodes = self.file.nodes.len();
+        let all = self.hosts.simulation.network().carried_by_ports();
+        all.filter(|((from, to), ..)| *from < nodes && *to < nodes)
+            .collect()
     }
 
     /// Starts a command in the machine of a client, with these variables in its environment. What it

@@ -1,18 +1,27 @@
 //! What can fail at a point, and how a plan says so.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use cluster::ClusterFile;
 use serde::{Deserialize, Serialize};
 
 use super::super::errno::Errno;
+use simulation::Ports;
+
+use super::super::message::MessageOf;
 use super::super::plan::{
-    Awaited, CallFault, CallOf, Comes, Moment, PlannedFault, Selector, Trigger, What,
+    Awaited, Begins, CallFault, CallOf, Comes, Flow, Moment, PlannedFault, Selector, Trigger, What,
 };
-use super::SeenPoint;
+use super::{CallPoint, MessagePoint, Point, SeenPoint};
 use crate::disks::Keeps;
 
 /// So long a node is down, and a call is held.
 const LASTS: Duration = Duration::from_secs(1);
+
+/// So long nothing passes after a message that is lost. TCP tries again after 0.2 s, and then each time
+/// after twice as long.
+const CUT_LASTS: Duration = Duration::from_secs(3);
 
 /// A failure at a point. Their order is that in which they are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,6 +43,40 @@ pub enum PointFailure {
     Short,
     /// The call waits for a while.
     Hold,
+    /// From the message on nothing gets from its sender to its receiver for a while.
+    Cut,
+    /// The same in both directions.
+    CutBoth,
+    /// The message is lost, and its sender is killed, and started again.
+    CutAndKill,
+    /// The message is lost, and the power of its sender fails.
+    CutAndPowerLoss,
+}
+
+/// The nodes that have disks of their own, and so can lose their power.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Disks(BTreeSet<String>);
+
+impl Disks {
+    /// Those of a cluster.
+    pub fn of(file: &ClusterFile) -> Self {
+        let nodes = file.nodes.iter();
+        let with_data = nodes.filter(|node| file.disk.is_some() && node.has_data);
+        Self(with_data.map(|node| node.name.clone()).collect())
+    }
+}
+
+/// When and on whom a failure is to happen.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::online) struct Placed {
+    /// The node that makes the call, or sends the message.
+    pub(in crate::online) on: Selector,
+    /// Of a message, its receiver.
+    pub(in crate::online) to: Option<Selector>,
+    /// Which of its times.
+    pub(in crate::online) nth: u64,
+    /// From when on messages are counted.
+    pub(in crate::online) since: Awaited,
 }
 
 /// At which calls each can happen.
@@ -66,6 +109,14 @@ const AT: [(PointFailure, &[&str]); 8] = [
     ),
 ];
 
+/// What can happen at messages.
+const OF_MESSAGES: [PointFailure; 4] = [
+    PointFailure::Cut,
+    PointFailure::CutBoth,
+    PointFailure::CutAndKill,
+    PointFailure::CutAndPowerLoss,
+];
+
 /// Calls that change what is on the disk.
 const CHANGES: &[&str] = &[
     "fsync",
@@ -94,9 +145,19 @@ const ALL: &[&str] = &[
 ];
 
 impl PointFailure {
-    /// Those that can happen at a point, of nodes with disks of their own or not.
-    pub fn at(seen: &SeenPoint, has_disks: bool) -> impl Iterator<Item = Self> {
-        let call = seen.point.call.as_str();
+    /// Those that can happen at a point, where these nodes have disks of their own.
+    pub fn at(seen: &SeenPoint, disks: &Disks) -> impl Iterator<Item = Self> {
+        let has_disks = seen.by_node.keys().all(|node| disks.0.contains(node));
+        let is_message = seen.point.is_message();
+        let of_messages = OF_MESSAGES
+            .into_iter()
+            .filter(move |failure| is_message && (has_disks || *failure != Self::CutAndPowerLoss));
+        Self::at_call(seen, has_disks).chain(of_messages)
+    }
+
+    /// Those that can happen at a call; none can at a message.
+    fn at_call(seen: &SeenPoint, has_disks: bool) -> impl Iterator<Item = Self> {
+        let call = seen.point.what().to_owned();
         let is_long = seen.bytes_min.is_some_and(|bytes| bytes > 1);
         let never_fails = seen.failed == 0;
         AT.into_iter().filter_map(move |(failure, calls)| {
@@ -122,6 +183,10 @@ impl PointFailure {
             Self::Enospc => "ENOSPC",
             Self::Short => "short",
             Self::Hold => "hold",
+            Self::Cut => "cut",
+            Self::CutBoth => "cut both ways",
+            Self::CutAndKill => "cut and kill",
+            Self::CutAndPowerLoss => "cut and power loss",
         }
     }
 
@@ -129,6 +194,8 @@ impl PointFailure {
     pub(in crate::online) fn said(self) -> &'static str {
         match self {
             Self::Kill | Self::KillAfter | Self::PowerLoss => "",
+            Self::Cut | Self::CutBoth => "connection lost unreachable timeout timed out",
+            Self::CutAndKill | Self::CutAndPowerLoss => "connection lost reset closed refused",
             Self::Eio | Self::EioForGood => "EIO input/output error",
             Self::Enospc => "ENOSPC no space left on device",
             Self::Short => "short write",
@@ -136,9 +203,60 @@ impl PointFailure {
         }
     }
 
-    /// The fault of a plan that it is at a point, when this node comes there for the so-manieth time.
-    pub(in crate::online) fn fault(self, seen: &SeenPoint, on: Selector, nth: u64) -> PlannedFault {
-        let of = seen.call_of(nth);
+    /// The faults of a plan that it is at a point.
+    pub(in crate::online) fn faults(self, seen: &SeenPoint, placed: Placed) -> Vec<PlannedFault> {
+        match &seen.point {
+            Point::Call(point) => {
+                let of = call_of(point, placed.nth);
+                vec![self.at_a_call(of, placed.on, seen.bytes_min)]
+            }
+            Point::Message(point) => self.at_a_message(point, placed),
+        }
+    }
+
+    /// The message is lost, and perhaps its sender dies right after that.
+    fn at_a_message(self, point: &MessagePoint, placed: Placed) -> Vec<PlannedFault> {
+        let dies = match self {
+            Self::CutAndKill => Some(What::Kill),
+            Self::CutAndPowerLoss => Some(What::PowerLoss(Keeps::Flushed)),
+            _ => None,
+        };
+        let lasts = if dies.is_some() { LASTS } else { CUT_LASTS };
+        let to: Vec<_> = placed.to.into_iter().collect();
+        let on = vec![placed.on];
+        let message = MessageOf {
+            nth: placed.nth,
+            from: on.clone(),
+            to: to.clone(),
+            ports: Ports {
+                from: point.from_port,
+                to: point.to_port,
+            },
+        };
+        let flow = match self {
+            Self::CutBoth => Flow::Both,
+            _ => Flow::Out,
+        };
+        let cut = PlannedFault {
+            at: now(placed.since),
+            what: What::Partition {
+                from: to,
+                flow,
+                begins: Some(Begins::With(message)),
+            },
+            on,
+            until: Some(now(Awaited::After(lasts))),
+        };
+        let dies = dies.map(|what| PlannedFault {
+            at: now(Awaited::After(Duration::ZERO)),
+            what,
+            on: vec![Selector::Hit],
+            until: Some(now(Awaited::After(LASTS))),
+        });
+        std::iter::once(cut).chain(dies).collect()
+    }
+
+    fn at_a_call(self, of: CallOf, on: Selector, bytes_min: Option<u64>) -> PlannedFault {
         let when = match self {
             Self::KillAfter => Moment::After,
             _ => Moment::Before,
@@ -151,7 +269,7 @@ impl PointFailure {
         };
         PlannedFault {
             at: now(at),
-            what: self.what(CallOf { nth: 1, ..of }, once, seen.bytes_min),
+            what: self.what(CallOf { nth: 1, ..of }, once, bytes_min),
             on: vec![on],
             until: self.ends().then(|| now(Awaited::After(LASTS))),
         }
@@ -164,9 +282,20 @@ impl PointFailure {
             Self::Eio | Self::EioForGood => Comes::Fails(Errno::EIO),
             Self::Enospc => Comes::Fails(Errno::ENOSPC),
             Self::Short => Comes::Short((bytes_min.unwrap_or(2) / 2).max(1)),
+            Self::Cut | Self::CutBoth | Self::CutAndKill | Self::CutAndPowerLoss => {
+                unreachable!("it is of a message")
+            }
             Self::Hold => Comes::Held(None),
         };
         What::Call(CallFault { of, once, comes })
+    }
+
+    /// So many faults of a plan it is: as many as [`Self::faults`] makes.
+    pub(in crate::online) fn fault_count(self) -> usize {
+        match self {
+            Self::CutAndKill | Self::CutAndPowerLoss => 2,
+            _ => 1,
+        }
     }
 
     /// Whether a call does not do what it was called for, and the node goes on.
@@ -175,6 +304,11 @@ impl PointFailure {
             self,
             Self::Eio | Self::EioForGood | Self::Enospc | Self::Short
         )
+    }
+
+    /// Whether a node loses its power, so that there is no link to it until it is started again.
+    pub(in crate::online) fn is_power_loss(self) -> bool {
+        matches!(self, Self::PowerLoss | Self::CutAndPowerLoss)
     }
 
     /// Whether it ends before everything does. An error that comes once is over when it came.
@@ -193,18 +327,16 @@ fn now(awaited: Awaited) -> Trigger {
     }
 }
 
-impl SeenPoint {
-    /// The calls that a plan means by it, from the so-manieth on.
-    fn call_of(&self, nth: u64) -> CallOf {
-        let file = match self.point.file.as_str() {
-            "" => ".".to_owned(),
-            file => file.replace('#', "*"),
-        };
-        CallOf {
-            call: self.point.call.clone(),
-            path: Some(file),
-            site: u64::from_str_radix(&self.point.site, 16).ok(),
-            nth,
-        }
+/// The calls that a plan means by a point, from the so-manieth on.
+fn call_of(point: &CallPoint, nth: u64) -> CallOf {
+    let file = match point.file.as_str() {
+        "" => ".".to_owned(),
+        file => file.replace('#', "*"),
+    };
+    CallOf {
+        call: point.call.clone(),
+        path: Some(file),
+        site: u64::from_str_radix(&point.site, 16).ok(),
+        nth,
     }
 }

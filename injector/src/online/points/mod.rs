@@ -1,4 +1,4 @@
-//! Failure points: calls of nodes on their files at which something can fail.
+//! Failure points: calls of nodes on their files, and messages between nodes, at which something can fail.
 //!
 //! The same code on a like node, or in another run, has the same [`Point`], and so the same ID: FTS
 //! (Gunawi et al., 2010) calls a point with a failure at it a failure ID.
@@ -6,6 +6,7 @@
 mod failure;
 mod text;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
@@ -15,15 +16,84 @@ use serde::{Deserialize, Serialize};
 use super::calls::{Calls, Made, Times};
 use super::print::site_text;
 
-pub use failure::PointFailure;
-pub use text::{UNSEEN, points_table};
+pub(super) use failure::Placed;
+pub use failure::{Disks, PointFailure};
+pub use text::points_table;
 
 /// So many letters of its hash are the ID of a point.
 const ID_LEN: usize = 10;
 
+/// Which points are looked for, and failed at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum At {
+    /// System calls of nodes on their files
+    #[default]
+    Calls,
+    /// Messages between nodes
+    Messages,
+    /// Both
+    All,
+}
+
+impl At {
+    /// Whether calls are among them.
+    pub fn has_calls(self) -> bool {
+        self != Self::Messages
+    }
+
+    /// Whether messages are.
+    pub fn has_messages(self) -> bool {
+        self != Self::Calls
+    }
+
+    /// Whether it is what is not said.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    pub(super) fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A point, with its context.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Point {
+    /// A system call.
+    Call(CallPoint),
+    /// A message.
+    Message(MessagePoint),
+}
+
+/// A message and its context. Which end is the server, the port says: one that a kernel chose is not
+/// among these.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MessagePoint {
+    /// What its sender was: its role, if there is a probe that says so, else its kind or its name.
+    pub from: String,
+    /// What its receiver was.
+    pub to: String,
+    /// The port of its sender, if it lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_port: Option<u16>,
+    /// The port of its receiver, if it lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_port: Option<u16>,
+}
+
+/// How many messages went from one node to another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The sender.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// So many.
+    pub times: u64,
+}
+
 /// A call and its context.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Point {
+pub struct CallPoint {
     /// What a plan calls the call.
     pub call: String,
     /// Of which file: its path in the node's directory of data, with `#` for numbers and `*` for
@@ -38,15 +108,18 @@ pub struct Point {
 }
 
 /// A point that came up in a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenPoint {
     /// Its ID.
     pub id: String,
     /// What it is.
     #[serde(flatten)]
     pub point: Point,
-    /// How often each node came there.
+    /// How often each node came there; of a message, as its sender.
     pub by_node: BTreeMap<String, u64>,
+    /// Of a message, the same with its receivers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_pair: Vec<Pair>,
     /// When a node first came there, in nanoseconds from the start of the clients on.
     #[serde(default)]
     pub first_ns: u64,
@@ -103,21 +176,73 @@ pub enum Order {
 impl Point {
     /// The same for the same code.
     pub fn id(&self) -> String {
-        let Self {
-            call,
-            file,
-            site,
-            role,
-        } = self;
-        let role = role.as_deref().unwrap_or_default();
-        let text = [call, file, site, role].join("\0");
+        let text = match self {
+            Self::Call(CallPoint {
+                call,
+                file,
+                site,
+                role,
+            }) => {
+                let role = role.as_deref().unwrap_or_default();
+                [call, file, site, role].join("\0")
+            }
+            Self::Message(_) => [MESSAGE, &self.place()].join("\0"),
+        };
         blake3::hash(text.as_bytes()).to_hex()[..ID_LEN].to_owned()
     }
+
+    /// What the call is called, or that it is a message.
+    pub fn what(&self) -> &str {
+        match self {
+            Self::Call(point) => &point.call,
+            Self::Message(_) => MESSAGE,
+        }
+    }
+
+    /// The file, or from where to where.
+    pub fn place(&self) -> Cow<'_, str> {
+        match self {
+            Self::Call(point) => Cow::Borrowed(&point.file),
+            Self::Message(point) => {
+                let port =
+                    |port: Option<u16>| port.map_or(String::new(), |port| format!(":{port}"));
+                let (from, to) = (port(point.from_port), port(point.to_port));
+                Cow::Owned(format!("{}{from} > {}{to}", point.from, point.to))
+            }
+        }
+    }
+
+    /// What the node was that makes a call, if the probe says so.
+    pub fn role(&self) -> Option<&String> {
+        match self {
+            Self::Call(point) => point.role.as_ref(),
+            Self::Message(_) => None,
+        }
+    }
+
+    /// Whether it is a message.
+    pub fn is_message(&self) -> bool {
+        matches!(self, Self::Message(_))
+    }
+}
+
+/// What a message is called in the place of a call.
+const MESSAGE: &str = "message";
+
+/// One time that a point came up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Occurrence<'a> {
+    /// The node.
+    pub(super) node: &'a str,
+    /// Of a message, to whom.
+    pub(super) to: Option<&'a str>,
+    /// Which of its times, from 1 on.
+    pub(super) nth: u64,
 }
 
 impl From<Made> for Point {
     fn from(made: Made) -> Self {
-        Self {
+        Self::Call(CallPoint {
             call: made.call,
             file: made.file,
             site: match made.site {
@@ -125,14 +250,26 @@ impl From<Made> for Point {
                 site => site_text(site),
             },
             role: made.role,
-        }
+        })
     }
 }
 
 impl SeenPoint {
-    /// Those that were counted in a run, in the order in which nodes came there first. The clients
-    /// were started at `begun_ns`, in nanoseconds as calls are stamped.
-    pub(super) fn all(calls: &Calls, file: &ClusterFile, begun_ns: u64) -> Vec<Self> {
+    /// The calls that were counted in a run, and these messages, in the order in which nodes came there
+    /// first. The clients were started at `begun_ns`, in nanoseconds as calls are stamped.
+    pub(super) fn all(
+        calls: &Calls,
+        messages: Vec<Self>,
+        file: &ClusterFile,
+        begun_ns: u64,
+    ) -> Vec<Self> {
+        let mut all = Self::of_calls(calls, file, begun_ns);
+        all.extend(messages);
+        all.sort_by_key(|seen| seen.first_ns);
+        all
+    }
+
+    fn of_calls(calls: &Calls, file: &ClusterFile, begun_ns: u64) -> Vec<Self> {
         let mut all: BTreeMap<Point, (u64, Self)> = BTreeMap::new();
         for (node, tally) in calls.tallies() {
             for (made, times, callers) in tally {
@@ -157,7 +294,12 @@ impl SeenPoint {
         Self {
             id: point.id(),
             point,
-            ..Self::default()
+            by_node: BTreeMap::new(),
+            by_pair: Vec::new(),
+            first_ns: 0,
+            failed: 0,
+            bytes_min: None,
+            callers: Vec::new(),
         }
     }
 
@@ -179,9 +321,23 @@ impl SeenPoint {
         counts.fold(0, |all, count| all.saturating_add(*count))
     }
 
-    /// So many times as nodes come there, the first, the middle and the last: the node, and which of
-    /// its times. Fewer, if they are the same.
-    pub(super) fn occurrences(&self) -> Vec<(&str, u64)> {
+    /// Who comes there how often: each node, or each pair of nodes.
+    fn comers(&self) -> impl Iterator<Item = (&str, Option<&str>, u64)> {
+        let nodes = self.by_node.iter();
+        let nodes = nodes.filter(|_| !self.point.is_message());
+        let nodes = nodes.map(|(node, times)| (node.as_str(), None, *times));
+        let pairs = self.by_pair.iter();
+        nodes.chain(pairs.map(|pair| (pair.from.as_str(), Some(pair.to.as_str()), pair.times)))
+    }
+
+    /// The first time of each of them.
+    pub(super) fn firsts(&self) -> impl Iterator<Item = Occurrence<'_>> {
+        let comers = self.comers();
+        comers.map(|(node, to, _)| Occurrence { node, to, nth: 1 })
+    }
+
+    /// So many times as nodes come there, the first, the middle and the last. Fewer, if they are the same.
+    pub(super) fn occurrences(&self) -> Vec<Occurrence<'_>> {
         let count = self.count();
         let mut places = vec![0];
         for place in [count.saturating_sub(1), count / 2] {
@@ -194,10 +350,11 @@ impl SeenPoint {
     }
 
     /// That time, from 0 on, as the nodes stand one after the other.
-    pub(super) fn occurrence(&self, mut place: u64) -> Option<(&str, u64)> {
-        for (node, count) in &self.by_node {
-            if place < *count {
-                return Some((node, place + 1));
+    pub(super) fn occurrence(&self, mut place: u64) -> Option<Occurrence<'_>> {
+        for (node, to, count) in self.comers() {
+            if place < count {
+                let nth = place + 1;
+                return Some(Occurrence { node, to, nth });
             }
             place -= count;
         }
@@ -210,12 +367,12 @@ mod tests {
     use super::*;
 
     fn seen(by_node: &[(&str, u64)]) -> SeenPoint {
-        let point = Point {
+        let point = Point::Call(CallPoint {
             call: "fsync".into(),
             file: "log/wal-#".into(),
             site: "0f".into(),
             role: None,
-        };
+        });
         SeenPoint {
             by_node: by_node
                 .iter()
@@ -230,15 +387,61 @@ mod tests {
         let one = seen(&[("a", 1)]);
         assert_eq!(one.id, seen(&[("b", 7)]).id);
         let role = Some("leader".to_owned());
-        let other = Point { role, ..one.point };
-        assert_ne!(one.id, other.id());
+        let Point::Call(point) = one.point else {
+            panic!("it is one of a call");
+        };
+        assert_ne!(one.id, Point::Call(CallPoint { role, ..point }).id());
     }
 
     #[test]
     fn of_all_times_the_first_the_last_and_the_middle_one_are_tried() {
-        assert_eq!(seen(&[("a", 1)]).occurrences(), [("a", 1)]);
-        assert_eq!(seen(&[("a", 2)]).occurrences(), [("a", 1), ("a", 2)]);
-        let several = seen(&[("b", 3), ("c", 4)]);
-        assert_eq!(several.occurrences(), [("b", 1), ("c", 4), ("c", 1)]);
+        let times = |seen: &SeenPoint| -> Vec<_> {
+            let all = seen.occurrences().into_iter();
+            all.map(|one| (one.node.to_owned(), one.nth)).collect()
+        };
+        let expected = |all: &[(&str, u64)]| -> Vec<_> {
+            let all = all.iter();
+            all.map(|(node, nth)| ((*node).to_owned(), *nth)).collect()
+        };
+        let of = |by_node| times(&seen(by_node));
+        assert_eq!(of(&[("a", 1)]), expected(&[("a", 1)]));
+        assert_eq!(of(&[("a", 2)]), expected(&[("a", 1), ("a", 2)]));
+        let several = [("b", 1), ("c", 4), ("c", 1)];
+        assert_eq!(of(&[("b", 3), ("c", 4)]), expected(&several));
+    }
+
+    #[test]
+    fn a_message_is_kept_as_it_is_and_its_times_are_those_of_pairs() {
+        let point = |to_port| {
+            Point::Message(MessagePoint {
+                from: "leader".into(),
+                to: "follower".into(),
+                from_port: None,
+                to_port,
+            })
+        };
+        assert_ne!(point(Some(7000)).id(), point(None).id());
+        let pair = |to: &str, times| Pair {
+            from: "a".into(),
+            to: to.into(),
+            times,
+        };
+        let seen = SeenPoint {
+            by_node: [("a".to_owned(), 5)].into(),
+            by_pair: vec![pair("b", 2), pair("c", 3)],
+            ..SeenPoint::of(point(Some(7000)))
+        };
+        let text = serde_json::to_string(&seen).expect("JSON");
+        assert!(text.contains("\"to_port\":7000"), "{text}");
+        assert_eq!(
+            serde_json::from_str::<SeenPoint>(&text).expect("a point"),
+            seen
+        );
+        assert_eq!(seen.count(), 5);
+        let all = seen.occurrences().into_iter();
+        let all: Vec<_> = all
+            .map(|one| (one.to.expect("somebody"), one.nth))
+            .collect();
+        assert_eq!(all, [("b", 1), ("c", 3), ("c", 1)]);
     }
 }

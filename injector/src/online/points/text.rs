@@ -6,29 +6,30 @@ use std::fmt::Write;
 use brief::counted;
 use campaign::columns;
 
-use super::{PointFailure, SeenPoint};
+use super::{At, CallPoint, Disks, MessagePoint, Point, PointFailure, SeenPoint};
 
 /// What is no point, though it may fail.
-pub const UNSEEN: &str = "not among them: what is written through mappings or by io_uring, messages, \
-                          calls on files outside of the directories of data, and calls before the \
-                          clients start or after they have ended";
+fn unseen(at: At) -> String {
+    let calls = "what is written through mappings or by io_uring, calls on files outside of the \
+                 directories of data";
+    let kinds = match at {
+        At::Calls => format!("{calls}, messages (--at messages or --at all)"),
+        At::Messages => "calls on files (--at calls or --at all), messages of clients and of the \
+                         probe"
+            .to_owned(),
+        At::All => format!("{calls}, messages of clients and of the probe"),
+    };
+    format!(
+        "not among them: {kinds}, and what happens before the clients start or after they have ended\n"
+    )
+}
 
 /// The points of a run, and how many failures there can be at them, which are so many `runs` of a
-/// campaign. `has_disks` says whether nodes can lose their power.
-pub fn points_table(points: &[SeenPoint], has_disks: bool, runs: u64) -> String {
-    let has_roles = points.iter().any(|seen| seen.point.role.is_some());
-    let mut rows = vec![head(has_roles)];
-    rows.extend(points.iter().map(|seen| row(seen, has_roles)));
-    let mut text = if points.is_empty() {
-        String::new()
-    } else {
-        columns(&rows) + "\n"
-    };
+/// campaign. Nodes that have `disks` can lose their power.
+pub fn points_table(points: &[SeenPoint], at: At, disks: &Disks, runs: u64) -> String {
+    let mut text = calls_table(points) + &messages_table(points);
     let mut failures: BTreeMap<PointFailure, usize> = BTreeMap::new();
-    for failure in points
-        .iter()
-        .flat_map(|seen| PointFailure::at(seen, has_disks))
-    {
+    for failure in points.iter().flat_map(|seen| PointFailure::at(seen, disks)) {
         *failures.entry(failure).or_default() += 1;
     }
     let all: usize = failures.values().sum();
@@ -43,7 +44,57 @@ pub fn points_table(points: &[SeenPoint], has_disks: bool, runs: u64) -> String 
         kinds.join(", "),
         counted(runs, "run")
     );
-    text + UNSEEN + "\n"
+    text + &unseen(at)
+}
+
+fn calls_table(points: &[SeenPoint]) -> String {
+    let has_roles = points.iter().any(|seen| seen.point.role().is_some());
+    let calls = points.iter().filter_map(|seen| match &seen.point {
+        Point::Call(point) => Some(row(seen, point, has_roles)),
+        Point::Message(_) => None,
+    });
+    table(head(has_roles), calls)
+}
+
+/// With its head, if there is anything in it.
+fn table(head: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
+    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+    if rows.len() == 1 {
+        return String::new();
+    }
+    columns(&rows) + "\n"
+}
+
+/// Messages: which end is the server, its port says.
+fn messages_table(points: &[SeenPoint]) -> String {
+    let head = [
+        "point", "message", "port", "goes", "times", "by nodes", "first",
+    ];
+    let messages = points.iter().filter_map(|seen| match &seen.point {
+        Point::Call(_) => None,
+        Point::Message(point) => Some(message_row(seen, point)),
+    });
+    table(head.map(str::to_owned).to_vec(), messages)
+}
+
+fn message_row(seen: &SeenPoint, point: &MessagePoint) -> Vec<String> {
+    let (port, goes) = match (point.from_port, point.to_port) {
+        (None, None) => ("*".to_owned(), "-"),
+        (Some(port), None) => (port.to_string(), "from it"),
+        (None, Some(port)) => (port.to_string(), "to it"),
+        (Some(from), Some(to)) => (format!("{from} > {to}"), "-"),
+    };
+    let pairs = seen.by_pair.iter();
+    let pairs = pairs.map(|pair| format!("{} > {} {}", pair.from, pair.to, pair.times));
+    vec![
+        seen.id.clone(),
+        format!("{} > {}", point.from, point.to),
+        port,
+        goes.to_owned(),
+        seen.count().to_string(),
+        pairs.collect::<Vec<_>>().join(", "),
+        format!("{:.3} s", seen.first_ns as f64 / 1e9),
+    ]
 }
 
 fn head(has_roles: bool) -> Vec<String> {
@@ -57,8 +108,7 @@ fn head(has_roles: bool) -> Vec<String> {
     all.into_iter().map(str::to_owned).collect()
 }
 
-fn row(seen: &SeenPoint, has_roles: bool) -> Vec<String> {
-    let point = &seen.point;
+fn row(seen: &SeenPoint, point: &CallPoint, has_roles: bool) -> Vec<String> {
     let or_dash = |text: &str| {
         if text.is_empty() {
             "-".to_owned()

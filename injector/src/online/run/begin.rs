@@ -11,7 +11,9 @@ use super::super::clients::Clients;
 use super::super::facts::LogTime;
 use super::super::ground::Ground;
 use super::super::logs::LogTail;
+use super::super::messages::Messages;
 use super::super::plan::FaultPlan;
+use super::super::points::At;
 use super::super::ran::FaultCame;
 use super::super::restarts::Restarts;
 use super::super::roles::{Probe, Roles};
@@ -28,10 +30,14 @@ pub(super) fn begin<'a>(
     place: &Place,
     cancelled: &'a dyn Fn() -> bool,
 ) -> Result<Runner<'a>> {
-    let asks = place.points || !plan.faults.is_empty();
+    let asks = place.points.is_some() || !plan.faults.is_empty();
     let mut probe = probe_for(ground).filter(|_| asks);
-    let calls = followed_calls(ground, plan, place.points)?;
-    start_nodes(ground, plan, probe.is_some())?;
+    let calls = followed_calls(ground, plan, place.points.is_some_and(At::has_calls))?;
+    let messages = Messages::new(place.points.is_some_and(At::has_messages));
+    start_nodes(ground, probe.is_some())?;
+    if plan.needs_counts() || messages.counts {
+        ground.count_sent()?;
+    }
     let logs = logs(ground);
     let log_times = first_log_times(ground, &logs);
     let roles = probe
@@ -43,6 +49,7 @@ pub(super) fn begin<'a>(
         ground,
         plan,
         calls,
+        messages,
         requests: BTreeMap::new(),
         unusable: None,
         roles,
@@ -67,13 +74,9 @@ pub(super) fn begin<'a>(
 }
 
 /// Starts the nodes, with places for the clients and the probe.
-fn start_nodes(ground: &mut dyn Ground, plan: &FaultPlan, has_probe: bool) -> Result<()> {
+fn start_nodes(ground: &mut dyn Ground, has_probe: bool) -> Result<()> {
     let clients = ground.file().all_clients().len();
-    ground.start(clients + usize::from(has_probe))?;
-    if plan.needs_counts() {
-        ground.count_sent()?;
-    }
-    Ok(())
+    Ok(ground.start(clients + usize::from(has_probe))?)
 }
 
 /// What is decided about system calls; the nodes that are traced for that are known to the ground.

@@ -7,7 +7,7 @@ use cluster::Error as ClusterError;
 
 use super::super::act::{Hit, Said, Undo};
 use super::super::act_limits::Limited;
-use super::super::plan::{Selector, What};
+use super::super::plan::{Awaited, Selector, What};
 use super::super::ran::{Happening, State};
 use super::super::roles::Roles;
 use super::super::triggers::{ROLE_IS_FRESH, Waiting};
@@ -59,9 +59,10 @@ impl Runner<'_> {
         })
     }
 
-    /// Puts the next fault in place if it is time to.
-    pub(super) fn fire(&mut self, next: &mut Option<Next>) {
-        let Some(waiting) = next else { return };
+    /// Puts the next fault in place if it is time to. Whether the one after it follows at once: who sends
+    /// a message is not to go on before it is killed, and messages count from then on.
+    pub(super) fn fire(&mut self, next: &mut Option<Next>) -> bool {
+        let Some(waiting) = next else { return false };
         if waiting.fired.is_none() && waiting.trigger.fires(&self.seen()) {
             waiting.fired = Some(self.ground.now());
             if let Some((node, words)) = waiting.trigger.call() {
@@ -70,7 +71,7 @@ impl Runner<'_> {
             }
         }
         let Some(hit) = self.hit_in_time(waiting) else {
-            return;
+            return false;
         };
         let fault = waiting.fault;
         self.inject(fault, hit);
@@ -80,6 +81,8 @@ impl Runner<'_> {
             self.problems.push(error.to_string());
         }
         *next = armed;
+        let following = self.plan.faults.get(fault + 1);
+        following.is_some_and(|fault| fault.at.awaited == Awaited::After(Duration::ZERO))
     }
 
     /// Puts a fault in place whose trigger fired, when it is known whom it hits, and has passed what is to
@@ -188,7 +191,7 @@ impl Runner<'_> {
             fault: fault + 1,
             words: hit.words,
         });
-        self.count_from(&self.plan.faults[fault].what);
+        self.count_from(fault);
         self.await_end(fault, hit.undo);
     }
 
@@ -208,9 +211,9 @@ impl Runner<'_> {
         }
     }
 
-    /// Counts the calls after a fault; where everything is healed nothing begins.
-    fn count_from(&self, what: &What) {
-        if *what != What::Heal {
+    /// Counts calls and messages after a fault; where everything is healed nothing begins.
+    fn count_from(&mut self, fault: usize) {
+        if self.plan.faults[fault].what != What::Heal {
             self.begin_tally();
         }
     }

@@ -32,6 +32,7 @@ impl Runner<'_> {
             self.happened(Happening::Call { node, words });
         }
         self.hear_probe();
+        self.look_at_messages();
         self.look_for_sometimes();
         Ok(())
     }

@@ -14,7 +14,7 @@ use cluster::ClusterFile;
 
 use super::super::directory::InjectResult;
 use super::super::plan::{Awaited, FaultPlan, PlannedFault, Trigger, What};
-use super::super::points::{Collected, Order, PointFailure, SeenPoint};
+use super::super::points::{Collected, Disks, Occurrence, Order, PointFailure, SeenPoint};
 use super::super::ran::Ran;
 use super::super::strategy::Strategy;
 use further::{Next, Tried};
@@ -37,14 +37,32 @@ const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// What came of runs, by their index.
 type Results<'a> = BTreeMap<u64, &'a InjectResult>;
 
-/// A failure of one call.
+/// A failure at one point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Single {
     /// Which of the points.
     pub(super) point: usize,
     pub(super) failure: PointFailure,
-    /// The node, and which of its times it is.
-    at: (String, u64),
+    at: Time,
+}
+
+/// Which of the times that a point comes up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Time {
+    node: String,
+    /// Of a message, to whom.
+    to: Option<String>,
+    nth: u64,
+}
+
+impl From<Occurrence<'_>> for Time {
+    fn from(one: Occurrence) -> Self {
+        Self {
+            node: one.node.to_owned(),
+            to: one.to.map(str::to_owned),
+            nth: one.nth,
+        }
+    }
 }
 
 /// All single failures, then all pairs, and so on: each further failure is at a call that was made after the
@@ -56,8 +74,9 @@ pub(super) struct Single {
 pub struct Exhaustive {
     seed: u64,
     is_endless: bool,
-    has_disks: bool,
-    has_roles: bool,
+    disks: Disks,
+    /// Those that the probe says, if there is one.
+    roles: Option<Vec<String>>,
     collected: Collected,
     singles: Vec<Single>,
     /// The IDs of the points of a run without failures.
@@ -93,13 +112,13 @@ fn heal(awaited: Awaited) -> PlannedFault {
 impl Exhaustive {
     /// For a cluster, of which these points are known.
     pub fn new(file: &ClusterFile, seed: u64, collected: &Collected) -> Self {
-        let has_disks = file.disk.is_some();
+        let disks = Disks::of(file);
         Self {
             seed,
             is_endless: is_endless(file),
-            has_disks,
-            has_roles: file.probe.is_some(),
-            singles: singles(&collected.points, has_disks, collected.all_occurrences),
+            roles: file.probe.as_ref().map(|probe| probe.roles.clone()),
+            singles: singles(&collected.points, &disks, collected.all_occurrences),
+            disks,
             known: collected
                 .points
                 .iter()
@@ -150,12 +169,12 @@ impl Exhaustive {
     /// The runs with so many failures that were made, by what they are numbered.
     fn tried<'a>(&self, failures: u64, so_far: &Results<'a>) -> Vec<Tried<'a>> {
         if failures == 1 {
-            return made((1, Numbers::ALL), &self.firsts(), so_far);
+            return made((0, Numbers::ALL), &self.firsts(), so_far);
         }
         let before = self.tried(failures - 1, so_far);
         let with = before.iter().flat_map(|one| {
             let nexts = self.nexts(one);
-            made((failures, one.numbers), &nexts, so_far)
+            made((one.faults, one.numbers), &nexts, so_far)
         });
         let mut all: Vec<_> = with.collect();
         all.sort_by_key(|one| one.result.index);
@@ -201,7 +220,7 @@ impl Exhaustive {
 
 /// First each failure at the first occurrence of each point, then at others: of every kind of failure
 /// all points, before the next kind.
-fn singles(points: &[SeenPoint], has_disks: bool, all_occurrences: bool) -> Vec<Single> {
+fn singles(points: &[SeenPoint], disks: &Disks, all_occurrences: bool) -> Vec<Single> {
     let mut all = Vec::new();
     for (point, seen) in points.iter().enumerate() {
         let occurrences = if all_occurrences {
@@ -210,9 +229,9 @@ fn singles(points: &[SeenPoint], has_disks: bool, all_occurrences: bool) -> Vec<
         } else {
             seen.occurrences()
         };
-        for (round, (node, nth)) in occurrences.into_iter().enumerate() {
-            for failure in PointFailure::at(seen, has_disks) {
-                let at = (node.to_owned(), nth);
+        for (round, one) in occurrences.into_iter().enumerate() {
+            for failure in PointFailure::at(seen, disks) {
+                let at = one.into();
                 all.push((round, failure, Single { point, failure, at }));
             }
         }
@@ -222,9 +241,10 @@ fn singles(points: &[SeenPoint], has_disks: bool, all_occurrences: bool) -> Vec<
     all.into_iter().map(|(_, _, single)| single).collect()
 }
 
-/// Of the failures that may come after those of some runs' beginning, the runs that were made.
+/// Of the failures that may come after those of some runs' beginning, which are so many faults, the runs that
+/// were made.
 fn made<'a>(
-    (failures, numbers): (u64, Numbers),
+    (faults, numbers): (usize, Numbers),
     nexts: &[Next],
     so_far: &Results<'a>,
 ) -> Vec<Tried<'a>> {
@@ -232,7 +252,8 @@ fn made<'a>(
     let all = nexts.iter().zip(0..).filter_map(|(next, rank)| {
         let result = so_far.get(&numbers.number(rank)?)?;
         let after = numbers.after(rank, count)?;
-        Some(Tried::new(result, (failures, next.failure), after))
+        let faults = faults + next.failure.fault_count();
+        Some(Tried::new(result, (faults, next.failure), after))
     });
     all.collect()
 }
@@ -264,14 +285,14 @@ impl Strategy for Exhaustive {
             let (rank, is_last) = numbers.place(index, count)?;
             let next = nexts.into_iter().nth(usize::try_from(rank).ok()?)?;
             let failure = next.failure;
-            faults.push(next.fault());
+            faults.extend(next.faults());
             if is_last {
                 return Some(self.plan(faults));
             }
             let before = numbers.number(rank)?;
             numbers = numbers.after(rank, count)?;
             let result = so_far.iter().find(|result| result.index == before)?;
-            let tried = Tried::new(result, (faults.len() as u64, failure), numbers);
+            let tried = Tried::new(result, (faults.len(), failure), numbers);
             nexts = self.nexts(&tried);
         }
     }

@@ -84,7 +84,7 @@ fn partition(on: Selector, from: Selector, flow: Flow) -> PlannedFault {
         what: What::Partition {
             from: vec![from],
             flow,
-            after: None,
+            begins: None,
         },
         on: vec![on],
         until: None,

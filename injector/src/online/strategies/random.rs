@@ -80,7 +80,7 @@ fn what(kind: u64, from: Selector, flow: Flow) -> What {
     let partition = |from, flow| What::Partition {
         from: vec![from],
         flow,
-        after: None,
+        begins: None,
     };
     match kind {
         0 => What::Kill,
@@ -181,7 +181,7 @@ mod tests {
         let what = What::Partition {
             from: vec![Selector::Others],
             flow: Flow::Both,
-            after: None,
+            begins: None,
         };
         up.hit("a", Duration::ZERO, (&what, Duration::from_secs(9)));
         assert_eq!(up.running("a", Duration::ZERO).0, "a");

@@ -55,9 +55,9 @@ impl Search {
         }
         let [of_one, of_other] = [one, other].map(|single| &self.all.seen(single).point);
         let shares = [
-            (of_one.file == of_other.file, SAME_FILE),
+            (of_one.place() == of_other.place(), SAME_FILE),
             (one.failure == other.failure, SAME_FAILURE),
-            (of_one.call == of_other.call, SAME_CALL),
+            (of_one.what() == of_other.what(), SAME_CALL),
         ];
         shares
             .iter()
@@ -106,9 +106,10 @@ fn likeness(want: &Want, seen: &SeenPoint, failure: PointFailure) -> f64 {
     let Some(wanted) = want.lines.first() else {
         return 0.0;
     };
-    let (call, file) = (&seen.point.call, &seen.point.file);
     let at = format!(
-        "{call} {file} {} {}",
+        "{} {} {} {}",
+        seen.point.what(),
+        seen.point.place(),
         seen.callers.join(" "),
         failure.said()
     );

@@ -34,7 +34,7 @@ impl Time {
                 let isolated = What::Partition {
                     from: vec![Selector::Others],
                     flow: Flow::Both,
-                    after: None,
+                    begins: None,
                 };
                 for what in [What::Kill, What::Pause, isolated] {
                     let fault = PlannedFault {

@@ -1,31 +1,33 @@
 //! The failures that may follow those of a run.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use brief::without_numbers;
 
 use super::super::super::directory::InjectResult;
-use super::super::super::plan::{PlannedFault, Selector};
-use super::super::super::points::{PointFailure, SeenPoint};
+use super::super::super::plan::{Awaited, PlannedFault, Selector};
+use super::super::super::points::{
+    MessagePoint, Occurrence, Pair, Placed, Point, PointFailure, SeenPoint,
+};
 use super::super::super::ran::{FaultCame, Ran};
 use super::numbers::Numbers;
-use super::{Exhaustive, Single};
+use super::{Exhaustive, Single, Time};
 use crate::laboratory::Judged;
 
 /// A failure that a run may have after those that it begins with.
 pub(super) struct Next<'a> {
     pub(super) failure: PointFailure,
     seen: &'a SeenPoint,
-    on: Selector,
-    /// Which time of those that it comes to the point.
-    nth: u64,
+    placed: Placed,
 }
 
-/// A run that was made, with so many failures.
+/// A run that was made.
 pub(super) struct Tried<'a> {
     pub(super) result: &'a InjectResult,
-    failures: u64,
-    /// The last one of them.
+    /// So many faults are its failures.
+    pub(super) faults: usize,
+    /// The last failure.
     last: PointFailure,
     /// Of the runs that begin as this one and have more failures.
     pub(super) numbers: Numbers,
@@ -70,30 +72,30 @@ impl Spot {
 }
 
 impl Next<'_> {
-    pub(super) fn fault(self) -> PlannedFault {
-        self.failure.fault(self.seen, self.on, self.nth)
+    pub(super) fn faults(self) -> Vec<PlannedFault> {
+        self.failure.faults(self.seen, self.placed)
     }
 }
 
 impl<'a> Tried<'a> {
-    /// A run of which this is the last of so many failures.
+    /// A run whose failures are so many faults, and whose last failure is this one.
     pub(super) fn new(
         result: &'a InjectResult,
-        (failures, last): (u64, PointFailure),
+        (faults, last): (usize, PointFailure),
         numbers: Numbers,
     ) -> Self {
         Self {
             result,
-            failures,
+            faults,
             last,
             numbers,
         }
     }
 
-    /// The last failure, if all of them happened and nothing was broken after them.
+    /// The last fault of the failures, if all of them happened and nothing was broken after them.
     fn recovered_from(&self) -> Option<&'a FaultCame> {
         let Ran { judged, faults, .. } = &self.result.ran;
-        let came = faults.get(..usize::try_from(self.failures).ok()?)?;
+        let came = faults.get(..self.faults)?;
         let is_over = *judged == Judged::Ok && came.iter().all(FaultCame::happened);
         came.last().filter(|_| is_over)
     }
@@ -119,18 +121,51 @@ impl Exhaustive {
     /// The first failures. Where nodes have roles, the role says which node, since another one may have it
     /// in another run.
     pub(super) fn firsts(&self) -> Vec<Next<'_>> {
-        let first = |single: &Single| {
-            let seen = &self.collected.points[single.point];
-            let (node, nth) = single.at.clone();
-            let role = seen.point.role.clone().map(Selector::Role);
-            Next {
-                failure: single.failure,
-                seen,
-                on: role.unwrap_or(Selector::Node(node)),
-                nth,
-            }
+        let first = |single: &Single| Next {
+            failure: single.failure,
+            seen: self.seen(single),
+            placed: self.placed_first(single),
         };
         self.singles.iter().map(first).collect()
+    }
+
+    fn placed_first(&self, single: &Single) -> Placed {
+        let (seen, Time { node, to, nth }) = (self.seen(single), &single.at);
+        let named = |name: &String| Selector::Node(name.clone());
+        let (on, to) = match &seen.point {
+            Point::Call(point) => {
+                let role = point.role.clone().map(Selector::Role);
+                (role.unwrap_or_else(|| named(node)), None)
+            }
+            Point::Message(point) => {
+                let [from_role, to_role] = self.roles_of(seen, point);
+                let to = to.as_ref().map(|to| to_role.unwrap_or_else(|| named(to)));
+                (from_role.unwrap_or_else(|| named(node)), to)
+            }
+        };
+        Placed {
+            on,
+            to,
+            nth: *nth,
+            since: Awaited::Time(Duration::ZERO),
+        }
+    }
+
+    /// The roles of who sends a message and who gets it, as far as they say which nodes those are.
+    fn roles_of(&self, seen: &SeenPoint, point: &MessagePoint) -> [Option<Selector>; 2] {
+        let pairs = &seen.by_pair;
+        let is_one = |node: fn(&Pair) -> &String| {
+            let all: BTreeSet<_> = pairs.iter().map(node).collect();
+            all.len() == 1 && point.from != point.to
+        };
+        let ends = [
+            (&point.from, is_one(|pair| &pair.from)),
+            (&point.to, is_one(|pair| &pair.to)),
+        ];
+        ends.map(|(name, is_one)| {
+            let mut roles = self.roles.iter().flatten();
+            (is_one && roles.any(|role| role == name)).then(|| Selector::Role(name.clone()))
+        })
     }
 
     /// The failures that may come after those of a run, in the order in which they are tried. Calls that only
@@ -155,6 +190,12 @@ impl Exhaustive {
         let Some(last) = tried.recovered_from() else {
             return Vec::new();
         };
+        // There is no link to a node without power.
+        let since = if tried.last.is_power_loss() {
+            Awaited::Ended
+        } else {
+            Awaited::After(Duration::ZERO)
+        };
         let mut all = Vec::new();
         for (rank, seen) in tried.result.ran.points.iter().enumerate() {
             let spot = Spot {
@@ -162,13 +203,12 @@ impl Exhaustive {
                 is_known: self.known.contains(&seen.id),
                 is_elsewhere: !seen.by_node.keys().any(|node| last.on.contains(node)),
             };
-            for (on, nth) in self.times(seen, &last.on) {
-                for failure in PointFailure::at(seen, self.has_disks) {
+            for placed in self.times(seen, &last.on, &since) {
+                for failure in PointFailure::at(seen, &self.disks) {
                     let next = Next {
                         failure,
                         seen,
-                        on: on.clone(),
-                        nth,
+                        placed: placed.clone(),
                     };
                     all.push((spot.place(failure, tried.last.is_of_call()), next));
                 }
@@ -179,25 +219,33 @@ impl Exhaustive {
 
     /// At which of its times a point is tried after a failure, and on whom: the first one, on a node that
     /// the failure hit if one of them came there.
-    fn times(&self, seen: &SeenPoint, hit: &[String]) -> Vec<(Selector, u64)> {
-        let on = |node: &String| match &seen.point.role {
-            _ if !self.has_roles => Selector::Node(node.clone()),
-            _ if hit.contains(node) => Selector::Hit,
-            Some(role) => Selector::Role(role.clone()),
-            None => Selector::Node(node.clone()),
+    fn times(&self, seen: &SeenPoint, hit: &[String], since: &Awaited) -> Vec<Placed> {
+        let placed = |one: Occurrence| Placed {
+            on: self.on_again(seen, one.node, hit),
+            to: one.to.map(|to| self.on_again(seen, to, hit)),
+            nth: one.nth,
+            since: since.clone(),
         };
         if self.collected.all_occurrences {
-            let times = seen.by_node.iter();
-            let times = times.flat_map(|(node, count)| (1..=*count).map(move |nth| (node, nth)));
-            return times.map(|(node, nth)| (on(node), nth)).collect();
+            let all = (0..seen.count()).filter_map(|place| seen.occurrence(place));
+            return all.map(placed).collect();
         }
-        let mut nodes = seen.by_node.keys();
-        let of_hit = nodes.clone().find(|node| hit.contains(node));
-        of_hit
-            .or_else(|| nodes.next())
-            .map(|node| (on(node), 1))
-            .into_iter()
-            .collect()
+        let of_hit = seen
+            .firsts()
+            .find(|one| hit.iter().any(|hit| hit == one.node));
+        let one = of_hit.or_else(|| seen.firsts().next());
+        one.map(placed).into_iter().collect()
+    }
+
+    /// A node that a further failure hits: where there are roles another one may have been hit by the failure
+    /// before, or come to a point.
+    fn on_again(&self, seen: &SeenPoint, node: &str, hit: &[String]) -> Selector {
+        match seen.point.role() {
+            _ if self.roles.is_none() => Selector::Node(node.to_owned()),
+            _ if hit.iter().any(|hit| hit == node) => Selector::Hit,
+            Some(role) => Selector::Role(role.clone()),
+            None => Selector::Node(node.to_owned()),
+        }
     }
 
     /// Whether a call failed, and all went on as if it had not: somebody took the error for nothing.

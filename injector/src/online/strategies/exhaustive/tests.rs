@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use super::super::super::points::Point;
+use super::super::super::points::{CallPoint, MessagePoint, Pair, Point};
 use super::super::super::ran::{FaultCame, State};
 use super::*;
 use crate::laboratory::Judged;
@@ -19,12 +19,12 @@ fn collected() -> Collected {
             .map(|(node, count)| ((*node).to_owned(), *count))
             .collect(),
         bytes_min: (call == "write").then_some(9),
-        ..SeenPoint::of(Point {
+        ..SeenPoint::of(Point::Call(CallPoint {
             call: call.into(),
             file: file.into(),
             site: "00000000000000ff".into(),
             role: role.map(str::to_owned),
-        })
+        }))
     };
     Collected {
         points: vec![
@@ -104,12 +104,12 @@ fn ran(index: u64, hit: &str, points: Vec<SeenPoint>) -> InjectResult {
 fn in_recovery(call: &str, file: &str, role: Option<&str>, node: &str) -> SeenPoint {
     SeenPoint {
         by_node: [(node.to_owned(), 2)].into(),
-        ..SeenPoint::of(Point {
+        ..SeenPoint::of(Point::Call(CallPoint {
             call: call.into(),
             file: file.into(),
             site: String::new(),
             role: role.map(str::to_owned),
-        })
+        }))
     }
 }
 
@@ -244,6 +244,144 @@ fn after_an_error_that_changed_nothing_the_power_of_that_node_fails_first() {
     let results = [ran(kill, "a", after("a")), ran(eio, "b", recovers)];
     let order: Vec<_> = all.order(&results, u64::MAX).collect();
     assert_eq!(order[len as usize..][..2], [len + kill, len + eio]);
+}
+
+/// A message of the leader to two others, which have the same role.
+fn message() -> SeenPoint {
+    let pair = |to: &str, times| Pair {
+        from: "a".into(),
+        to: to.into(),
+        times,
+    };
+    SeenPoint {
+        by_node: [("a".to_owned(), 5)].into(),
+        by_pair: vec![pair("b", 5)],
+        ..SeenPoint::of(Point::Message(MessagePoint {
+            from: "leader".into(),
+            to: "b".into(),
+            from_port: None,
+            to_port: Some(7000),
+        }))
+    }
+}
+
+#[test]
+fn a_message_is_cut_off_and_its_sender_may_die() {
+    let file = file("");
+    let collected = Collected {
+        points: vec![message()],
+        ..collected()
+    };
+    let mut all = Exhaustive::new(&file, 0, &collected);
+    // Four failures at the first, the last and the middle one.
+    assert_eq!(all.count(), Some(12));
+    let text = |all: &mut Exhaustive, index| all.propose(index, &[]).expect("one").to_string();
+    let expected = "\
+seed = 0
+within_s = 5.0
+restart_after_s = 1.0
+
+[[faults]]
+at = { time_s = 0.0 }
+fault = \"partition\"
+on = \"leader\"
+from = \"b\"
+flow = \"out\"
+with_message = { nth = 1, from = \"leader\", to = \"b\", to_port = 7000 }
+until = { after_s = 3.0 }
+";
+    assert_eq!(text(&mut all, 0), expected);
+    assert_eq!(text(&mut all, 1), expected.replace("flow = \"out\"\n", ""));
+    assert_eq!(text(&mut all, 4), expected.replace("nth = 1", "nth = 5"));
+    assert_eq!(text(&mut all, 8), expected.replace("nth = 1", "nth = 3"));
+    let dies = expected.replace("after_s = 3.0", "after_s = 1.0");
+    let then = "
+[[faults]]
+at = { after_s = 0.0 }
+fault = \"kill\"
+on = \"hit\"
+until = { after_s = 1.0 }
+";
+    assert_eq!(text(&mut all, 2), dies.clone() + then);
+    let then = then.replace("\"kill\"", "\"power-loss\"");
+    let then = then.replace("\nuntil", "\nkeeps = \"flushed\"\nuntil");
+    assert_eq!(text(&mut all, 3), dies + &then);
+    for index in 0..12 {
+        let text = text(&mut all, index);
+        let read = FaultPlan::parse(&text, Path::new("p"), &file);
+        assert_eq!(read.expect("a plan").to_string(), text);
+    }
+    let none = Exhaustive::new(&without_disks(), 0, &collected);
+    assert_eq!(none.count(), Some(9));
+}
+
+fn without_disks() -> ClusterFile {
+    let text = file("").text.replace("disk = \"ext4\"\n", "");
+    ClusterFile::parse(&text, Path::new("c.toml"), Path::new("/")).expect("a cluster")
+}
+
+/// Messages are counted from when the first failure is in place, or its end, where a node has no link
+/// before.
+#[test]
+fn a_message_after_a_first_failure_is_one_of_the_second_failures() {
+    let pairs = Collected {
+        failures_max: 2,
+        ..collected()
+    };
+    let file = file("");
+    let mut all = Exhaustive::new(&file, 0, &pairs);
+    let len = all.count().expect("known");
+    let loss = |one: &Single| one.failure == PointFailure::PowerLoss;
+    let loss = all.singles.iter().position(loss).expect("there is one") as u64;
+    let results = [
+        ran(0, "a", vec![message()]),
+        ran(loss, "b", vec![message()]),
+    ];
+    let kill = all.propose(len, &results).expect("one");
+    let (_, second) = kill
+        .to_string()
+        .rsplit_once("[[faults]]\n")
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .expect("two");
+    assert!(second.contains("at = { after_s = 0.0 }\n") && second.contains("on = \"hit\"\n"));
+    assert!(
+        second.contains("with_message = { nth = 1, from = \"hit\", to = \"b\""),
+        "{second}"
+    );
+    let loss = all.propose(len + loss, &results).expect("one").to_string();
+    assert!(
+        loss.contains("at = { ended = true }\n") && loss.contains("from = \"hit\"\n"),
+        "{loss}"
+    );
+    let read = FaultPlan::parse(&loss, Path::new("p"), &file);
+    assert_eq!(read.expect("a plan").to_string(), loss);
+}
+
+/// A sender that is killed after its message was cut off is one failure and two faults.
+#[test]
+fn a_failure_of_two_faults_is_followed_by_others_if_both_happened() {
+    let pairs = Collected {
+        points: vec![message()],
+        failures_max: 2,
+        ..collected()
+    };
+    let all = Exhaustive::new(&file(""), 0, &pairs);
+    let len = all.count().expect("known");
+    let kill = |one: &Single| one.failure == PointFailure::CutAndKill;
+    let kill = all.singles.iter().position(kill).expect("there is one") as u64;
+    let mut result = ran(kill, "a", vec![message()]);
+    let pairs_after = |result: &InjectResult| {
+        let results = [result.clone()];
+        all.order(&results, u64::MAX)
+            .filter(|index| *index >= len)
+            .count()
+    };
+    assert_eq!(pairs_after(&result), 0);
+    let cut = result.ran.faults[0].clone();
+    result.ran.faults.push(cut);
+    assert_eq!(pairs_after(&result), 4);
+    result.ran.faults[1].state = State::NeverFired;
+    assert_eq!(pairs_after(&result), 0);
 }
 
 #[test]

@@ -1,0 +1,262 @@
+//! A message with which a partition begins: the first one that is lost.
+
+use std::fmt;
+
+use cluster::Member;
+use serde::Deserialize;
+use simulation::Ports;
+use toml::Spanned;
+
+use super::parse::{Checked, Known, Name, Names, RawFault, Wrong, selectors};
+use super::plan::Selector;
+use super::print::selected;
+use super::select;
+use super::sent::directions;
+
+/// One of the messages that somebody sends to somebody.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MessageOf {
+    /// Which one, from 1 on, since it is waited for.
+    pub nth: u64,
+    /// Who sends it; nobody is named: all others, and all clients.
+    pub from: Vec<Selector>,
+    /// To whom; nobody is named: the same. If nobody is named at all, it is one of those that are to be
+    /// lost.
+    pub to: Vec<Selector>,
+    /// From which port, and to which.
+    pub ports: Ports,
+}
+
+/// As a plan has it.
+#[derive(Debug, Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "expected a message, such as { nth = 3, to_port = 7000 }"
+)]
+pub(super) struct RawMessage {
+    nth: Spanned<u64>,
+    from: Option<Spanned<Names>>,
+    to: Option<Spanned<Names>>,
+    from_port: Option<Spanned<u16>>,
+    to_port: Option<Spanned<u16>>,
+}
+
+impl MessageOf {
+    /// All who are named.
+    pub(super) fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        self.from.iter().chain(&self.to)
+    }
+
+    /// The directions in which messages count, with so many clients; `cut` if nobody is named. Fails in
+    /// words if nobody has a role, or there is none.
+    pub(super) fn counted(
+        &self,
+        cut: &[(Member, Member)],
+        known: &select::Known,
+        clients: usize,
+    ) -> Result<Vec<(Member, Member)>, String> {
+        if self.from.is_empty() && self.to.is_empty() {
+            return Ok(cut.to_vec());
+        }
+        directions((&self.from, &self.to), known, clients)
+    }
+
+    /// In words.
+    pub(super) fn words(&self) -> String {
+        let ends = [
+            ("from", &self.from, self.ports.from),
+            ("to", &self.to, self.ports.to),
+        ];
+        let mut words = format!("message {}", self.nth);
+        for (end, who, port) in ends {
+            if who.is_empty() && port.is_none() {
+                continue;
+            }
+            let names: Vec<_> = who.iter().map(Selector::to_string).collect();
+            let port = port.map_or_else(String::new, |port| format!(":{port}"));
+            words += &format!(" {end} {}{port}", names.join(", "));
+        }
+        words
+    }
+}
+
+/// As the table of a plan.
+impl fmt::Display for MessageOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{ nth = {}", self.nth)?;
+        for (key, who) in [("from", &self.from), ("to", &self.to)] {
+            if !who.is_empty() {
+                write!(f, ", {key} = {}", selected(who))?;
+            }
+        }
+        for (key, port) in [("from_port", self.ports.from), ("to_port", self.ports.to)] {
+            if let Some(port) = port {
+                write!(f, ", {key} = {port}")?;
+            }
+        }
+        f.write_str(" }")
+    }
+}
+
+/// The message with which a partition begins, if it does; fails if another fault has that.
+pub(super) fn with_message(raw: &RawFault, known: &Known) -> Checked<Option<MessageOf>> {
+    let Some(given) = &raw.with_message else {
+        return Ok(None);
+    };
+    if *raw.fault.get_ref() != Name::Partition {
+        let what = "`with_message` is only for a partition";
+        return Err(Wrong(given.span(), what.into()));
+    }
+    if raw.after_bytes.is_some() || raw.after_messages.is_some() {
+        let what = "a partition begins with a message or after so much, not both";
+        return Err(Wrong(given.span(), what.into()));
+    }
+    let message = given.get_ref();
+    if *message.nth.get_ref() == 0 {
+        return Err(Wrong(message.nth.span(), "it is counted from 1 on".into()));
+    }
+    let end = |names: &Option<Spanned<_>>| match names {
+        Some(names) => selectors(names.clone(), known, false),
+        None => Ok(Vec::new()),
+    };
+    let of = MessageOf {
+        nth: *message.nth.get_ref(),
+        from: end(&message.from)?,
+        to: end(&message.to)?,
+        ports: Ports {
+            from: port(message.from_port.as_ref())?,
+            to: port(message.to_port.as_ref())?,
+        },
+    };
+    match (&of.from[..], &of.to[..]) {
+        ([Selector::Node(from)], [Selector::Node(to)]) if from == to => {
+            let what = format!("what {from} sends to itself crosses no network");
+            Err(Wrong(given.span(), what))
+        }
+        _ => Ok(Some(of)),
+    }
+}
+
+fn port(given: Option<&Spanned<u16>>) -> Checked<Option<u16>> {
+    match given {
+        Some(port) if *port.get_ref() == 0 => Err(Wrong(port.span(), "there is no port 0".into())),
+        given => Ok(given.map(|port| *port.get_ref())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use cluster::ClusterFile;
+
+    use super::super::plan::FaultPlan;
+    use super::*;
+
+    const CLUSTER: &str = "
+[[nodes]]
+names = [\"a\", \"b\", \"c\"]
+command = \"sh\"
+[client]
+command = \"sh\"
+[probe]
+command = \"sh\"
+roles = [\"leader\", \"follower\"]
+";
+
+    fn parsed(text: &str) -> Result<FaultPlan, String> {
+        let file = ClusterFile::parse(CLUSTER, Path::new("c.toml"), Path::new("/"));
+        let plan = FaultPlan::parse(text, Path::new("p.toml"), &file.expect("a cluster"));
+        plan.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_message_is_read_again_as_it_was_printed() {
+        let text = "[[faults]]
+at = { time_s = 0.0 }
+fault = \"partition\"
+on = \"a\"
+from = \"b\"
+flow = \"out\"
+with_message = { nth = 3, from = \"leader\", to = [\"b\", \"c\"], from_port = 9, to_port = 7000 }
+until = { after_s = 3.0 }
+
+[[faults]]
+at = { after_s = 0.0 }
+fault = \"partition\"
+on = \"a\"
+with_message = { nth = 1 }
+";
+        let plan = parsed(text).expect("a plan");
+        assert!(plan.needs_roles());
+        let printed = plan.to_string();
+        assert_eq!(printed, format!("seed = 0\n\n{text}"));
+        assert_eq!(parsed(&printed).expect("a plan"), plan);
+        let of = |text: &str| text.replace("from = \"leader\"", "from = \"hit\"");
+        assert!(
+            parsed(&of(text))
+                .expect_err("none before")
+                .contains("first one")
+        );
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_is_refused() {
+        let of = |fault: &str, message: &str| {
+            let text = format!(
+                "[[faults]]\nat = {{ time_s = 1 }}\non = \"a\"\nfault = \"{fault}\"\nwith_message = {{ {message} }}\n"
+            );
+            parsed(&text).expect_err("it is wrong")
+        };
+        let partition = |message: &str| of("partition", message);
+        assert_eq!(partition("nth = 0"), "p.toml:5:24: it is counted from 1 on");
+        assert_eq!(
+            of("kill", "nth = 1"),
+            "p.toml:5:16: `with_message` is only for a partition"
+        );
+        assert_eq!(
+            partition("nth = 1, to_port = 0"),
+            "p.toml:5:37: there is no port 0"
+        );
+        assert!(partition("nth = 1, to_port = 70000").starts_with("p.toml:5:37: "));
+        assert!(partition("to_port = 7").contains("missing field `nth`"));
+        assert_eq!(
+            partition("nth = 1, from = \"a\", to = \"a\""),
+            "p.toml:5:16: what a sends to itself crosses no network"
+        );
+        let text = "[[faults]]\nat = { time_s = 1 }\non = \"a\"\nfault = \"partition\"\nwith_message = { nth = 1 }\nafter_bytes = 7\n";
+        assert_eq!(
+            parsed(text).expect_err("it is wrong"),
+            "p.toml:5:16: a partition begins with a message or after so much, not both"
+        );
+    }
+
+    #[test]
+    fn words_say_which_message_it_is() {
+        let of = |from: &[&str], to: &[&str], ports| MessageOf {
+            nth: 3,
+            from: from
+                .iter()
+                .map(|name| Selector::Node((*name).into()))
+                .collect(),
+            to: to
+                .iter()
+                .map(|name| Selector::Node((*name).into()))
+                .collect(),
+            ports,
+        };
+        let to_port = Ports {
+            from: None,
+            to: Some(7000),
+        };
+        assert_eq!(
+            of(&["a"], &["b"], to_port).words(),
+            "message 3 from a to b:7000"
+        );
+        assert_eq!(of(&[], &[], to_port).words(), "message 3 to :7000");
+        assert_eq!(
+            of(&["a"], &[], Ports::default()).words(),
+            "message 3 from a"
+        );
+    }
+}

@@ -1,0 +1,420 @@
+//! Messages between nodes as failure points: a mistake that shows only when one exact message is lost, on
+//! both grounds. Needs root and Python.
+
+use std::fs;
+use std::process::Output;
+
+use end_to_end::{Folder, Ordinary, printed, said};
+use serde_json::Value;
+
+/// A leader and a follower. A value is prepared and then committed there; what is not committed in two
+/// seconds is forgotten. The leader tries again until it knows that both have arrived, but for the mistake:
+/// it acknowledges what is prepared, and sends the second message without looking after it.
+const NODE: &str = r"
+import os, socket, sys, threading
+role, directory, peer, mistake = sys.argv[1:5]
+
+def serve(port, answer):
+    listener = socket.create_server(('', port))
+    def accept():
+        while True:
+            connection = listener.accept()[0]
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+    threading.Thread(target=accept, daemon=True).start()
+
+def ask(connection, what):
+    connection.sendall(what)
+    return connection.recv(100)
+
+def write(value):
+    with open(directory + '/new', 'wb') as new:
+        new.write(value)
+        os.fsync(new.fileno())
+    os.rename(directory + '/new', directory + '/value')
+    above = os.open(directory, os.O_RDONLY)
+    os.fsync(above)
+    os.close(above)
+
+def follow(connection):
+    connection.settimeout(2)
+    try:
+        prepared = connection.recv(100)
+        connection.sendall(b'prepared')
+        if connection.recv(100) == b'commit':
+            write(prepared)
+            connection.sendall(b'committed')
+            connection.recv(1)
+    except OSError:
+        pass
+    connection.close()
+
+def tell(connection):
+    try:
+        value = open(directory + '/value', 'rb').read()
+    except FileNotFoundError:
+        value = b'nothing'
+    connection.sendall(value)
+    connection.close()
+
+def replicate(client, value):
+    try:
+        with socket.create_connection((peer, 7000), 2) as follower:
+            if ask(follower, value) != b'prepared':
+                return False
+            if mistake:
+                client.sendall(b'done')
+            is_done = ask(follower, b'commit') == b'committed'
+    except OSError:
+        return bool(mistake)
+    if is_done and not mistake:
+        client.sendall(b'done')
+    return is_done
+
+def lead(client):
+    value = client.recv(100)
+    try:
+        while not replicate(client, value):
+            pass
+    except OSError:
+        pass
+    client.close()
+
+if role == 'leader':
+    serve(9000, lead)
+else:
+    serve(7000, follow)
+    serve(7001, tell)
+print('ready', flush=True)
+threading.Event().wait()
+";
+
+/// It waits before it sends: the fault is in place by then.
+const CLIENT: &str = r"
+import socket, sys, time
+time.sleep(1)
+try:
+    with socket.create_connection((sys.argv[1], 9000), 30) as leader:
+        leader.sendall(b'seven')
+        if leader.recv(100) == b'done':
+            print('seven', flush=True)
+except OSError:
+    pass
+";
+
+const CHECK: &str = r"
+import socket, sys
+with socket.create_connection((sys.argv[1], 7001), 30) as follower:
+    value = follower.recv(100).decode()
+acknowledged = open(sys.argv[2]).read().split()
+if acknowledged and acknowledged != [value]:
+    print('broken the follower has', value)
+else:
+    print('ok')
+";
+
+const CLUSTER: &str = r#"
+[[nodes]]
+name = "a"
+data = false
+command = "python3 -I {here}/node.py leader - {address:b} 'MISTAKE'"
+ready = { log = "ready" }
+stop = "SIGKILL"
+[[nodes]]
+name = "b"
+command = "python3 -I {here}/node.py follower {dir} - ''"
+ready = { log = "ready" }
+stop = "SIGKILL"
+[client]
+command = "python3 -I {here}/client.py {address:a}"
+[check]
+command = "python3 -I {here}/check.py {address:b} {acks}"
+"#;
+
+/// Both grounds, with what is laid out there.
+enum Laid {
+    Namespaces(Folder),
+    Simulated(Ordinary, String),
+}
+
+impl Laid {
+    fn files(mistake: &str) -> [(&'static str, String); 4] {
+        [
+            ("cluster.toml", CLUSTER.replace("MISTAKE", mistake)),
+            ("node.py", NODE.to_owned()),
+            ("client.py", CLIENT.to_owned()),
+            ("check.py", CHECK.to_owned()),
+        ]
+    }
+
+    fn in_namespaces(mistake: &str) -> Self {
+        let folder = Folder::new(&[]);
+        for (name, text) in Self::files(mistake) {
+            folder.write(name, &text);
+        }
+        Self::Namespaces(folder)
+    }
+
+    fn simulated(mistake: &str) -> Self {
+        let place = Ordinary::new();
+        for (name, text) in Self::files(mistake) {
+            place.file(name, &text);
+        }
+        place.shared("out");
+        let kernel = place.simulation_kernel();
+        Self::Simulated(place, kernel)
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        match self {
+            Self::Namespaces(folder) => folder.run(words),
+            Self::Simulated(place, _) => {
+                let mut command = place.crashpoint(words);
+                command.output().expect("it runs")
+            }
+        }
+    }
+
+    #[track_caller]
+    fn ends(&self, status: i32, words: &[&str]) -> String {
+        let output = self.run(words);
+        let told = printed(&output);
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{words:?}: {told}{}",
+            said(&output)
+        );
+        told
+    }
+
+    /// `crashpoint inject`, on this ground.
+    #[track_caller]
+    fn inject(&self, status: i32, words: &[&str]) -> String {
+        let begun = ["inject", "cluster.toml"];
+        let how = match self {
+            Self::Namespaces(_) => Vec::new(),
+            Self::Simulated(_, kernel) => vec!["--simulate", "--seed", "7", "--kernel", kernel],
+        };
+        self.ends(status, &[&begun[..], words, &how].concat())
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        match self {
+            Self::Namespaces(folder) => folder.write(name, text),
+            Self::Simulated(place, _) => drop(place.file(name, text)),
+        }
+    }
+
+    fn read(&self, name: &str) -> String {
+        match self {
+            Self::Namespaces(folder) => folder.read(name),
+            Self::Simulated(place, _) => fs::read_to_string(place.path(name)).expect("read"),
+        }
+    }
+
+    /// Cuts the follower off from this message of the leader on.
+    fn cut_at(&self, status: i32, nth: u64) -> String {
+        let plan = format!(
+            "within_s = 5\n[[faults]]\nat = {{ time_s = 0 }}\nfault = \"partition\"\non = \"a\"\nfrom = \"b\"\nflow = \"out\"\nwith_message = {{ nth = {nth}, from = \"a\", to = \"b\", to_port = 7000 }}\nuntil = {{ after_s = 3 }}\n"
+        );
+        self.write("plan.toml", &plan);
+        self.inject(status, &["--plan", "plan.toml"])
+    }
+
+    /// The points at messages, in lines.
+    fn points(&self) -> Vec<Value> {
+        let words = ["--points", "--at", "messages", "--format", "json"];
+        let text = self.inject(0, &words);
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    }
+}
+
+/// The second message is the one; with any other cut the leader tries again.
+fn only_the_second_message_shows_it(laid: &Laid) {
+    let text = laid.cut_at(1, 2);
+    let words =
+        "partition a -x> b with message 2 from a to b:7000: 5 bytes in 1 message had passed";
+    assert!(text.contains(words), "{text}");
+    assert!(text.contains("the follower has nothing"), "{text}");
+    let text = laid.cut_at(0, 1);
+    let words = "with message 1 from a to b:7000: 0 bytes in 0 messages had passed";
+    assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn a_mistake_at_the_second_message_shows_when_it_is_cut_off_in_namespaces() {
+    only_the_second_message_shows_it(&Laid::in_namespaces("yes"));
+}
+
+#[test]
+fn a_mistake_at_the_second_message_shows_when_it_is_cut_off_on_machines() {
+    only_the_second_message_shows_it(&Laid::simulated("yes"));
+}
+
+/// Each point has one ID, whichever ground it is on.
+#[test]
+fn the_same_message_is_the_same_failure_point_on_both_grounds() {
+    let told = |points: Vec<Value>| -> Vec<_> {
+        let told = |point: Value| {
+            let text = |key: &str| point[key].to_string();
+            let keys = [
+                "id",
+                "from",
+                "to",
+                "from_port",
+                "to_port",
+                "by_pair",
+                "times",
+            ];
+            keys.map(text)
+        };
+        let mut all: Vec<_> = points.into_iter().map(told).collect();
+        all.sort();
+        all
+    };
+    let (one, other) = (Laid::in_namespaces(""), Laid::simulated(""));
+    let (here, there) = (told(one.points()), told(other.points()));
+    assert_eq!(here, there);
+    let ports: Vec<_> = here
+        .iter()
+        .map(|point| (&*point[3], &*point[4], &*point[6]))
+        .collect();
+    assert_eq!(ports.len(), 2, "{here:?}");
+    assert!(ports.contains(&("null", "7000", "2")) && ports.contains(&("7000", "null", "2")));
+    let table = other.inject(0, &["--points", "--at", "all"]);
+    assert!(
+        table.contains(" cut both ways") && table.contains(" called by"),
+        "{table}"
+    );
+    let table = other.inject(0, &["--points"]);
+    assert!(!table.contains(" cut both ways"), "{table}");
+}
+
+/// Every failure at every message: the mistake is found, told, and comes again.
+fn it_is_found(laid: &Laid) {
+    let words = [
+        "--strategy",
+        "exhaustive",
+        "--at",
+        "messages",
+        "--out",
+        "out/found",
+    ];
+    let stops = ["--stop-after", "1"];
+    let text = laid.inject(1, &[&words[..], &stops].concat());
+    assert!(text.contains("with message 2 from a to b:7000"), "{text}");
+    let shown = laid.ends(0, &["show", "out/found"]);
+    let (_, replay) = shown.split_once(" replay out/found ").expect("it is told");
+    let number = replay.split_whitespace().next().expect("a number");
+    laid.ends(1, &["replay", "out/found", number]);
+    let smaller = laid.ends(1, &["minimize", "out/found", number]);
+    assert!(smaller.contains("1 fault down to 1 fault"), "{smaller}");
+    // A campaign at calls has other points.
+    let other = ["--strategy", "exhaustive", "--points-of", "out/found"];
+    let output = match laid {
+        Laid::Namespaces(_) => laid.run(&[&["inject", "cluster.toml"], &other[..]].concat()),
+        Laid::Simulated(_, kernel) => {
+            let how = ["--simulate", "--seed", "7", "--kernel", kernel];
+            laid.run(&[&["inject", "cluster.toml"], &other[..], &how].concat())
+        }
+    };
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+    assert!(
+        said(&output).contains("collected with --at messages"),
+        "{}",
+        said(&output)
+    );
+}
+
+/// All failures and all times.
+fn nothing_is_found(laid: &Laid, runs: usize) {
+    let words = [
+        "--strategy",
+        "exhaustive",
+        "--at",
+        "messages",
+        "--out",
+        "out/none",
+    ];
+    let text = laid.inject(0, &[&words[..], &["--all-occurrences"]].concat());
+    let results = laid.read("out/none/results.jsonl");
+    assert_eq!(results.lines().count(), runs, "{text}");
+}
+
+#[test]
+#[ignore = "it takes a minute: make test-clusters"]
+fn all_failures_at_messages_find_the_mistake_in_namespaces() {
+    it_is_found(&Laid::in_namespaces("yes"));
+}
+
+#[test]
+#[ignore = "it takes minutes: make test-clusters"]
+fn all_failures_at_messages_find_the_mistake_on_machines() {
+    it_is_found(&Laid::simulated("yes"));
+}
+
+#[test]
+#[ignore = "it takes a minute: make test-clusters"]
+fn no_failure_at_a_message_breaks_what_waits_for_both_in_namespaces() {
+    // There is no disk to lose.
+    nothing_is_found(&Laid::in_namespaces(""), 4 * 3);
+}
+
+#[test]
+#[ignore = "it takes minutes: make test-clusters"]
+fn no_failure_at_a_message_breaks_what_waits_for_both_on_machines() {
+    // The leader has no disk, and the follower has.
+    nothing_is_found(&Laid::simulated(""), 2 * 3 + 2 * 4);
+}
+
+/// A second failure is at a message that came after the first one, also in parts and when it is gone on
+/// with.
+#[test]
+#[ignore = "it takes minutes: make test-clusters"]
+fn pairs_are_of_messages_after_the_first_failure_and_shards_are_put_together() {
+    let laid = Laid::simulated("");
+    let words = [
+        "--strategy",
+        "exhaustive",
+        "--at",
+        "all",
+        "--max-failures",
+        "2",
+    ];
+    let run = |status, more: &[&str]| laid.inject(status, &[&words[..], more].concat());
+    run(0, &["--sample", "1", "--out", "out/base"]);
+    for (shard, out) in [("1/2", "out/one"), ("2/2", "out/two")] {
+        let part = ["--sample", "4", "--points-of", "out/base"];
+        run(0, &[&part[..], &["--shard", shard, "--out", out]].concat());
+    }
+    let merged = laid.ends(0, &["merge", "out/one", "out/two", "--out", "out/merged"]);
+    assert!(merged.contains("0 broken of 4 runs"), "{merged}");
+    let words = [
+        "--strategy",
+        "exhaustive",
+        "--at",
+        "messages",
+        "--max-failures",
+        "2",
+    ];
+    let more = ["--budget", "100s", "--out", "out/pairs"];
+    let output = laid.run(&[]);
+    drop(output);
+    laid.inject(3, &[&words[..], &more].concat());
+    let results = laid.read("out/pairs/results.jsonl");
+    let results = results
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let is_pair = |result: &Value| {
+        let plan = result["plan"].as_str().expect("text");
+        plan.matches("with_message").count() == 2
+    };
+    let pairs: Vec<_> = results.filter(is_pair).collect();
+    assert!(!pairs.is_empty());
+    for pair in pairs {
+        assert_ne!(pair["verdict"], "broken", "{pair}");
+    }
+}

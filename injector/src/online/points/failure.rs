@@ -168,7 +168,7 @@ impl PointFailure {
                 Self::KillAfter => never_fails,
                 _ => true,
             };
-            (can_be && calls.contains(&call)).then_some(failure)
+            (can_be && calls.contains(&call.as_str())).then_some(failure)
         })
     }
 

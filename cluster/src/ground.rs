@@ -75,11 +75,11 @@ impl Limited {
         self.cut.union(&self.counted)
     }
 
-    fn limiting(&self, direction: &Direction) -> Limiting {
+    fn limiting(&self, direction: Direction) -> Limiting {
         Limiting {
             limit: self.limit.clone(),
-            cuts: self.cut.contains(direction),
-            counts: self.counted.contains(direction),
+            cuts: self.cut.contains(&direction),
+            counts: self.counted.contains(&direction),
         }
     }
 }
@@ -140,7 +140,7 @@ impl Impaired {
         }
         if let Some(limited) = &self.limited {
             for direction in limited.directions() {
-                passing.entry(*direction).or_default().limit = Some(limited.limiting(direction));
+                passing.entry(*direction).or_default().limit = Some(limited.limiting(*direction));
             }
         }
         passing.retain(|direction, _| !self.cuts.contains(direction));

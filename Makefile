@@ -75,10 +75,6 @@ test-stores:
 	@scripts/setup --stores
 	@scripts/stores --build
 
-# What make deny and make fuzz have to build first.
-tools: setup-fuzz $(CARGO_DENY) $(CARGO_FUZZ)
-	@scripts/fuzz $(abspath $(CARGO_FUZZ)) 0
-
 FUZZ_SECONDS ?= 60
 CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(TOOLS)/cargo-fuzz-$(CARGO_FUZZ_VERSION)/bin/cargo-fuzz
@@ -111,6 +107,10 @@ deny: $(CARGO_DENY)
 # As cargo-fuzz above.
 $(CARGO_DENY):
 	cargo install cargo-deny --locked --debug --version $(CARGO_DENY_VERSION) --root $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)
+
+# What make deny and make fuzz have to build first.
+tools: setup-fuzz $(CARGO_DENY) $(CARGO_FUZZ)
+	@scripts/fuzz $(abspath $(CARGO_FUZZ)) 0
 
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(TOOLS)/mdbook-$(MDBOOK_VERSION)/bin/mdbook

@@ -111,23 +111,7 @@ pub(super) fn with_message(raw: &RawFault, known: &Known) -> Checked<Option<Mess
         let what = "a partition begins with a message or after so much, not both";
         return Err(Wrong(given.span(), what.into()));
     }
-    let message = given.get_ref();
-    if *message.nth.get_ref() == 0 {
-        return Err(Wrong(message.nth.span(), "it is counted from 1 on".into()));
-    }
-    let end = |names: &Option<Spanned<_>>| match names {
-        Some(names) => selectors(names.clone(), known, false),
-        None => Ok(Vec::new()),
-    };
-    let of = MessageOf {
-        nth: *message.nth.get_ref(),
-        from: end(&message.from)?,
-        to: end(&message.to)?,
-        ports: Ports {
-            from: port(message.from_port.as_ref())?,
-            to: port(message.to_port.as_ref())?,
-        },
-    };
+    let of = settled(given.get_ref(), known)?;
     match (&of.from[..], &of.to[..]) {
         ([Selector::Node(from)], [Selector::Node(to)]) if from == to => {
             let what = format!("what {from} sends to itself crosses no network");
@@ -135,6 +119,25 @@ pub(super) fn with_message(raw: &RawFault, known: &Known) -> Checked<Option<Mess
         }
         _ => Ok(Some(of)),
     }
+}
+
+fn settled(message: &RawMessage, known: &Known) -> Checked<MessageOf> {
+    if *message.nth.get_ref() == 0 {
+        return Err(Wrong(message.nth.span(), "it is counted from 1 on".into()));
+    }
+    let end = |names: &Option<Spanned<_>>| match names {
+        Some(names) => selectors(names.clone(), known, false),
+        None => Ok(Vec::new()),
+    };
+    Ok(MessageOf {
+        nth: *message.nth.get_ref(),
+        from: end(&message.from)?,
+        to: end(&message.to)?,
+        ports: Ports {
+            from: port(message.from_port.as_ref())?,
+            to: port(message.to_port.as_ref())?,
+        },
+    })
 }
 
 fn port(given: Option<&Spanned<u16>>) -> Checked<Option<u16>> {

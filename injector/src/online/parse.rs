@@ -320,10 +320,14 @@ fn settle_fault(
         until: until.transpose()?,
     };
     if is_first && fault.needs_a_fault_before() {
-        let what = "`hit` means those that the fault before has hit, and this is the first one";
-        return Err(Wrong(raw.fault.span(), what.into()));
+        return Err(hits_none_before(&raw.fault));
     }
     Ok(fault)
+}
+
+fn hits_none_before(fault: &Spanned<Name>) -> Wrong {
+    let what = "`hit` means those that the fault before has hit, and this is the first one";
+    Wrong(fault.span(), what.into())
 }
 
 /// When a partition begins, if not at once; fails if another fault has such keys.

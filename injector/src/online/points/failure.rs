@@ -221,31 +221,14 @@ impl PointFailure {
             Self::CutAndPowerLoss => Some(What::PowerLoss(Keeps::Flushed)),
             _ => None,
         };
-        let lasts = if dies.is_some() { LASTS } else { CUT_LASTS };
-        let to: Vec<_> = placed.to.into_iter().collect();
-        let on = vec![placed.on];
-        let message = MessageOf {
-            nth: placed.nth,
-            from: on.clone(),
-            to: to.clone(),
-            ports: Ports {
-                from: point.from_port,
-                to: point.to_port,
-            },
-        };
-        let flow = match self {
-            Self::CutBoth => Flow::Both,
-            _ => Flow::Out,
-        };
         let cut = PlannedFault {
-            at: now(placed.since),
-            what: What::Partition {
-                from: to,
-                flow,
-                begins: Some(Begins::With(message)),
-            },
-            on,
-            until: Some(now(Awaited::After(lasts))),
+            at: now(placed.since.clone()),
+            until: Some(now(Awaited::After(match dies {
+                Some(_) => LASTS,
+                None => CUT_LASTS,
+            }))),
+            on: vec![placed.on.clone()],
+            what: self.cut_at(point, placed),
         };
         let dies = dies.map(|what| PlannedFault {
             at: now(Awaited::After(Duration::ZERO)),
@@ -254,6 +237,28 @@ impl PointFailure {
             until: Some(now(Awaited::After(LASTS))),
         });
         std::iter::once(cut).chain(dies).collect()
+    }
+
+    /// The partition that begins with the message.
+    fn cut_at(self, point: &MessagePoint, placed: Placed) -> What {
+        let to: Vec<_> = placed.to.into_iter().collect();
+        let message = MessageOf {
+            nth: placed.nth,
+            from: vec![placed.on],
+            to: to.clone(),
+            ports: Ports {
+                from: point.from_port,
+                to: point.to_port,
+            },
+        };
+        What::Partition {
+            from: to,
+            flow: match self {
+                Self::CutBoth => Flow::Both,
+                _ => Flow::Out,
+            },
+            begins: Some(Begins::With(message)),
+        }
     }
 
     fn at_a_call(self, of: CallOf, on: Selector, bytes_min: Option<u64>) -> PlannedFault {

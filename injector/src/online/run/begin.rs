@@ -33,11 +33,8 @@ pub(super) fn begin<'a>(
     let asks = place.points.is_some() || !plan.faults.is_empty();
     let mut probe = probe_for(ground).filter(|_| asks);
     let calls = followed_calls(ground, plan, place.points.is_some_and(At::has_calls))?;
-    let messages = Messages::new(place.points.is_some_and(At::has_messages));
     start_nodes(ground, probe.is_some())?;
-    if plan.needs_counts() || messages.counts {
-        ground.count_sent()?;
-    }
+    let messages = counted_messages(ground, plan, place.points.is_some_and(At::has_messages))?;
     let logs = logs(ground);
     let log_times = first_log_times(ground, &logs);
     let roles = probe
@@ -77,6 +74,14 @@ pub(super) fn begin<'a>(
 fn start_nodes(ground: &mut dyn Ground, has_probe: bool) -> Result<()> {
     let clients = ground.file().all_clients().len();
     Ok(ground.start(clients + usize::from(has_probe))?)
+}
+
+/// The messages that are failure points. What is sent is counted from now on, for them or for the plan.
+fn counted_messages(ground: &mut dyn Ground, plan: &FaultPlan, counts: bool) -> Result<Messages> {
+    if plan.needs_counts() || counts {
+        ground.count_sent()?;
+    }
+    Ok(Messages::new(counts))
 }
 
 /// What is decided about system calls; the nodes that are traced for that are known to the ground.

@@ -37,10 +37,7 @@ pub(super) fn begin<'a>(
     let messages = counted_messages(ground, plan, place.points.is_some_and(At::has_messages))?;
     let logs = logs(ground);
     let log_times = first_log_times(ground, &logs);
-    let roles = probe
-        .as_mut()
-        .map(|probe| first_roles(probe, ground, cancelled))
-        .transpose()?;
+    let roles = roles_of(probe.as_mut(), ground, cancelled)?;
     Ok(Runner {
         clients: Clients::start(ground, plan, &place.acknowledgements, &place.history)?,
         ground,
@@ -68,6 +65,17 @@ pub(super) fn begin<'a>(
         problems: Vec::new(),
         cancelled,
     })
+}
+
+/// What the nodes are when it begins, if there is a probe.
+fn roles_of(
+    probe: Option<&mut Probe>,
+    ground: &mut dyn Ground,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Option<Roles>> {
+    probe
+        .map(|probe| first_roles(probe, ground, cancelled))
+        .transpose()
 }
 
 /// Starts the nodes, with places for the clients and the probe.

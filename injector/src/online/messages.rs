@@ -17,6 +17,8 @@ type Way = ((usize, usize), Ports);
 pub(super) struct Messages {
     /// Whether they are to be counted at all.
     pub(super) counts: bool,
+    /// Whether they are now.
+    is_counting: bool,
     /// What had been sent when that began.
     before: BTreeMap<Way, u64>,
     seen: BTreeMap<Way, Seen>,
@@ -43,8 +45,19 @@ impl Messages {
 
     /// From now on they count, and none before.
     pub(super) fn begin(&mut self, sent: Vec<((usize, usize), Ports, Carried)>) {
+        self.is_counting = true;
         self.before = ways(sent).collect();
         self.seen.clear();
+    }
+
+    /// They do not count any more.
+    pub(super) fn end(&mut self) {
+        self.is_counting = false;
+    }
+
+    /// Whether it is to be looked what was sent.
+    pub(super) fn is_counting(&self) -> bool {
+        self.is_counting
     }
 
     /// Takes what was sent by now.

@@ -188,6 +188,7 @@ impl Runner<'_> {
         let ended = self.faults();
         self.calls.end_tally();
         self.look_at_messages();
+        self.messages.end();
         ended?;
         if self.calls.counts() {
             self.know_tally();
@@ -204,7 +205,7 @@ impl Runner<'_> {
 
     /// Takes what nodes have sent to each other by now, if that is counted.
     pub(super) fn look_at_messages(&mut self) {
-        if self.messages.counts {
+        if self.messages.is_counting() {
             let now = (self.ground.now(), self.roles.as_ref());
             let sent = self.ground.carried_by_ports();
             self.messages.look(sent, now, self.ground.file());

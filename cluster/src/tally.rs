@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use machine::{FRAME_BYTES_MAX, OFFLOAD_BYTES, PacketSocket};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use simulation::{Carried, Ports};
+use simulation::{Carried, Ports, Sent};
 
 use crate::error::{Context, Result};
 use crate::ground::Direction;
@@ -24,8 +24,8 @@ pub(crate) struct Tally {
     followed: BTreeMap<Ipv4Addr, Stoppable>,
 }
 
-/// By who has sent it, and for whom; and by the ports that last.
-type Counts = BTreeMap<(Ipv4Addr, Receiver), BTreeMap<Ports, Carried>>;
+/// By who has sent it, and for whom.
+type Counts = Sent<(Ipv4Addr, Receiver)>;
 
 /// Whom a frame is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,9 +65,7 @@ impl Tally {
         let counts = self.counts.lock().expect(NO_PANIC);
         let mut all = Carried::default();
         for to in [Receiver::One(to), Receiver::AllOthers] {
-            for carried in counts.get(&(from, to)).into_iter().flatten() {
-                all += *carried.1;
-            }
+            all += counts.on((from, to));
         }
         all
     }
@@ -75,14 +73,11 @@ impl Tally {
     /// What was sent to one receiver each, by the ports that last.
     pub(crate) fn carried_by_ports(&self) -> Vec<(Direction, Ports, Carried)> {
         let counts = self.counts.lock().expect(NO_PANIC);
-        let mut all = Vec::new();
-        for ((from, to), by_ports) in &*counts {
-            if let Receiver::One(to) = to {
-                let by_ports = by_ports.iter();
-                all.extend(by_ports.map(|(ports, carried)| ((*from, *to), *ports, *carried)));
-            }
-        }
-        all
+        let of_one = |((from, to), ports, carried)| match to {
+            Receiver::One(to) => Some(((from, to), ports, carried)),
+            Receiver::AllOthers => None,
+        };
+        counts.iter().filter_map(of_one).collect()
     }
 }
 
@@ -104,13 +99,9 @@ fn count(
         let is_over = polled[1].any() == Some(true);
         // A machine that was switched off sends nothing more.
         while let Ok(Some(frame)) = socket.receive(&mut buffer) {
-            let offered = offered(frame, true);
-            if let Some(to) = Receiver::of(frame)
-                && offered.carried != Carried::default()
-            {
-                let mut counts = counts.lock().expect(NO_PANIC);
-                let by_ports = counts.entry((from, to)).or_default();
-                *by_ports.entry(offered.ports.lasting()).or_default() += offered.carried;
+            if let Some(to) = Receiver::of(frame) {
+                let offered = offered(frame, true);
+                counts.lock().expect(NO_PANIC).add((from, to), &offered);
             }
         }
         note_lost(socket, uncounted);

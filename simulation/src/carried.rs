@@ -36,13 +36,6 @@ impl AddAssign for Carried {
 }
 
 impl Carried {
-    /// What a frame of Ethernet carries: nothing, if it is no whole one of IP, has a tag of a VLAN, or only
-    /// opens, closes or acknowledges. What is sent again counts again.
-    pub fn by(frame: &[u8]) -> Self {
-        let part = Part::of(frame);
-        part.and_then(|part| part.carried()).unwrap_or_default()
-    }
-
     /// What there is of it beyond another one, which was before.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
@@ -66,15 +59,6 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Those of the message that a frame carries, or the last part of it.
-    pub fn of(frame: &[u8]) -> Self {
-        let ports = Part::of(frame).and_then(|part| part.ports());
-        ports.map_or_else(Self::default, |[from, to]| Self {
-            from: Some(from),
-            to: Some(to),
-        })
-    }
-
     /// The same without those that a kernel has chosen, which are others in the next run.
     #[must_use]
     pub fn lasting(self) -> Self {
@@ -90,6 +74,21 @@ impl Ports {
         let is_so = |wanted: Option<u16>, port| wanted.is_none() || wanted == port;
         is_so(self.from, message.from) && is_so(self.to, message.to)
     }
+}
+
+/// What a frame of Ethernet carries, and its ports: nothing, if it is no whole one of IP, has a tag of a
+/// VLAN, or only opens, closes or acknowledges. What is sent again counts again.
+pub(crate) fn content(frame: &[u8]) -> (Carried, Ports) {
+    let Some(part) = Part::of(frame) else {
+        return (Carried::default(), Ports::default());
+    };
+    let ports = part
+        .ports()
+        .map_or_else(Ports::default, |[from, to]| Ports {
+            from: Some(from),
+            to: Some(to),
+        });
+    (part.carried().unwrap_or_default(), ports)
 }
 
 /// Where a fragment of IPv4 belongs: these bits of its field.
@@ -184,9 +183,7 @@ impl<'a> Part<'a> {
             messages: u64::from(is_message),
         })
     }
-}
 
-impl Part<'_> {
     /// The ports that it has at its beginning, if it is the whole message.
     fn ports(&self) -> Option<[u16; 2]> {
         let is_whole = self.is_last && self.offset == 0;
@@ -249,7 +246,7 @@ pub(crate) mod tests {
     }
 
     fn counts(frame: &[u8]) -> (u64, u64) {
-        let Carried { bytes, messages } = Carried::by(frame);
+        let (Carried { bytes, messages }, _) = content(frame);
         (bytes, messages)
     }
 
@@ -307,9 +304,10 @@ pub(crate) mod tests {
     #[test]
     fn ports_are_those_of_whole_messages_and_last_if_no_kernel_chose_them() {
         let to = [2, 0, 0, 0, 0, 1];
-        let mut content = tcp(5, 3);
-        content[..4].copy_from_slice(&[0x9c, 0x40, 0x1b, 0x58]);
-        let ports = Ports::of(&ipv4(to, (TCP, 0), &content));
+        let mut segment = tcp(5, 3);
+        segment[..4].copy_from_slice(&[0x9c, 0x40, 0x1b, 0x58]);
+        let of = |frame: &[u8]| content(frame).1;
+        let ports = of(&ipv4(to, (TCP, 0), &segment));
         assert_eq!((ports.from, ports.to), (Some(40_000), Some(7000)));
         let lasting = ports.lasting();
         assert_eq!((lasting.from, lasting.to), (None, Some(7000)));
@@ -319,13 +317,10 @@ pub(crate) mod tests {
             to: None,
         };
         assert!(!answer.are_of(ports));
-        let fragment = ipv4(to, (TCP, 0x2000), &content);
-        assert_eq!(Ports::of(&fragment), Ports::default(), "not whole");
+        let fragment = ipv4(to, (TCP, 0x2000), &segment);
+        assert_eq!(of(&fragment), Ports::default(), "not whole");
         assert!(!answer.are_of(Ports::default()));
-        assert_eq!(
-            Ports::of(&ipv4(to, (1, 0), &[7; 64])),
-            Ports::default(),
-            "ICMP"
-        );
+        let of_icmp = of(&ipv4(to, (1, 0), &[7; 64]));
+        assert_eq!(of_icmp, Ports::default());
     }
 }

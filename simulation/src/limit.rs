@@ -1,6 +1,6 @@
 //! Limits of what passes: after so much, or with a certain message, nothing does.
 
-use crate::carried::{Carried, Ports};
+use crate::carried::{Carried, Ports, content};
 
 /// So much that is to be sent, at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +45,10 @@ pub struct Offered {
 impl Offered {
     /// A frame of Ethernet.
     pub fn new(frame: &[u8], counts: bool) -> Self {
+        let (carried, ports) = content(frame);
         Self {
-            carried: Carried::by(frame),
-            ports: Ports::of(frame),
+            carried,
+            ports,
             counts,
         }
     }

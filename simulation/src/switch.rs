@@ -7,6 +7,7 @@ use crate::carried::{Carried, Ports};
 use crate::chance::Chance;
 use crate::limit::{Limit, Offered, Until};
 use crate::pcap::SentFrame;
+use crate::sent::Sent;
 
 /// The address of a network card.
 pub type HardwareAddress = [u8; 6];
@@ -86,7 +87,7 @@ pub struct Switch {
     cuts: BTreeSet<(usize, usize)>,
     limited: Option<Limited>,
     /// What each has sent to another one for its programs, lost or not, by the ports that last.
-    carried: BTreeMap<(usize, usize), BTreeMap<Ports, Carried>>,
+    carried: Sent<(usize, usize)>,
     /// What was sent, while that is kept.
     sent: Option<Vec<SentFrame>>,
     frames: u64,
@@ -135,7 +136,7 @@ impl Switch {
             chances: BTreeMap::new(),
             cuts: BTreeSet::new(),
             limited: None,
-            carried: BTreeMap::new(),
+            carried: Sent::default(),
             sent: None,
             frames: 0,
             lost: 0,
@@ -242,20 +243,12 @@ impl Switch {
 
     /// What one machine has sent to another one for its programs since the beginning, lost or not.
     pub fn carried(&self, from: usize, to: usize) -> Carried {
-        let mut all = Carried::default();
-        for carried in self.carried.get(&(from, to)).into_iter().flatten() {
-            all += *carried.1;
-        }
-        all
+        self.carried.on((from, to))
     }
 
     /// The same of all machines, by the ports that last: who sends, and to whom.
     pub fn carried_by_ports(&self) -> impl Iterator<Item = ((usize, usize), Ports, Carried)> {
-        let ways = self.carried.iter();
-        ways.flat_map(|(way, by_ports)| {
-            let by_ports = by_ports.iter();
-            by_ports.map(move |(ports, carried)| (*way, *ports, *carried))
-        })
+        self.carried.iter()
     }
 
     /// The shortest time in which anything gets from one machine to another: a machine that runs is
@@ -284,7 +277,7 @@ impl Switch {
         let arrivals = self.receivers(from, frame).into_iter();
         let arrivals = arrivals
             .flat_map(|to| {
-                self.count((from, to), &offered);
+                self.carried.add((from, to), &offered);
                 let passes_cuts = is_arp(frame);
                 let delays_ns = self.cross((from, to), now_ns, (offered, passes_cuts));
                 let arrival = move |delay_ns: u64| (sent_ns + delay_ns, to);
@@ -292,14 +285,6 @@ impl Switch {
             })
             .collect();
         OnItsWay { sent_ns, arrivals }
-    }
-
-    /// Counts what was sent for programs.
-    fn count(&mut self, way: (usize, usize), offered: &Offered) {
-        if offered.carried != Carried::default() {
-            let by_ports = self.carried.entry(way).or_default();
-            *by_ports.entry(offered.ports.lasting()).or_default() += offered.carried;
-        }
     }
 
     /// Who is to get a frame.
@@ -348,9 +333,7 @@ impl Switch {
         self.lost += 1;
         Vec::new()
     }
-}
 
-impl Switch {
     /// Whether a limit lets a frame pass on a way that is not cut.
     fn admits(&mut self, way: (usize, usize), offered: Offered, now_ns: u64) -> bool {
         let Some(limited) = &mut self.limited else {

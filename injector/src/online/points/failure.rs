@@ -216,11 +216,7 @@ impl PointFailure {
 
     /// The message is lost, and perhaps its sender dies right after that.
     fn at_a_message(self, point: &MessagePoint, placed: Placed) -> Vec<PlannedFault> {
-        let dies = match self {
-            Self::CutAndKill => Some(What::Kill),
-            Self::CutAndPowerLoss => Some(What::PowerLoss(Keeps::Flushed)),
-            _ => None,
-        };
+        let dies = self.dies();
         let cut = PlannedFault {
             at: now(placed.since.clone()),
             until: Some(now(Awaited::After(match dies {
@@ -237,6 +233,15 @@ impl PointFailure {
             until: Some(now(Awaited::After(LASTS))),
         });
         std::iter::once(cut).chain(dies).collect()
+    }
+
+    /// What happens to the sender of a message that is lost, if anything does.
+    fn dies(self) -> Option<What> {
+        match self {
+            Self::CutAndKill => Some(What::Kill),
+            Self::CutAndPowerLoss => Some(What::PowerLoss(Keeps::Flushed)),
+            _ => None,
+        }
     }
 
     /// The partition that begins with the message.
@@ -297,10 +302,7 @@ impl PointFailure {
 
     /// So many faults of a plan it is: as many as [`Self::faults`] makes.
     pub(in crate::online) fn fault_count(self) -> usize {
-        match self {
-            Self::CutAndKill | Self::CutAndPowerLoss => 2,
-            _ => 1,
-        }
+        1 + usize::from(self.dies().is_some())
     }
 
     /// Whether a call does not do what it was called for, and the node goes on.

@@ -37,7 +37,7 @@ pub(super) fn begin<'a>(
     let messages = counted_messages(ground, plan, place.points.is_some_and(At::has_messages))?;
     let logs = logs(ground);
     let log_times = first_log_times(ground, &logs);
-    let roles = roles_of(probe.as_mut(), ground, cancelled)?;
+    let roles = first_roles(probe.as_mut(), ground, cancelled)?;
     Ok(Runner {
         clients: Clients::start(ground, plan, &place.acknowledgements, &place.history)?,
         ground,
@@ -65,17 +65,6 @@ pub(super) fn begin<'a>(
         problems: Vec::new(),
         cancelled,
     })
-}
-
-/// What the nodes are when it begins, if there is a probe.
-fn roles_of(
-    probe: Option<&mut Probe>,
-    ground: &mut dyn Ground,
-    cancelled: &dyn Fn() -> bool,
-) -> Result<Option<Roles>> {
-    probe
-        .map(|probe| first_roles(probe, ground, cancelled))
-        .transpose()
 }
 
 /// Starts the nodes, with places for the clients and the probe.
@@ -126,20 +115,23 @@ fn probe_for(ground: &dyn Ground) -> Option<Probe> {
     Some(Probe::new(config, file.all_clients().len()))
 }
 
-/// What the probe says before the clients start, or why it says nothing: then it would not say it
-/// later either.
+/// What the probe says before the clients start, if there is one, or why it says nothing: then it would
+/// not say it later either.
 fn first_roles(
-    probe: &mut Probe,
+    probe: Option<&mut Probe>,
     ground: &mut dyn Ground,
     cancelled: &dyn Fn() -> bool,
-) -> Result<Roles> {
+) -> Result<Option<Roles>> {
+    let Some(probe) = probe else {
+        return Ok(None);
+    };
     let begun = ground.now();
     loop {
         if cancelled() {
             return Err(ClusterError::Interrupted.into());
         }
         match probe.look(ground, Duration::ZERO) {
-            Some(Ok(roles)) => return Ok(roles),
+            Some(Ok(roles)) => return Ok(Some(roles)),
             Some(Err(what)) if ground.now() > begun + PROBE_STARTS_WITHIN => {
                 let whose = "the probe".to_owned();
                 let what = format!("gives no answer: {what}");

@@ -340,8 +340,7 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use cluster::ClusterFile;
-
+    use super::super::given::cluster_of;
     use super::super::strategy::Repeated;
     use super::*;
 
@@ -349,7 +348,7 @@ mod tests {
     fn six(jobs: usize, run: &(dyn Fn(u64) -> Result<Ran> + Sync)) -> (Vec<u64>, Result<Summary>) {
         let here = Path::new("/");
         let text = "[[nodes]]\nname = \"a\"\ncommand = \"true\"\n[client]\ncommand = \"true\"\n";
-        let file = ClusterFile::parse(text, here, here).expect("a file");
+        let file = cluster_of(text);
         let text = "[[faults]]\nat = { time_s = 1 }\nfault = \"kill\"\non = \"a\"\n";
         let plan = FaultPlan::parse(text, here, &file).expect("a plan");
         let selection = Selection {

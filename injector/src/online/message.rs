@@ -149,10 +149,7 @@ fn port(given: Option<&Spanned<u16>>) -> Checked<Option<u16>> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use cluster::ClusterFile;
-
+    use super::super::given::{cluster_of, plan_of};
     use super::super::plan::FaultPlan;
     use super::*;
 
@@ -168,9 +165,7 @@ roles = [\"leader\", \"follower\"]
 ";
 
     fn parsed(text: &str) -> Result<FaultPlan, String> {
-        let file = ClusterFile::parse(CLUSTER, Path::new("c.toml"), Path::new("/"));
-        let plan = FaultPlan::parse(text, Path::new("p.toml"), &file.expect("a cluster"));
-        plan.map_err(|error| error.to_string())
+        plan_of(text, &cluster_of(CLUSTER))
     }
 
     #[test]

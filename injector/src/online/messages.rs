@@ -130,8 +130,7 @@ fn end(file: &ClusterFile, roles: Option<&Roles>, node: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
+    use super::super::given::cluster_of;
     use super::super::roles::Role;
     use super::*;
 
@@ -150,8 +149,7 @@ mod tests {
     #[test]
     fn messages_of_like_nodes_are_one_point_and_those_before_do_not_count() {
         let text = "[[nodes]]\nnames = [\"a\", \"b\", \"c\"]\ncommand = \"sh\"\n[[nodes]]\nname = \"d\"\nkind = \"arbiter\"\ncommand = \"sh\"\n";
-        let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
-        let file = file.expect("a cluster");
+        let file = cluster_of(text);
         let role = |role: &str| Role {
             role: role.into(),
             more: String::new(),

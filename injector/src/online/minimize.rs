@@ -134,6 +134,7 @@ impl Trials<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::given::cluster_of;
     use super::super::ran::SimulatedRun;
     use super::*;
     use crate::laboratory::Judged;
@@ -151,10 +152,9 @@ mod tests {
 
     /// What is left of a run of the plan.
     fn minimized(ran: &Ran, run: &mut dyn FnMut(&FaultPlan) -> Result<Ran>) -> Minimized {
-        let path = Path::new("cluster.toml");
         let clients = ["v", "w", "x", "y", "z"].map(|name| CLIENT.replace("NAME", name));
         let text = format!("{CLUSTER}{}", clients.concat());
-        let file = ClusterFile::parse(&text, path, path).expect("a cluster file");
+        let file = cluster_of(&text);
         let result = InjectResult {
             index: 0,
             plan: PLAN.into(),

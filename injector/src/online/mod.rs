@@ -13,6 +13,8 @@ mod directory;
 mod disk_fault;
 mod errno;
 mod facts;
+#[cfg(test)]
+mod given;
 mod ground;
 mod jump;
 mod lanes;

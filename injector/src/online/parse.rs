@@ -662,6 +662,7 @@ pub(super) fn duration(place: Range<usize>, seconds: f64) -> Checked<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::given::cluster_of;
     use super::*;
 
     const CLUSTER: &str = "
@@ -678,8 +679,7 @@ roles = [\"leader\", \"follower\"]
 ";
 
     fn parsed(text: &str) -> Result<FaultPlan, PlanError> {
-        let file = ClusterFile::parse(CLUSTER, Path::new("c.toml"), Path::new("/"));
-        parse(text, Path::new("p.toml"), &file.expect("a cluster"))
+        parse(text, Path::new("p.toml"), &cluster_of(CLUSTER))
     }
 
     #[test]

@@ -92,9 +92,9 @@ fn nobody_is(role: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::time::Duration;
 
+    use super::super::given::cluster_of;
     use super::super::roles::Role;
     use super::*;
 
@@ -104,8 +104,7 @@ mod tests {
         seed: u64,
     ) -> Result<Vec<usize>, String> {
         let text = "[[nodes]]\nnames = [\"a\", \"b\", \"c\", \"d\"]\ncommand = \"sh\"\n[[nodes]]\nname = \"e\"\nkind = \"arbiter\"\ncommand = \"sh\"\n";
-        let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
-        let file = file.expect("a cluster");
+        let file = cluster_of(text);
         let roles = [(0, "leader", "3"), (1, "follower", "4"), (3, "leader", "4")];
         let of = roles.map(|(node, role, more)| {
             let (role, more) = (role.to_owned(), more.to_owned());

@@ -190,10 +190,7 @@ pub(super) fn after(raw: &RawFault) -> Checked<Option<Amount>> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use cluster::ClusterFile;
-
+    use super::super::given::{cluster_of, plan_of};
     use super::super::plan::FaultPlan;
     use super::*;
 
@@ -213,14 +210,8 @@ command = \"sh\"
 roles = [\"leader\", \"follower\"]
 ";
 
-    fn file() -> ClusterFile {
-        let file = ClusterFile::parse(CLUSTER, Path::new("c.toml"), Path::new("/"));
-        file.expect("a cluster")
-    }
-
     fn parsed(text: &str) -> Result<FaultPlan, String> {
-        let plan = FaultPlan::parse(text, Path::new("p.toml"), &file());
-        plan.map_err(|error| error.to_string())
+        plan_of(text, &cluster_of(CLUSTER))
     }
 
     #[test]
@@ -325,7 +316,7 @@ after_bytes = 1000
 
     #[test]
     fn who_is_not_named_is_everybody_else_and_the_clients() {
-        let file = file();
+        let file = cluster_of(CLUSTER);
         let known = select::Known {
             file: &file,
             roles: None,

@@ -124,6 +124,7 @@ pub(super) fn together(one: Verdict, other: Verdict) -> Verdict {
 mod tests {
     use history::{Contract, Model};
 
+    use super::super::given::cluster_of;
     use super::*;
 
     /// What comes of a register that was written, and then read as nothing so often.
@@ -164,14 +165,11 @@ mod tests {
         ];
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), text.join("\n")).expect("it is written");
-        let here = Path::new("/");
         let cluster = "[[nodes]]\nname = \"a\"\ncommand = \"true\"\n[client]\ncommand = \"true\"\n";
         let rules = [("k", "map"), ("c", "counter"), ("l*", "lock")].map(|(keys, model)| {
             format!("[[histories]]\nkeys = \"{keys}\"\nmodel = \"{model}\"\n")
         });
-        let cluster =
-            cluster::ClusterFile::parse(&(cluster.to_owned() + &rules.concat()), here, here);
-        let rules = cluster.expect("a cluster file").histories;
+        let rules = cluster_of(&(cluster.to_owned() + &rules.concat())).histories;
         let (verdict, unjudged) = verdict(&rules, file.path()).expect("it is read");
         assert!(matches!(verdict, Verdict::Ok), "{verdict:?}");
         assert_eq!(unjudged, ["counter c", "lock l*"]);

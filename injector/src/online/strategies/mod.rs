@@ -41,6 +41,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
+    use super::super::given::cluster_of;
     use super::super::plan::FaultPlan;
     use super::*;
 
@@ -59,8 +60,7 @@ roles = [\"leader\", \"follower\"]
 ";
 
     fn file() -> ClusterFile {
-        let file = ClusterFile::parse(CLUSTER, Path::new("c.toml"), Path::new("/"));
-        file.expect("a cluster")
+        cluster_of(CLUSTER)
     }
 
     #[test]

@@ -192,8 +192,7 @@ fn events(cut: &PlannedFault, file: &ClusterFile) -> Vec<Ranked<Option<PlannedFa
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
+    use super::super::super::given::cluster_of;
     use super::super::super::ran::{Happening, Ran, RunEvent};
     use super::*;
     use crate::laboratory::Judged;
@@ -217,8 +216,7 @@ mod tests {
     fn of_three_nodes() -> Partitions {
         let text = "[[nodes]]\nnames = [\"a\", \"b\", \"c\"]\ncommand = \"sh\"\n[probe]\n\
                     command = \"sh\"\nroles = [\"leader\", \"follower\", \"candidate\"]\n";
-        let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
-        Partitions::new(&file.expect("a cluster"), 0)
+        Partitions::new(&cluster_of(text), 0)
     }
 
     #[test]

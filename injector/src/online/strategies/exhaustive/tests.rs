@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use super::super::super::given::cluster_of;
 use super::super::super::points::{CallPoint, MessagePoint, Pair, Point};
 use super::super::super::ran::{FaultCame, State};
 use super::*;
@@ -9,7 +10,7 @@ fn file(client: &str) -> ClusterFile {
     let text = format!(
         "disk = \"ext4\"\n[[nodes]]\nnames = [\"a\", \"b\"]\ncommand = \"sh\"\n[[clients]]\nname = \"x\"\ncommand = \"sh\"\n{client}\n[probe]\ncommand = \"sh\"\nroles = [\"leader\"]\n"
     );
-    ClusterFile::parse(&text, Path::new("c.toml"), Path::new("/")).expect("a cluster")
+    cluster_of(&text)
 }
 
 fn collected() -> Collected {
@@ -316,8 +317,7 @@ until = { after_s = 1.0 }
 }
 
 fn without_disks() -> ClusterFile {
-    let text = file("").text.replace("disk = \"ext4\"\n", "");
-    ClusterFile::parse(&text, Path::new("c.toml"), Path::new("/")).expect("a cluster")
+    cluster_of(&file("").text.replace("disk = \"ext4\"\n", ""))
 }
 
 /// Messages are counted from when the first failure is in place, or its end, where a node has no link

@@ -17,9 +17,9 @@ pub use laboratory::{Laboratory, in_own_namespace};
 pub use ordinary::Ordinary;
 pub use page::page_told;
 pub use programs::{
-    Report, app, app_in_text, copy_to_run, crashpoint, elects_cluster, etcd_13766,
-    findings_and_summary, printed, program, replay, replay_with, said, search_path, store_cluster,
-    store_of_two, words,
+    Report, app, app_in_text, by_id, copy_to_run, crashpoint, elects_cluster, etcd_13766,
+    findings_and_summary, objects, printed, program, replay, replay_with, said, search_path,
+    store_cluster, store_of_two, words,
 };
 pub use random::Random;
 pub use traces_of_us::{Family, drivers, leftovers};

@@ -1,5 +1,6 @@
 //! The programs under test, and what they print.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Output};
 use std::sync::OnceLock;
@@ -192,15 +193,28 @@ fn app_as(format: &str, options: &[&str], words: &[&str]) -> Output {
     output
 }
 
+/// The objects of a text that has one a line.
+///
+/// # Panics
+/// If it has anything else.
+pub fn objects(text: &str) -> Vec<Value> {
+    let object = |line| serde_json::from_str(line).expect("one object a line");
+    text.lines().map(object).collect()
+}
+
+/// Failure points, as `crashpoint inject --points --format json` prints them, by their IDs.
+pub fn by_id(lines: &str) -> BTreeMap<String, Value> {
+    let id = |point: Value| (point["id"].as_str().expect("a name").to_owned(), point);
+    objects(lines).into_iter().map(id).collect()
+}
+
 /// What a sweep of crash states printed with `--format json`: its findings, and the summary, if it
 /// came to one.
 ///
 /// # Panics
 /// If it printed anything else.
 pub fn findings_and_summary(output: &Output) -> (Vec<Value>, Value) {
-    let text = printed(output);
-    let lines = text.lines();
-    let lines = lines.map(|line| serde_json::from_str::<Value>(line).expect("one object a line"));
+    let lines = objects(&printed(output)).into_iter();
     let (findings, mut summaries): (Vec<_>, Vec<_>) =
         lines.partition(|line| line["type"] == "states-finding");
     (findings, summaries.pop().unwrap_or_default())
@@ -231,11 +245,9 @@ impl Report {
             .unwrap_or_else(|| panic!("{}: {said}", output.status));
         assert_ne!(status, 2, "it could not run: {said}");
         let lines = String::from_utf8(output.stdout).expect("text");
-        let lines: Vec<Value> = lines
-            .lines()
-            .map(|line| serde_json::from_str(line).expect("one object a line"))
-            .collect();
-        let (results, summaries) = lines.into_iter().partition(|line| line["type"] == "result");
+        let (results, summaries) = objects(&lines)
+            .into_iter()
+            .partition(|line| line["type"] == "result");
         Self {
             status,
             results,

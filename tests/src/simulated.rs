@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::{Ordinary, printed, said, store_cluster};
+use crate::{Ordinary, objects, printed, said, store_cluster};
 
 /// When a simulation begins, in seconds since 1970.
 pub const EPOCH_S: u32 = 1_700_000_000;
@@ -115,10 +115,7 @@ impl Store {
 /// What came of each failure, by seed, then by how often the power failed, then by index.
 pub fn results(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).expect("read");
-    let lines = text.lines();
-    let mut results: Vec<Value> = lines
-        .map(|line| serde_json::from_str(line).expect("an object"))
-        .collect();
+    let mut results = objects(&text);
     let address = |result: &Value| {
         let again = result["again"].as_array().map_or(0, Vec::len);
         (result["seed"].as_u64(), again, result["index"].as_u64())

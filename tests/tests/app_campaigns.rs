@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Random, printed, program, require_root, said};
+use end_to_end::{Random, objects, printed, program, require_root, said};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -375,10 +375,7 @@ fn divided_and_put_together() {
 fn the_state_of_a_finding_is_made_again() {
     let place = Place::new(&TWO_RECORDINGS);
     let findings = std::fs::read_to_string(place.path("whole/findings.jsonl")).expect("read");
-    let findings: Vec<Value> = findings
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("an object"))
-        .collect();
+    let findings = objects(&findings);
     let is_of_disk = |finding: &&Value| finding["nodes"][0]["disk"].is_object();
     let (on_disk, on_model) = (
         findings.iter().find(is_of_disk),

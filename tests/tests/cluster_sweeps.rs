@@ -8,7 +8,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use end_to_end::{
-    Family, Random, leftovers, printed, program, require_root, said, search_path, store_cluster,
+    Family, Random, leftovers, objects, printed, program, require_root, said, search_path,
+    store_cluster,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -67,10 +68,7 @@ impl Recorded {
         );
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let lines = String::from_utf8(output.stdout).expect("text");
-        let lines: Vec<Value> = lines
-            .lines()
-            .map(|line| serde_json::from_str(line).expect("an object"))
-            .collect();
+        let lines = objects(&lines);
         assert!(!lines.is_empty(), "{said}");
         (output.status.code(), lines)
     }

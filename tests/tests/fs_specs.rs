@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use end_to_end::{Folder, Ordinary, findings_and_summary, printed, require_root, said};
+use end_to_end::{Folder, Ordinary, findings_and_summary, objects, printed, require_root, said};
 use serde_json::Value;
 
 /// Nobody promises that a file is there which was never synced.
@@ -36,10 +36,7 @@ fn swept(folder: &Folder, status: i32, options: &[&str]) -> Output {
 
 /// The results with their findings.
 fn results(output: &Output) -> Vec<Value> {
-    let lines = printed(output);
-    let lines = lines
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let lines = objects(&printed(output)).into_iter();
     lines.filter(|line| line["type"] == "result").collect()
 }
 

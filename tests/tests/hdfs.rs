@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use end_to_end::{Folder, printed, said};
+use end_to_end::{Folder, objects, printed, said};
 use serde_json::Value;
 
 /// Something in the folder `workloads` or `specs`.
@@ -38,8 +38,7 @@ fn first_broken(cluster: &str, plan: &str, runs: &str) -> Value {
 /// What the runs came to.
 fn results(folder: &Folder) -> Vec<Value> {
     let lines = fs::read_to_string(folder.path("out/results.jsonl")).expect("results");
-    let result = |line| serde_json::from_str(line).expect("an object");
-    lines.lines().map(result).collect()
+    objects(&lines)
 }
 
 /// Whether it violates this rule.

@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use end_to_end::{Folder, crashpoint, etcd_13766, printed, require_root, said};
+use end_to_end::{Folder, crashpoint, etcd_13766, objects, printed, require_root, said};
 use serde_json::Value;
 
 /// The client and the check of all clusters.
@@ -39,11 +39,7 @@ fn runs(folder: &Folder, plan: &str, arguments: &[&str]) -> (i32, Vec<Value>) {
     let output = inject(folder, plan, &[&["--format", "json"], arguments].concat());
     let status = output.status.code().expect("it ends by itself");
     assert_ne!(status, 2, "{}", said(&output));
-    let lines = printed(&output);
-    let results = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("an object"));
-    (status, results.collect())
+    (status, objects(&printed(&output)))
 }
 
 /// One redis that syncs its log as `appendfsync` says, on a recorded disk.

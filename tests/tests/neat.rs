@@ -1,13 +1,13 @@
 //! Systems of the paper on network partitions that describes NEAT (OSDI 2018): the strategy `partitions`
-//! finds their failures, with nothing made for them but a cluster file and a door; one is found by a plan. Needs root, Python and
-//! `make setup-neat`.
+//! finds their failures, with nothing made for them but a cluster file and a door; those of two are found
+//! by plans. Needs root, Python and `make setup-neat`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use end_to_end::{Folder, printed, said};
+use end_to_end::{Folder, objects, printed, said};
 use serde_json::Value;
 
 /// A failure by its name, and what objects it is of.
@@ -86,8 +86,7 @@ impl Known {
 /// What the runs came to, if one was made.
 fn results(folder: &Folder) -> Vec<Value> {
     let lines = fs::read_to_string(folder.path("out/results.jsonl")).unwrap_or_default();
-    let result = |line| serde_json::from_str(line).expect("an object");
-    lines.lines().map(result).collect()
+    objects(&lines)
 }
 
 /// What a broken run shows, of which objects: the part of their names before the number.
@@ -97,11 +96,8 @@ fn found(folder: &Folder, number: usize, result: &Value) -> BTreeSet<String> {
     }
     let number = number.to_string();
     let output = folder.run(&["history", "check", "out", &number, "--format", "json"]);
-    let told = printed(&output);
-    let told = told
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("an object"));
-    let anomalies = told.filter(|one: &Value| one["type"] == "anomaly");
+    let told = objects(&printed(&output)).into_iter();
+    let anomalies = told.filter(|one| one["type"] == "anomaly");
     let kind = |one: Value| {
         let of = one["key"].as_str()?.split('-').next()?;
         Some(format!("{} of {of}", one["kind"].as_str()?))

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use end_to_end::{Folder, elects_cluster, printed, said, store_cluster, store_of_two};
+use end_to_end::{
+    Folder, by_id, elects_cluster, objects, printed, said, store_cluster, store_of_two,
+};
 use serde_json::Value;
 
 /// A node that changes a file as soon as the client is there, and recovers if it was ended while it did. A
@@ -87,12 +89,7 @@ fn points(laid: &Folder) -> BTreeMap<String, Value> {
         0,
         &["inject", "cluster.toml", "--points", "--format", "json"],
     );
-    let text = printed(&output);
-    let lines = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"));
-    let id = |point: Value| (point["id"].as_str().expect("a name").to_owned(), point);
-    lines.map(id).collect()
+    by_id(&printed(&output))
 }
 
 #[test]
@@ -288,15 +285,9 @@ fn what_only_three_failures_break_is_found_by_a_triple_and_not_by_pairs() {
     let [before, after] =
         [lines, after].map(|lines| tried(&lines).expect("a word").expect("a number"));
     assert!(after > before, "{after} triples, after {before}");
-    let numbers = |dir: &str| {
-        let results = fs::read_to_string(laid.path(dir)).expect("read");
-        let result = |line: &str| serde_json::from_str::<Value>(line).expect("JSON");
-        let indices = results.lines().map(|line| result(line)["index"].clone());
-        indices
-            .map(|index| index.as_u64().expect("a number"))
-            .collect::<Vec<_>>()
-    };
-    let mut numbers = numbers("found/results.jsonl");
+    let results = fs::read_to_string(laid.path("found/results.jsonl")).expect("read");
+    let number = |result: &Value| result["index"].as_u64().expect("a number");
+    let mut numbers: Vec<_> = objects(&results).iter().map(number).collect();
     let count = numbers.len();
     numbers.sort_unstable();
     numbers.dedup();
@@ -388,9 +379,7 @@ fn what_is_acknowledged_too_early_survives_a_kill_at_every_failure_point() {
     let laid = without_disks("early-acknowledgement");
     let output = laid.ends(0, &exhaustive(&["--all-occurrences", "--out", "all"]));
     let results = fs::read_to_string(laid.path("all/results.jsonl")).expect("read");
-    let results = results
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let results = objects(&results).into_iter();
     let is_kill = |result: &Value| result["plan"].as_str().expect("text").contains("\"kill\"");
     let kills: Vec<_> = results.filter(is_kill).collect();
     assert!(

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Output;
 
-use end_to_end::{Folder, Ordinary, printed, said};
+use end_to_end::{Folder, Ordinary, objects, printed, said};
 use serde_json::Value;
 
 /// A leader and a follower. A value is prepared and then committed there; what is not committed in two
@@ -210,11 +210,7 @@ impl Laid {
 
     /// What came of each run.
     fn results(&self, out: &str) -> Vec<Value> {
-        let text = self.read(&format!("{out}/results.jsonl"));
-        let lines = text.lines();
-        lines
-            .map(|line| serde_json::from_str(line).expect("JSON"))
-            .collect()
+        objects(&self.read(&format!("{out}/results.jsonl")))
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -243,11 +239,7 @@ impl Laid {
     /// The points at messages, in lines.
     fn points(&self) -> Vec<Value> {
         let words = ["--points", "--at", "messages", "--format", "json"];
-        let text = self.inject(0, &words);
-        let lines = text.lines();
-        lines
-            .map(|line| serde_json::from_str(line).expect("JSON"))
-            .collect()
+        objects(&self.inject(0, &words))
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Output;
 
 use end_to_end::simulated::Store;
-use end_to_end::{Ordinary, crashpoint, printed, said, store_of_two};
+use end_to_end::{Ordinary, by_id, crashpoint, objects, printed, said, store_of_two};
 use serde_json::Value;
 
 /// A node that changes a file as soon as the client is there, and recovers if it was ended while it did. A
@@ -111,11 +111,7 @@ impl Laid {
 
     /// What came of each run.
     fn results(&self, out: &str) -> Vec<Value> {
-        let text = self.file(&format!("{out}/results.jsonl"));
-        let lines = text.lines();
-        lines
-            .map(|line| serde_json::from_str(line).expect("JSON"))
-            .collect()
+        objects(&self.file(&format!("{out}/results.jsonl")))
     }
 
     /// The number of the first run that is told.
@@ -139,15 +135,6 @@ impl Laid {
         assert!(again.ends_with(same), "{again}");
         number
     }
-}
-
-/// Failure points by their IDs.
-fn by_id(lines: &str) -> BTreeMap<String, Value> {
-    let points = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"));
-    let id = |point: Value| (point["id"].as_str().expect("a name").to_owned(), point);
-    points.map(id).collect()
 }
 
 /// What a plan means by a point is the same on both grounds, and what is counted with one seed is the same

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use end_to_end::{program, require_root};
+use end_to_end::{objects, program, require_root};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -38,8 +38,7 @@ fn said(output: &Output) -> String {
 /// The findings and the summary that were printed.
 fn swept(output: &Output) -> (Vec<Value>, Value) {
     let text = String::from_utf8_lossy(&output.stdout);
-    let lines = text.lines().map(serde_json::from_str);
-    let mut lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("objects");
+    let mut lines = objects(&text);
     let summary = lines
         .pop()
         .unwrap_or_else(|| panic!("nothing was printed: {}", said(output)));
@@ -342,8 +341,7 @@ fn parts_of_a_sweep_with_recoveries_are_put_together() {
     assert_eq!(merged.status.code(), Some(1), "{}", said(&merged));
     let read = |directory: &str, name: &str| -> Vec<Value> {
         let text = std::fs::read_to_string(Path::new(directory).join(name)).expect("written");
-        let lines = text.lines().map(serde_json::from_str);
-        lines.collect::<Result<_, _>>().expect("objects")
+        objects(&text)
     };
     let findings = read(&all, "findings.jsonl");
     assert_eq!(findings.len(), 1, "{findings:#?}");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
-use end_to_end::{Ordinary, crashpoint, printed, require_root, said};
+use end_to_end::{Ordinary, crashpoint, objects, printed, require_root, said};
 use nix::unistd::geteuid;
 use serde_json::Value;
 
@@ -191,10 +191,7 @@ fn too_little_memory_is_told() {
 /// The state and the detail of each check.
 fn checks(output: &Output) -> BTreeMap<String, (String, String)> {
     let text = |value: &Value| value.as_str().expect("text").to_owned();
-    let lines = printed(output);
-    let values = lines
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).expect("one object a line"));
+    let values = objects(&printed(output)).into_iter();
     values
         .map(|value| {
             (

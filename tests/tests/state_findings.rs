@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use end_to_end::{Ordinary, printed, program, require_root, said};
+use end_to_end::{Ordinary, objects, printed, program, require_root, said};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -350,9 +350,7 @@ fn states_that_nobody_could_judge_are_listed_and_told_by_number() {
         "{listed}"
     );
     let results = fs::read_to_string(place.path("out/results.jsonl")).expect("read");
-    let results = results
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let results = objects(&results).into_iter();
     let open: Vec<_> = results
         .filter(|line| line["verdict"] == "inconclusive")
         .collect();
@@ -465,9 +463,7 @@ fn drawn(place: &Place, words: &str, lost: usize) -> String {
         let sweep = ["app", "--trace", "whole/trace", "--check", COUNTS];
         place.run(&[&sweep[..], &options].concat());
         let findings = fs::read_to_string(place.path("out/findings.jsonl")).expect("read");
-        let findings = findings
-            .lines()
-            .map(|line| serde_json::from_str(line).expect("JSON"));
+        let findings = objects(&findings).into_iter();
         let is_it = |found: &Value| {
             let of_node = &found["nodes"][0];
             found["broken"][0] == words
@@ -573,9 +569,7 @@ fn a_disk_that_lost_everything_is_minimized_to_what_matters() {
     let mut found: Value =
         serde_json::from_str(&fs::read_to_string(&path).expect("read")).expect("one finding");
     let results = fs::read_to_string(place.path("out/results.jsonl")).expect("read");
-    let results = results
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let results = objects(&results).into_iter();
     let broken = results.filter(|line| line["verdict"] == "broken");
     found["state"] = broken
         .map(|line| line["state"].as_u64())

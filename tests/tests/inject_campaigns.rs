@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use end_to_end::{Family, Folder, printed, program, said};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// How long something may take on a machine that has much else to do.
@@ -162,7 +164,7 @@ fn a_campaign_that_is_killed_goes_on_where_it_was() {
         "out",
     ];
     let resume = ["inject", "--resume", "out"];
-    for (kill, arguments) in [&begin[..], &resume, &resume].into_iter().enumerate() {
+    for (kills, arguments) in [&begin[..], &resume, &resume].into_iter().enumerate() {
         let mut command = Command::new(program("crashpoint"));
         command.args(arguments).current_dir(&folder);
         command.env("TMPDIR", folder.path("tmp"));
@@ -177,7 +179,7 @@ fn a_campaign_that_is_killed_goes_on_where_it_was() {
             text.matches('\n').count()
         };
         // In the midst of the run after this one.
-        while done() < kill + 1 {
+        while done() < kills + 1 {
             assert!(begun.elapsed() < PATIENCE, "no run is made");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -202,6 +204,39 @@ fn a_campaign_that_is_killed_goes_on_where_it_was() {
     let looked = said(&folder.ends(2, &["replay", "out", "1", "--command", "ls"]));
     let words = "--command has nothing to look at here";
     assert!(looked.contains(words), "{looked}");
+}
+
+/// A check that is broken off has not failed to end in time: the run is made again.
+#[test]
+fn a_run_that_is_broken_off_while_its_check_looks_is_made_again() {
+    let cluster = CLUSTER.replace(
+        "echo broken it is",
+        "sh -c '[ -e go ] || { touch begun; sleep 60; }; echo ok'",
+    );
+    let cluster = cluster.replace("'[ -e go", "'cd {here}; [ -e go");
+    let folder = Folder::new(&[("cluster.toml", &cluster), ("plan.toml", PLAN)]);
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut command = Command::new(program("crashpoint"));
+        let out = format!("{signal}");
+        command.args(&ONCE[..5]).arg(&out).current_dir(&folder);
+        command.env("TMPDIR", folder.path("tmp"));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("it runs");
+        let began = Instant::now();
+        while !folder.path("begun").exists() {
+            assert!(began.elapsed() < PATIENCE, "no check is asked");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill(Pid::from_raw(child.id().cast_signed()), signal).expect("sent");
+        assert_eq!(child.wait().expect("it ends").code(), Some(3));
+        fs::write(folder.path("go"), "").expect("written");
+        let told = printed(&folder.ends(0, &["inject", "--resume", &out]));
+        assert!(told.contains("0 broken of 1 run, 0 inconclusive"), "{told}");
+        for file in ["go", "begun"] {
+            fs::remove_file(folder.path(file)).expect("it is there");
+        }
+    }
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
 }
 
 /// What a run's client prints: a lock that is held twice, and which only the cluster file says is one.

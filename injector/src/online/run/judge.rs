@@ -1,6 +1,6 @@
 //! What a run came to.
 
-use cluster::Verdict;
+use cluster::{Error as ClusterError, Verdict};
 
 use super::super::plan::What;
 use super::super::ran::{FaultCame, Happening, State};
@@ -36,7 +36,11 @@ impl Runner<'_> {
         if self.ground.file().check.is_none() {
             return Ok(Verdict::Ok);
         }
-        let mut ask = || self.ground.check(&place.acknowledgements);
+        let mut ask = || match self.ground.check(&place.acknowledgements) {
+            // What a check comes to that was broken off says nothing.
+            Ok(_) if (self.cancelled)() => Err(ClusterError::Interrupted),
+            asked => asked,
+        };
         let verdict = match ask()? {
             Verdict::Broken(broken) => match ask()? {
                 Verdict::Ok => Verdict::Inconclusive(format!(

@@ -142,18 +142,28 @@ impl Exhaustive {
         &self.collected.points[single.point]
     }
 
-    /// How many failures a run has at most.
-    pub(super) fn failures_max(&self) -> u64 {
-        self.collected.failures_max
+    /// The runs with one failure, those with two, and so on, each in the order in which they are tried, as far
+    /// as it is known.
+    pub(super) fn ranks<'a>(
+        &'a self,
+        so_far: &'a [InjectResult],
+    ) -> impl Iterator<Item = Vec<u64>> + use<'a> {
+        let levels = self.levels(so_far);
+        let most = self.failures_max().min(levels.len() + 1);
+        (1..=most).map(move |failures| self.with(failures, &levels))
     }
 
-    /// The runs with so many failures, in the order in which they are tried, as far as it is known.
-    pub(super) fn with(&self, failures: u64, so_far: &[InjectResult]) -> Vec<u64> {
+    /// How many failures a run has at most.
+    fn failures_max(&self) -> usize {
+        usize::try_from(self.collected.failures_max).unwrap_or(usize::MAX)
+    }
+
+    fn with(&self, failures: usize, levels: &[Vec<Tried>]) -> Vec<u64> {
         if failures == 1 {
             return (0..self.len()).collect();
         }
         let mut all = Vec::new();
-        let [first, others] = self.groups(failures, so_far);
+        let [first, others] = self.groups(failures, levels);
         let is_pruned = self.collected.order == Order::Pruned;
         for group in iter::once(first).chain((!is_pruned).then_some(others)) {
             // One further failure after each run, before any has its next.
@@ -166,15 +176,30 @@ impl Exhaustive {
         all
     }
 
-    /// The runs with so many failures that were made, by what they are numbered.
-    fn tried<'a>(&self, failures: u64, so_far: &Results<'a>) -> Vec<Tried<'a>> {
-        if failures == 1 {
-            return made((0, Numbers::ALL), &self.firsts(), so_far);
+    /// The runs that were made with one failure, those with two, and so on, each by what they are numbered,
+    /// as long as there are some.
+    fn levels<'a>(&self, so_far: &'a [InjectResult]) -> Vec<Vec<Tried<'a>>> {
+        let results: Results = so_far.iter().map(|result| (result.index, result)).collect();
+        let mut levels = Vec::new();
+        let mut level = made((0, Numbers::ALL), &self.firsts(), &results);
+        let mut known = 0;
+        while !level.is_empty() {
+            known += level.len();
+            levels.push(level);
+            // Without others, whose further failures are not worth to be looked for.
+            level = Vec::new();
+            if known < results.len() && levels.len() < self.failures_max() {
+                level = self.further(levels.last().expect("one"), &results);
+            }
         }
-        let before = self.tried(failures - 1, so_far);
+        levels
+    }
+
+    /// The runs that were made with one failure more than these.
+    fn further<'a>(&self, before: &[Tried<'a>], results: &Results<'a>) -> Vec<Tried<'a>> {
         let with = before.iter().flat_map(|one| {
             let nexts = self.nexts(one);
-            made((one.faults, one.numbers), &nexts, so_far)
+            made((one.faults, one.numbers), &nexts, results)
         });
         let mut all: Vec<_> = with.collect();
         all.sort_by_key(|one| one.result.index);
@@ -184,23 +209,20 @@ impl Exhaustive {
     /// After which runs that were made there are runs with so many failures, and how many: those that come
     /// first, which are after errors that changed nothing and then after what was recovered from as nothing
     /// before, and the others.
-    fn groups(&self, failures: u64, so_far: &[InjectResult]) -> [Vec<(Numbers, u64)>; 2] {
-        let so_far = so_far.iter().map(|result| (result.index, result)).collect();
-        let mut behaviours = BTreeSet::new();
-        for fewer in 1..failures - 1 {
-            let tried = self.tried(fewer, &so_far);
-            behaviours.extend(tried.iter().filter_map(Tried::behaviour));
-        }
+    fn groups(&self, failures: usize, levels: &[Vec<Tried>]) -> [Vec<(Numbers, u64)>; 2] {
         let [mut ignored, mut new, mut others] = [const { Vec::new() }; 3];
-        for one in self.tried(failures - 1, &so_far) {
+        let before = levels.get(failures - 2).into_iter().flatten();
+        let fewer = levels.iter().take(failures - 2).flatten();
+        let mut behaviours: BTreeSet<_> = fewer.filter_map(Tried::behaviour).collect();
+        for one in before {
             let is_new = one.behaviour().is_some_and(|it| behaviours.insert(it));
             let group = match self.collected.order {
                 Order::Plain => &mut new,
-                _ if self.is_ignored(&one) => &mut ignored,
+                _ if self.is_ignored(one) => &mut ignored,
                 _ if is_new => &mut new,
                 _ => &mut others,
             };
-            group.push((one.numbers, self.count_after(&one)));
+            group.push((one.numbers, self.count_after(one)));
         }
         ignored.append(&mut new);
         [ignored, others]
@@ -269,7 +291,7 @@ impl Strategy for Exhaustive {
         so_far: &'a [InjectResult],
         end: u64,
     ) -> Box<dyn Iterator<Item = u64> + 'a> {
-        let all = (1..=self.failures_max()).flat_map(move |failures| self.with(failures, so_far));
+        let all = self.ranks(so_far).flatten();
         Box::new(all.filter(move |index| *index < end))
     }
 
@@ -298,19 +320,19 @@ impl Strategy for Exhaustive {
     }
 
     fn tells(&self, so_far: &[InjectResult]) -> Vec<String> {
-        let singles = so_far.iter().filter(|result| result.index < self.len());
-        let mut before = singles.count();
+        let levels = self.levels(so_far);
+        let tried = |failures: usize| levels.get(failures - 1).map_or(0, Vec::len);
         let mut lines = vec![format!(
-            "single failures: {before} of {} tried, at {}",
+            "single failures: {} of {} tried, at {}",
+            tried(1),
             self.len(),
             counted(self.collected.points.len(), "failure point")
         )];
-        let results: Results = so_far.iter().map(|result| (result.index, result)).collect();
-        for failures in 2..=self.failures_max() {
-            let [first, others] = self.groups(failures, so_far);
-            let tried = self.tried(failures, &results).len();
-            lines.push(told(failures, (tried, before), &first, &others));
-            before = tried;
+        // What comes after those that were tried is told as well.
+        for failures in 2..=self.failures_max().min(levels.len() + 2) {
+            let [first, others] = self.groups(failures, &levels);
+            let counts = (tried(failures), tried(failures - 1));
+            lines.push(told(failures, counts, &first, &others));
         }
         lines
     }
@@ -324,7 +346,7 @@ impl Strategy for Exhaustive {
 /// What there is to tell of the runs with so many failures: how many were tried, and how many with one failure
 /// less.
 fn told(
-    failures: u64,
+    failures: usize,
     (tried, before): (usize, usize),
     first: &[(Numbers, u64)],
     others: &[(Numbers, u64)],

@@ -136,8 +136,7 @@ impl Strategy for Search {
         }
         let values = self.values(so_far);
         let value = move |index: u64| values[self.all.root(index) as usize];
-        let all = (1..=self.all.failures_max()).flat_map(move |failures| {
-            let mut order = self.all.with(failures, so_far);
+        let all = self.all.ranks(so_far).flat_map(move |mut order| {
             // Stable: what is worth the same comes as it comes without a search.
             order.sort_by(|one, other| value(*other).total_cmp(&value(*one)));
             order

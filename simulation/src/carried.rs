@@ -68,11 +68,43 @@ impl Ports {
             to: self.to.filter(is_lasting),
         }
     }
+}
 
-    /// Whether these are among those of a message, at the ends where some are said.
-    pub fn are_of(self, message: Self) -> bool {
-        let is_so = |wanted: Option<u16>, port| wanted.is_none() || wanted == port;
-        is_so(self.from, message.from) && is_so(self.to, message.to)
+/// Which port of a message is meant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Port {
+    /// Any.
+    #[default]
+    Any,
+    /// One that does not last, or is not known.
+    Chosen,
+    /// This one.
+    Is(u16),
+}
+
+impl Port {
+    fn has(self, port: Option<u16>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Chosen => port.is_none_or(|port| CHOSEN_BY_KERNEL.contains(&port)),
+            Self::Is(wanted) => port == Some(wanted),
+        }
+    }
+}
+
+/// Which messages are meant, by their ports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct OfPorts {
+    /// That of the sender.
+    pub from: Port,
+    /// That of the receiver.
+    pub to: Port,
+}
+
+impl OfPorts {
+    /// Whether a message is one of them.
+    pub fn has(self, ports: Ports) -> bool {
+        self.from.has(ports.from) && self.to.has(ports.to)
     }
 }
 
@@ -311,15 +343,22 @@ pub(crate) mod tests {
         assert_eq!((ports.from, ports.to), (Some(40_000), Some(7000)));
         let lasting = ports.lasting();
         assert_eq!((lasting.from, lasting.to), (None, Some(7000)));
-        assert!(lasting.are_of(ports) && ports.are_of(ports) && Ports::default().are_of(ports));
-        let answer = Ports {
+        let meant = |from, to| OfPorts { from, to };
+        let to_server = meant(Port::Chosen, Port::Is(7000));
+        let exact = meant(Port::Is(40_000), Port::Is(7000));
+        assert!(to_server.has(ports) && exact.has(ports) && OfPorts::default().has(ports));
+        let between_servers = Ports {
             from: Some(7000),
-            to: None,
+            to: Some(7000),
         };
-        assert!(!answer.are_of(ports));
+        assert!(!to_server.has(between_servers), "it is another point");
+        assert!(meant(Port::Any, Port::Is(7000)).has(between_servers));
+        let answer = meant(Port::Is(7000), Port::Any);
+        assert!(!answer.has(ports));
         let fragment = ipv4(to, (TCP, 0x2000), &segment);
         assert_eq!(of(&fragment), Ports::default(), "not whole");
-        assert!(!answer.are_of(Ports::default()));
+        assert!(!answer.has(Ports::default()));
+        assert!(meant(Port::Chosen, Port::Chosen).has(Ports::default()));
         let of_icmp = of(&ipv4(to, (1, 0), &[7; 64]));
         assert_eq!(of_icmp, Ports::default());
     }

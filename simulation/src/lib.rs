@@ -29,7 +29,7 @@ mod time_travel;
 mod vhost_user;
 mod words;
 
-pub use carried::{Carried, Ports};
+pub use carried::{Carried, OfPorts, Port, Ports};
 pub use chance::Chance;
 pub use clock::{Clock, Clocks};
 pub use device::{Disk, DiskTimes, PowerCut};

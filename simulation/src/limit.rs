@@ -1,6 +1,6 @@
 //! Limits of what passes: after so much, or with a certain message, nothing does.
 
-use crate::carried::{Carried, Ports, content};
+use crate::carried::{Carried, OfPorts, Ports, content};
 
 /// So much that is to be sent, at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +26,9 @@ impl Amount {
 pub enum Until {
     /// Once so much has passed: the message with which that is reached is the last one.
     After(Amount),
-    /// With the message that has this number, from 1 on, of those with these ports: it is the first that
-    /// does not pass.
-    With(u64, Ports),
+    /// With the message that has this number, from 1 on, of those with these ports that are for one: it is
+    /// the first that does not pass.
+    With(u64, OfPorts),
 }
 
 /// What a frame is for a limit.
@@ -38,6 +38,8 @@ pub struct Offered {
     pub carried: Carried,
     /// From where to where.
     pub ports: Ports,
+    /// Whether it is for several, as multicast is.
+    pub to_several: bool,
     /// Whether it goes where it is counted.
     pub counts: bool,
 }
@@ -49,6 +51,8 @@ impl Offered {
         Self {
             carried,
             ports,
+            // The first bit of an address of Ethernet on its way.
+            to_several: frame.first().is_some_and(|byte| byte & 1 == 1),
             counts,
         }
     }
@@ -100,6 +104,7 @@ impl Limit {
         let Offered {
             carried,
             ports,
+            to_several,
             counts,
         } = *offered;
         match self.until {
@@ -110,7 +115,7 @@ impl Limit {
                     self.reached_ns = Some(now_ns);
                 }
             }
-            Until::With(nth, of) if of.are_of(ports) => {
+            Until::With(nth, of) if of.has(ports) && !to_several => {
                 // It is the first of those that are lost.
                 if self.passed.messages + carried.messages >= nth {
                     self.reached_ns = Some(now_ns);
@@ -127,6 +132,7 @@ impl Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::carried::Port;
     use crate::carried::tests::udp;
 
     #[test]
@@ -152,9 +158,9 @@ mod tests {
 
     #[test]
     fn the_message_with_which_a_limit_begins_is_the_first_that_is_lost() {
-        let ports = Ports {
-            from: None,
-            to: Some(0x0101),
+        let ports = OfPorts {
+            from: Port::Any,
+            to: Port::Is(0x0101),
         };
         let datagram = Offered::new(&udp([2, 0, 0, 0, 0, 1], 100), true);
         let other = Offered {
@@ -169,8 +175,20 @@ mod tests {
             carried: Carried::default(),
             ..datagram
         };
+        let to_several = Offered::new(&udp([3, 0, 0, 0, 0, 1], 100), true);
+        assert_eq!(
+            (to_several.ports, to_several.to_several),
+            (datagram.ports, true)
+        );
         let mut limit = Limit::new(Until::With(3, ports));
-        for offered in [&datagram, &other, &elsewhere, &nothing, &datagram] {
+        for offered in [
+            &datagram,
+            &other,
+            &elsewhere,
+            &nothing,
+            &to_several,
+            &datagram,
+        ] {
             assert!(limit.admits(offered, 10), "{offered:?}");
         }
         assert!(!limit.is_reached());
@@ -180,7 +198,7 @@ mod tests {
         assert_eq!(limit.reached_ns(), Some(20));
         let passed = limit.passed();
         assert_eq!((passed.bytes, passed.messages), (200, 2));
-        let mut first = Limit::new(Until::With(1, Ports::default()));
+        let mut first = Limit::new(Until::With(1, OfPorts::default()));
         assert!(first.admits(&nothing, 1) && !first.admits(&other, 2));
     }
 }

@@ -88,6 +88,8 @@ pub struct Switch {
     limited: Option<Limited>,
     /// What each has sent to another one for its programs, lost or not, by the ports that last.
     carried: Sent<(usize, usize)>,
+    /// What has passed of that, if it was for one.
+    passed: Sent<(usize, usize)>,
     /// What was sent, while that is kept.
     sent: Option<Vec<SentFrame>>,
     frames: u64,
@@ -137,6 +139,7 @@ impl Switch {
             cuts: BTreeSet::new(),
             limited: None,
             carried: Sent::default(),
+            passed: Sent::default(),
             sent: None,
             frames: 0,
             lost: 0,
@@ -246,9 +249,9 @@ impl Switch {
         self.carried.on((from, to))
     }
 
-    /// The same of all machines, by the ports that last: who sends, and to whom.
-    pub fn carried_by_ports(&self) -> impl Iterator<Item = ((usize, usize), Ports, Carried)> {
-        self.carried.iter()
+    /// What has passed from one machine to another one alone, by the ports that last: who sends, and to whom.
+    pub fn passed_by_ports(&self) -> impl Iterator<Item = ((usize, usize), Ports, Carried)> {
+        self.passed.iter()
     }
 
     /// The shortest time in which anything gets from one machine to another: a machine that runs is
@@ -328,6 +331,9 @@ impl Switch {
         let passes =
             !delays_ns.is_empty() && (passes_cuts || self.admits((from, to), offered, now_ns));
         if passes {
+            if !offered.to_several {
+                self.passed.add((from, to), &offered);
+            }
             return delays_ns;
         }
         self.lost += 1;
@@ -357,6 +363,7 @@ fn is_arp(frame: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::carried::tests::{ipv4, udp};
+    use crate::carried::{OfPorts, Port};
     use crate::limit::Amount;
 
     const ADDRESSES: [HardwareAddress; 3] =
@@ -476,9 +483,9 @@ mod tests {
     fn both_ways_are_lost_from_the_message_on_that_is_counted_on_one() {
         let mut switch = switch(STILL);
         let both = BTreeSet::from([(0, 1), (1, 0)]);
-        let ports = Ports {
-            from: None,
-            to: Some(0x0101),
+        let ports = OfPorts {
+            from: Port::Any,
+            to: Port::Is(0x0101),
         };
         let counted = BTreeSet::from([(0, 1)]);
         switch.limit(both, counted, Until::With(2, ports));
@@ -494,7 +501,9 @@ mod tests {
         assert!(switch.take_news() && !switch.take_news());
         assert_eq!(send(&mut switch, 1, 0), 0);
         assert_eq!(send(&mut switch, 0, 2), 1);
-        let by_ports: Vec<_> = switch.carried_by_ports().collect();
+        let to_all = udp([0xff; 6], 10);
+        assert_eq!(switch.send(2, &to_all, 0).arrivals.len(), 2);
+        let by_ports: Vec<_> = switch.passed_by_ports().collect();
         let sent = |way, messages| {
             let carried = Carried {
                 bytes: messages * 10,
@@ -505,7 +514,7 @@ mod tests {
         };
         assert_eq!(
             by_ports,
-            [sent((0, 1), 2), sent((0, 2), 1), sent((1, 0), 3)]
+            [sent((0, 1), 1), sent((0, 2), 1), sent((1, 0), 2)]
         );
     }
 

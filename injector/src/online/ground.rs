@@ -214,8 +214,9 @@ pub trait Ground {
     /// What was sent in these directions since it is counted, lost or not.
     fn carried(&self, directions: &[(Member, Member)]) -> Carried;
 
-    /// What nodes have sent to each other since it is counted, lost or not, by the ports that last.
-    fn carried_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)>;
+    /// What of nodes has passed to one other since it is counted, by the ports that last. In namespaces what
+    /// was lost counts too.
+    fn passed_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)>;
 
     /// How many messages were lost, up to now, before they could be counted or held against a limit.
     fn uncounted(&self) -> u64;

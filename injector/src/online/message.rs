@@ -3,8 +3,9 @@
 use std::fmt;
 
 use cluster::Member;
-use serde::Deserialize;
-use simulation::Ports;
+use serde::de::{self, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use simulation::{OfPorts, Port};
 use toml::Spanned;
 
 use super::parse::{Checked, Known, Name, Names, RawFault, Wrong, selectors};
@@ -24,7 +25,7 @@ pub struct MessageOf {
     /// lost.
     pub to: Vec<Selector>,
     /// From which port, and to which.
-    pub ports: Ports,
+    pub ports: OfPorts,
 }
 
 /// As a plan has it.
@@ -37,8 +38,10 @@ pub(super) struct RawMessage {
     nth: Spanned<u64>,
     from: Option<Spanned<Names>>,
     to: Option<Spanned<Names>>,
-    from_port: Option<Spanned<u16>>,
-    to_port: Option<Spanned<u16>>,
+    #[serde(default)]
+    from_port: RawPort,
+    #[serde(default)]
+    to_port: RawPort,
 }
 
 impl MessageOf {
@@ -69,11 +72,14 @@ impl MessageOf {
         ];
         let mut words = format!("message {}", self.nth);
         for (end, who, port) in ends {
-            if who.is_empty() && port.is_none() {
+            let port = match port {
+                Port::Is(port) => format!(":{port}"),
+                Port::Chosen | Port::Any => String::new(),
+            };
+            if who.is_empty() && port.is_empty() {
                 continue;
             }
             let names: Vec<_> = who.iter().map(Selector::to_string).collect();
-            let port = port.map_or_else(String::new, |port| format!(":{port}"));
             words += &format!(" {end} {}{port}", names.join(", "));
         }
         words
@@ -90,8 +96,10 @@ impl fmt::Display for MessageOf {
             }
         }
         for (key, port) in [("from_port", self.ports.from), ("to_port", self.ports.to)] {
-            if let Some(port) = port {
-                write!(f, ", {key} = {port}")?;
+            match port {
+                Port::Any => {}
+                Port::Chosen => write!(f, ", {key} = \"{CHOSEN}\"")?,
+                Port::Is(port) => write!(f, ", {key} = {port}")?,
             }
         }
         f.write_str(" }")
@@ -133,17 +141,45 @@ fn settled(message: &RawMessage, known: &Known) -> Checked<MessageOf> {
         nth: *message.nth.get_ref(),
         from: end(&message.from)?,
         to: end(&message.to)?,
-        ports: Ports {
-            from: port(message.from_port.as_ref())?,
-            to: port(message.to_port.as_ref())?,
+        ports: OfPorts {
+            from: message.from_port.0,
+            to: message.to_port.0,
         },
     })
 }
 
-fn port(given: Option<&Spanned<u16>>) -> Checked<Option<u16>> {
-    match given {
-        Some(port) if *port.get_ref() == 0 => Err(Wrong(port.span(), "there is no port 0".into())),
-        given => Ok(given.map(|port| *port.get_ref())),
+/// What a plan calls a port that a kernel chose.
+const CHOSEN: &str = "chosen";
+
+/// A port, as a plan has it.
+#[derive(Debug, Default)]
+struct RawPort(Port);
+
+impl<'de> Deserialize<'de> for RawPort {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct NumberOrWord;
+        impl Visitor<'_> for NumberOrWord {
+            type Value = RawPort;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a port from 1 to 65535, or \"{CHOSEN}\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, port: i64) -> Result<RawPort, E> {
+                match u16::try_from(port) {
+                    Ok(port) if port > 0 => Ok(RawPort(Port::Is(port))),
+                    _ => Err(E::invalid_value(Unexpected::Signed(port), &self)),
+                }
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<RawPort, E> {
+                match word {
+                    CHOSEN => Ok(RawPort(Port::Chosen)),
+                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
+                }
+            }
+        }
+        from.deserialize_any(NumberOrWord)
     }
 }
 
@@ -176,7 +212,7 @@ fault = \"partition\"
 on = \"a\"
 from = \"b\"
 flow = \"out\"
-with_message = { nth = 3, from = \"leader\", to = [\"b\", \"c\"], from_port = 9, to_port = 7000 }
+with_message = { nth = 3, from = \"leader\", to = [\"b\", \"c\"], from_port = \"chosen\", to_port = 7000 }
 until = { after_s = 3.0 }
 
 [[faults]]
@@ -212,11 +248,19 @@ with_message = { nth = 1 }
             of("kill", "nth = 1"),
             "p.toml:5:16: `with_message` is only for a partition"
         );
-        assert_eq!(
-            partition("nth = 1, to_port = 0"),
-            "p.toml:5:37: there is no port 0"
-        );
-        assert!(partition("nth = 1, to_port = 70000").starts_with("p.toml:5:37: "));
+        let wrong = [
+            ("0", "integer `0`"),
+            ("70000", "integer `70000`"),
+            ("\"drawn\"", "string \"drawn\""),
+        ];
+        for (given, told) in wrong {
+            assert_eq!(
+                partition(&format!("nth = 1, to_port = {given}")),
+                format!(
+                    "p.toml:5:37: invalid value: {told}, expected a port from 1 to 65535, or \"chosen\""
+                )
+            );
+        }
         assert!(partition("to_port = 7").contains("missing field `nth`"));
         assert_eq!(
             partition("nth = 1, from = \"a\", to = \"a\""),
@@ -243,9 +287,9 @@ with_message = { nth = 1 }
                 .collect(),
             ports,
         };
-        let to_port = Ports {
-            from: None,
-            to: Some(7000),
+        let to_port = OfPorts {
+            from: Port::Chosen,
+            to: Port::Is(7000),
         };
         assert_eq!(
             of(&["a"], &["b"], to_port).words(),
@@ -253,7 +297,7 @@ with_message = { nth = 1 }
         );
         assert_eq!(of(&[], &[], to_port).words(), "message 3 to :7000");
         assert_eq!(
-            of(&["a"], &[], Ports::default()).words(),
+            of(&["a"], &[], OfPorts::default()).words(),
             "message 3 from a"
         );
     }

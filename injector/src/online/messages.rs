@@ -68,7 +68,8 @@ impl Messages {
         file: &ClusterFile,
     ) {
         for (way, all) in ways(sent) {
-            let count = all - self.before.get(&way).copied().unwrap_or_default();
+            let before = self.before.get(&way).copied().unwrap_or_default();
+            let count = all.saturating_sub(before);
             if count > 0 {
                 let ends = || {
                     let (from, to) = way.0;

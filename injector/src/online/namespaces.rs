@@ -303,7 +303,7 @@ impl Ground for Namespaces<'_> {
         self.cluster.links().carried(directions.iter().copied())
     }
 
-    fn carried_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)> {
+    fn passed_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)> {
         let nodes = self.cluster.file().nodes.len();
         self.cluster.links().carried_by_ports(nodes)
     }

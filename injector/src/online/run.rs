@@ -83,6 +83,8 @@ pub(super) struct Runner<'a> {
     last_placed: Option<Duration>,
     /// Whom the last fault has hit.
     pub(super) last_hit: Option<Vec<usize>>,
+    /// Which fault that was, and whether it has ended.
+    last_fault: Option<usize>,
     last_ended: bool,
     sometimes: Option<Reached>,
     /// Whether the probe may be asked less often.
@@ -199,7 +201,7 @@ impl Runner<'_> {
     fn begin_tally(&mut self) {
         self.calls.begin_tally(self.ground.now().as_nanos() as u64);
         if self.messages.counts {
-            self.messages.begin(self.ground.carried_by_ports());
+            self.messages.begin(self.ground.passed_by_ports());
         }
     }
 
@@ -207,7 +209,7 @@ impl Runner<'_> {
     pub(super) fn look_at_messages(&mut self) {
         if self.messages.is_counting() {
             let now = (self.ground.now(), self.roles.as_ref());
-            let sent = self.ground.carried_by_ports();
+            let sent = self.ground.passed_by_ports();
             self.messages.look(sent, now, self.ground.file());
         }
     }
@@ -242,7 +244,7 @@ impl Runner<'_> {
         loop {
             self.is_quiet = self.is_quiet_until(next.as_ref());
             self.hear()?;
-            while self.fire(&mut next) {}
+            self.fire_all(&mut next);
             self.look_for_ends()?;
             self.start_again();
             if self.clients.are_over() && clients_ended.is_none() {

@@ -373,8 +373,8 @@ impl Ground for Simulated<'_> {
         all
     }
 
-    fn carried_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)> {
-        self.cluster.carried_by_ports()
+    fn passed_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)> {
+        self.cluster.passed_by_ports()
     }
 
     fn uncounted(&self) -> u64 {

@@ -319,10 +319,10 @@ impl SimulatedCluster {
         self.hosts.simulation.network().carried(from, to)
     }
 
-    /// What nodes have sent to each other since the simulation began, lost or not, by the ports that last.
-    pub fn carried_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)> {
+    /// What of nodes has passed to one other since the simulation began, by the ports that last.
+    pub fn passed_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)> {
         let nodes = self.file.nodes.len();
-        let all = self.hosts.simulation.network().carried_by_ports();
+        let all = self.hosts.simulation.network().passed_by_ports();
         all.filter(|((from, to), ..)| *from < nodes && *to < nodes)
             .collect()
     }

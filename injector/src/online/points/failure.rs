@@ -7,7 +7,7 @@ use cluster::ClusterFile;
 use serde::{Deserialize, Serialize};
 
 use super::super::errno::Errno;
-use simulation::Ports;
+use simulation::{OfPorts, Port};
 
 use super::super::message::MessageOf;
 use super::super::plan::{
@@ -251,9 +251,9 @@ impl PointFailure {
             nth: placed.nth,
             from: vec![placed.on],
             to: to.clone(),
-            ports: Ports {
-                from: point.from_port,
-                to: point.to_port,
+            ports: OfPorts {
+                from: exactly(point.from_port),
+                to: exactly(point.to_port),
             },
         };
         What::Partition {
@@ -332,6 +332,11 @@ fn now(awaited: Awaited) -> Trigger {
         awaited,
         delay: Duration::ZERO,
     }
+}
+
+/// The port of a point: one that is none of it was chosen.
+fn exactly(port: Option<u16>) -> Port {
+    port.map_or(Port::Chosen, Port::Is)
 }
 
 /// The calls that a plan means by a point, from the so-manieth on.

@@ -58,6 +58,7 @@ pub(super) fn begin<'a>(
         restarts: Restarts::new(plan.restart_after),
         last_placed: None,
         last_hit: None,
+        last_fault: None,
         last_ended: false,
         sometimes: None,
         is_quiet: false,

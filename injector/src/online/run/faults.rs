@@ -59,9 +59,29 @@ impl Runner<'_> {
         })
     }
 
-    /// Puts the next fault in place if it is time to. Whether the one after it follows at once: who sends
-    /// a message is not to go on before it is killed, and messages count from then on.
-    pub(super) fn fire(&mut self, next: &mut Option<Next>) -> bool {
+    /// Puts the next fault in place if it is time to, and those that follow at once: who sends a message is
+    /// not to go on for long before it is killed, and messages count from then on.
+    pub(super) fn fire_all(&mut self, next: &mut Option<Next>) {
+        let mut is_one_over = false;
+        while self.fire(next) {
+            is_one_over = true;
+            if !next.as_ref().is_some_and(|next| self.follows_at_once(next)) {
+                break;
+            }
+        }
+        // A call that was waited for goes on only when what is next is waited for, by all nodes. That takes
+        // time.
+        if is_one_over && let Err(error) = self.ground.agree_on_calls() {
+            self.problems.push(error.to_string());
+        }
+    }
+
+    fn follows_at_once(&self, next: &Next) -> bool {
+        self.plan.faults[next.fault].at.awaited == Awaited::After(Duration::ZERO)
+    }
+
+    /// Puts the next fault in place if it is time to, or says why it cannot be.
+    fn fire(&mut self, next: &mut Option<Next>) -> bool {
         let Some(waiting) = next else { return false };
         if waiting.fired.is_none() && waiting.trigger.fires(&self.seen()) {
             waiting.fired = Some(self.ground.now());
@@ -75,14 +95,8 @@ impl Runner<'_> {
         };
         let fault = waiting.fault;
         self.inject(fault, hit);
-        // A call that this one has waited for goes on only when what is next is waited for, by all nodes.
-        let armed = self.arm(fault + 1);
-        if let Err(error) = self.ground.agree_on_calls() {
-            self.problems.push(error.to_string());
-        }
-        *next = armed;
-        let following = self.plan.faults.get(fault + 1);
-        following.is_some_and(|fault| fault.at.awaited == Awaited::After(Duration::ZERO))
+        *next = self.arm(fault + 1);
+        true
     }
 
     /// Puts a fault in place whose trigger fired, when it is known whom it hits, and has passed what is to
@@ -166,6 +180,8 @@ impl Runner<'_> {
                 let came = &mut self.came[fault];
                 came.state = State::NotInjected;
                 came.why = Some(why.clone());
+                // Whoever is named by it is not one that an earlier fault has hit.
+                self.last_hit = None;
                 self.happened(Happening::NotInjected {
                     fault: fault + 1,
                     why,
@@ -186,7 +202,7 @@ impl Runner<'_> {
         came.placed_ns = Some(placed_ns);
         self.last_placed = Some(since);
         self.last_hit = Some(hit.on);
-        self.last_ended = false;
+        (self.last_fault, self.last_ended) = (Some(fault), false);
         self.happened(Happening::InPlace {
             fault: fault + 1,
             words: hit.words,
@@ -299,7 +315,7 @@ impl Runner<'_> {
         let came = &mut self.came[fault];
         came.undone_ns = Some(now);
         came.state = State::Undone;
-        self.last_ended = true;
+        self.last_ended |= self.last_fault == Some(fault);
         self.happened(Happening::Undone { fault: fault + 1 });
     }
 

@@ -137,11 +137,11 @@ impl Exhaustive {
                 let role = point.role.clone().map(Selector::Role);
                 (role.unwrap_or_else(|| named(node)), None)
             }
-            Point::Message(point) => {
-                let [from_role, to_role] = self.roles_of(seen, point);
-                let to = to.as_ref().map(|to| to_role.unwrap_or_else(|| named(to)));
-                (from_role.unwrap_or_else(|| named(node)), to)
-            }
+            Point::Message(point) => match self.roles_of(seen, point) {
+                [Some(from), Some(to)] => (from, Some(to)),
+                // A role may be another node's in the next run, and that one the other end.
+                _ => (named(node), to.as_ref().map(named)),
+            },
         };
         Placed {
             on,
@@ -190,12 +190,7 @@ impl Exhaustive {
         let Some(last) = tried.recovered_from() else {
             return Vec::new();
         };
-        // There is no link to a node without power.
-        let since = if tried.last.is_power_loss() {
-            Awaited::Ended
-        } else {
-            Awaited::After(Duration::ZERO)
-        };
+        let is_off = tried.last.is_power_loss();
         let mut all = Vec::new();
         for (rank, seen) in tried.result.ran.points.iter().enumerate() {
             let spot = Spot {
@@ -203,7 +198,7 @@ impl Exhaustive {
                 is_known: self.known.contains(&seen.id),
                 is_elsewhere: !seen.by_node.keys().any(|node| last.on.contains(node)),
             };
-            for placed in self.times(seen, &last.on, &since) {
+            for placed in self.times(seen, &last.on, is_off) {
                 for failure in PointFailure::at(seen, &self.disks) {
                     let next = Next {
                         failure,
@@ -217,22 +212,26 @@ impl Exhaustive {
         all
     }
 
-    /// At which of its times a point is tried after a failure, and on whom: the first one, on a node that
-    /// the failure hit if one of them came there.
-    fn times(&self, seen: &SeenPoint, hit: &[String], since: &Awaited) -> Vec<Placed> {
+    /// At which of its times a point is tried after a failure, which may have left those off that it hit, and
+    /// on whom: the first one, on a node that the failure hit if one of them came there.
+    fn times(&self, seen: &SeenPoint, hit: &[String], is_off: bool) -> Vec<Placed> {
+        let is_hit = |node: &str| hit.iter().any(|hit| hit == node);
         let placed = |one: Occurrence| Placed {
             on: self.on_again(seen, one.node, hit),
             to: one.to.map(|to| self.on_again(seen, to, hit)),
             nth: one.nth,
-            since: since.clone(),
+            // There is no link to a node without power.
+            since: if is_off && (is_hit(one.node) || one.to.is_some_and(is_hit)) {
+                Awaited::Ended
+            } else {
+                Awaited::After(Duration::ZERO)
+            },
         };
         if self.collected.all_occurrences {
             let all = (0..seen.count()).filter_map(|place| seen.occurrence(place));
             return all.map(placed).collect();
         }
-        let of_hit = seen
-            .firsts()
-            .find(|one| hit.iter().any(|hit| hit == one.node));
+        let of_hit = seen.firsts().find(|one| is_hit(one.node));
         let one = of_hit.or_else(|| seen.firsts().next());
         one.map(placed).into_iter().collect()
     }

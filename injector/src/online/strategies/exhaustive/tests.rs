@@ -285,10 +285,10 @@ restart_after_s = 1.0
 [[faults]]
 at = { time_s = 0.0 }
 fault = \"partition\"
-on = \"leader\"
+on = \"a\"
 from = \"b\"
 flow = \"out\"
-with_message = { nth = 1, from = \"leader\", to = \"b\", to_port = 7000 }
+with_message = { nth = 1, from = \"a\", to = \"b\", from_port = \"chosen\", to_port = 7000 }
 until = { after_s = 3.0 }
 ";
     assert_eq!(text(&mut all, 0), expected);
@@ -314,6 +314,37 @@ until = { after_s = 1.0 }
     }
     let none = Exhaustive::new(&without_disks(), 0, &collected);
     assert_eq!(none.count(), Some(9));
+}
+
+/// Where a role is named, the other end is not a node that may have it in another run.
+#[test]
+fn both_ends_of_a_message_are_named_by_their_roles_or_none_is() {
+    let both = file("")
+        .text
+        .replace("[\"leader\"]", "[\"leader\", \"follower\"]");
+    let to_follower = |pairs: Vec<Pair>| {
+        let Point::Message(point) = message().point else {
+            panic!("it is a message");
+        };
+        let to = "follower".into();
+        let collected = Collected {
+            points: vec![SeenPoint {
+                by_pair: pairs,
+                ..SeenPoint::of(Point::Message(MessagePoint { to, ..point }))
+            }],
+            ..collected()
+        };
+        let mut all = Exhaustive::new(&cluster_of(&both), 0, &collected);
+        all.propose(0, &[]).expect("one").to_string()
+    };
+    let pair = message().by_pair.remove(0);
+    let by_role = to_follower(vec![pair.clone()]);
+    let ends = "nth = 1, from = \"leader\", to = \"follower\", ";
+    assert!(by_role.contains(ends), "{by_role}");
+    let to = "c".to_owned();
+    let by_name = to_follower(vec![pair.clone(), Pair { to, ..pair }]);
+    let ends = "nth = 1, from = \"a\", to = \"b\", ";
+    assert!(by_name.contains(ends), "{by_name}");
 }
 
 fn without_disks() -> ClusterFile {
@@ -355,6 +386,24 @@ fn a_message_after_a_first_failure_is_one_of_the_second_failures() {
     );
     let read = FaultPlan::parse(&loss, Path::new("p"), &file);
     assert_eq!(read.expect("a plan").to_string(), loss);
+    // Others have links while that one is off.
+    let index = results[1].index;
+    let results = [ran(index, "c", vec![message()])];
+    let of_others = all.propose(len + index, &results).expect("one").to_string();
+    let (_, second) = of_others.rsplit_once("[[faults]]\n").expect("two");
+    assert!(second.starts_with("at = { after_s = 0.0 }\n"), "{second}");
+}
+
+/// There is an end, however many failures a run may have.
+#[test]
+fn failures_that_no_run_has_come_to_cost_nothing() {
+    let all = with_at_most(u64::MAX, Order::Novel);
+    assert_eq!(all.order(&[], u64::MAX).count() as u64, all.len());
+    let results = [ran(0, "a", vec![in_recovery("unlink", "x", None, "a")])];
+    assert_eq!(all.order(&results, u64::MAX).count() as u64, all.len() + 5);
+    let told = all.tells(&results);
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[2].starts_with("triples: 0 of 0 tried"), "{told:?}");
 }
 
 /// A sender that is killed after its message was cut off is one failure and two faults.

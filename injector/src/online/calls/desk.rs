@@ -1,22 +1,26 @@
 //! What shall become of the calls of one node: triggers and faults leave word here, and the node's
 //! tracer asks.
 
+mod clerk;
+mod made;
+mod rule;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use brief::{Called, callers, mask};
 use libc::pid_t;
-use tracer::{After, Change, Decision, Entry, Frame, Observer, Origin, StackTable};
+use tracer::{Decision, Frame};
 
-use super::corrupt::{Buffer, Spoilt};
-use super::kinds::{ADDRESS, LENGTH, READ, has_length, is_one, kind, paths};
+use super::corrupt::Spoilt;
 use super::orders::{Orders, Report, Spared, Watched};
-use super::pattern::matches;
 use super::tally::{Made as Counted, Tally, Times};
-use crate::online::plan::{CallFault, CallOf, Comes, Moment};
+use crate::online::plan::{CallFault, Comes, Moment};
+pub(super) use clerk::{Clerk, named_callers};
+use made::Made;
+use rule::Rule;
 
 const NO_PANIC: &str = "no holder panics";
 
@@ -72,19 +76,6 @@ struct Watch {
     told: (u64, bool),
 }
 
-/// A fault that is in place.
-struct Rule {
-    fault: CallFault,
-    seen: u64,
-    hits: u64,
-    /// How many calls write what it has corrupted: whether it hits them shows when they return.
-    writes: u64,
-    /// Whether it was told that it hits.
-    is_told: bool,
-    /// How many were seen and hit when that was told last.
-    told: (u64, u64),
-}
-
 /// A thread that is held.
 struct Held {
     why: Why,
@@ -98,72 +89,6 @@ enum Why {
     Watches(Vec<u64>),
     /// By a fault, since then; the call fails with this when it ends.
     Rule(usize, Instant, Option<i32>),
-}
-
-/// A call that is about to be made, or was.
-struct Made<'a> {
-    origin: &'a Origin,
-    entry: &'a Entry,
-    paths: Vec<PathBuf>,
-    data: Option<&'a Path>,
-}
-
-impl<'a> Made<'a> {
-    fn new(origin: &'a Origin, entry: &'a Entry, data: Option<&'a Path>) -> Self {
-        Self {
-            origin,
-            entry,
-            paths: paths(origin, entry),
-            data,
-        }
-    }
-
-    fn is(&self, of: &CallOf) -> bool {
-        let path = of.path.as_deref();
-        is_one(self.origin.row.name, &of.call)
-            && of.site.is_none_or(|site| site == self.origin.stack)
-            && self.paths.iter().any(|one| matches(path, one, self.data))
-    }
-
-    /// What it counts as, if it is of a file of the node's data. A file that is renamed counts by
-    /// its new name.
-    fn counted(&self, role: Option<&String>) -> Option<Counted> {
-        let inside = |path: &PathBuf| path.strip_prefix(self.data?).ok().map(Path::to_path_buf);
-        let file = self.paths.iter().rev().find_map(inside)?;
-        Some(Counted {
-            call: kind(self.origin.row.name)?.to_owned(),
-            file: mask(&file.to_string_lossy()),
-            site: self.origin.stack,
-            role: role.cloned(),
-        })
-    }
-
-    /// So many bytes of its buffer, if it has one.
-    fn buffer(&self, len: usize) -> Option<Buffer> {
-        has_length(&self.origin.row).then(|| Buffer {
-            thread: self.origin.thread,
-            address: self.entry.arguments[ADDRESS],
-            len,
-        })
-    }
-
-    /// How many bytes it is asked to do, if they are in one buffer.
-    fn bytes(&self) -> Option<u64> {
-        has_length(&self.origin.row).then(|| self.entry.arguments[LENGTH])
-    }
-
-    fn words(&self) -> String {
-        let inside = |path: &PathBuf| {
-            let data = self.data.unwrap_or(Path::new("/"));
-            let inside = path.strip_prefix(data).unwrap_or(path);
-            if inside.as_os_str().is_empty() {
-                return ".".to_owned();
-            }
-            inside.display().to_string()
-        };
-        let paths: Vec<_> = self.paths.iter().map(inside).collect();
-        format!("{} {}", self.origin.row.name, paths.join(" "))
-    }
 }
 
 impl Watch {
@@ -584,292 +509,6 @@ impl State {
     }
 }
 
-impl Rule {
-    /// How long it still holds a call that it has held since then, if that has its time.
-    fn left(&self, since: Instant) -> Option<Duration> {
-        match self.fault.comes {
-            Comes::Slow(time) => Some(time.saturating_sub(since.elapsed())),
-            _ => None,
-        }
-    }
-
-    /// What is to be told of it. Once it hits, it does not matter how many it has seen.
-    fn change(&mut self, id: usize) -> Option<Report> {
-        let (seen, hits) = (self.seen.min(self.fault.of.nth), self.hits);
-        let now = (seen, hits);
-        let is_new = std::mem::replace(&mut self.told, now) != now;
-        is_new.then_some(Report::Hit { id, seen, hits })
-    }
-
-    /// Whether it hits nothing any more.
-    fn is_over(&self) -> bool {
-        self.fault.once && self.hits + self.writes > 0
-    }
-
-    /// Counts a call that it has hit. The first one is told.
-    fn has_hit(&mut self, id: usize, call: &Made, words: &str) -> Option<String> {
-        self.hits += 1;
-        let tell = || format!("{}: {words} (fault {})", call.words(), id + 1);
-        (!std::mem::replace(&mut self.is_told, true)).then(tell)
-    }
-
-    /// Corrupts what a call is about to write; of one that reads there is nothing yet to corrupt. Whether
-    /// it is hit shows when it returns.
-    fn corrupt(&mut self, id: usize, call: &Made, kept: &mut Kept) {
-        if self.fault.of.call == READ {
-            kept.spoils = Some(id);
-            return;
-        }
-        let asked = call.bytes().and_then(|bytes| usize::try_from(bytes).ok());
-        let spoilt = asked.and_then(|asked| self.spoils(call, asked));
-        if let Some(spoilt) = spoilt {
-            // As long as it is not known, it is the one.
-            self.writes += 1;
-            kept.spoilt = Some((id, spoilt));
-        }
-    }
-
-    fn spoils(&self, call: &Made, bytes: usize) -> Option<Spoilt> {
-        match self.fault.comes {
-            Comes::Corrupt(what) => what.spoil(call.buffer(bytes)?),
-            _ => None,
-        }
-    }
-
-    /// A call has read so many bytes: they are corrupted.
-    fn has_read(&mut self, id: usize, call: &Made, bytes: usize) -> Option<String> {
-        if self.is_over() {
-            return None;
-        }
-        self.spoils(call, bytes)?;
-        self.has_hit(id, call, self.fault.comes.words_of_bytes())
-    }
-
-    /// A call that was corrupted has written so many bytes.
-    fn has_written(
-        &mut self,
-        id: usize,
-        call: &Made,
-        (spoilt, bytes): (&Spoilt, usize),
-    ) -> Option<String> {
-        self.writes = self.writes.saturating_sub(1);
-        if !spoilt.is_in(bytes) {
-            return None;
-        }
-        self.has_hit(id, call, self.fault.comes.words_of_bytes())
-    }
-}
-
-impl CallFault {
-    /// What a call comes to that it hits, and that in words. None if there is nothing to hit.
-    fn decide(&self, call: &Made, kept: &mut Kept) -> Option<(Decision<Kept>, String)> {
-        Some(match &self.comes {
-            Comes::Fails(error) => (
-                Decision::Fail(error.number()),
-                format!("fails with {}", error.name()),
-            ),
-            Comes::Short(bytes) => {
-                let asked = call.entry.arguments[LENGTH];
-                if !has_length(&call.origin.row) || asked <= *bytes {
-                    return None;
-                }
-                let (argument, value) = (LENGTH, *bytes);
-                let kept = std::mem::take(kept);
-                let decision = Decision::Change(Change { argument, value }, kept);
-                (decision, format!("{bytes} of {asked} bytes"))
-            }
-            Comes::Slow(time) => (
-                Decision::Hold,
-                format!("takes {} s more", time.as_secs_f64()),
-            ),
-            Comes::Held(_) => (Decision::Hold, "is held".into()),
-            // It is made, and looked at when it returns.
-            Comes::Corrupt(_) => return None,
-        })
-    }
-
-    fn error_in_the_end(&self) -> Option<i32> {
-        match &self.comes {
-            Comes::Held(Some(error)) => Some(error.number()),
-            _ => None,
-        }
-    }
-}
-
-/// Asks the desk for a node's tracer.
-pub(super) struct Clerk {
-    desk: Arc<Desk>,
-    /// Is told whenever the desk may have something to tell, before the thread goes on that is why.
-    told: Box<dyn FnMut(&Desk) + Send>,
-}
-
-impl Clerk {
-    /// One whose desk is asked what there is to tell.
-    pub(super) fn asked(desk: Arc<Desk>) -> Self {
-        Self::telling(desk, Box::new(|_| ()))
-    }
-
-    /// One who has that be told.
-    pub(super) fn telling(desk: Arc<Desk>, told: Box<dyn FnMut(&Desk) + Send>) -> Self {
-        Self { desk, told }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.desk.state()
-    }
-
-    fn tell(&mut self) {
-        (self.told)(&self.desk);
-    }
-
-    /// Whether a process is of the node.
-    fn is_inside(&self, origin: &Origin, state: &State) -> bool {
-        !self.desk.is_entered || origin.process != state.first
-    }
-
-    fn decide(&self, origin: &Origin, entry: &Entry) -> Decision<Kept> {
-        let mut state = self.state();
-        if !self.is_inside(origin, &state) || state.is_idle() {
-            return Decision::GoOn;
-        }
-        if state.is_paused {
-            // It is decided about later, when others were found.
-            state.keep_stack(origin.stack);
-            return Decision::Hold;
-        }
-        let call = Made::new(origin, entry, self.desk.data.as_deref());
-        state.decide(&call)
-    }
-
-    fn returned(&self, origin: &Origin, entry: &Entry, kept: &Kept, result: i64) -> After {
-        let mut state = self.state();
-        let call = || Made::new(origin, entry, self.desk.data.as_deref());
-        state.has_returned(call, kept, result);
-        // What has failed has changed nothing.
-        let mut holds = Vec::new();
-        for id in kept.watches.iter().filter(|_| result >= 0) {
-            if let Some(watch) = state.watches.get_mut(id)
-                && watch.counts()
-            {
-                watch.fired = Some(format!("has made {}", call().words()));
-                holds.extend(watch.watched.holds.then_some(*id));
-            }
-        }
-        if holds.is_empty() {
-            return After::GoOn;
-        }
-        let (why, kept) = (Why::Watches(holds), Kept::default());
-        state.held.insert(origin.thread, Held { why, kept });
-        After::Hold
-    }
-}
-
-impl Observer for Clerk {
-    type Kept = Kept;
-    type Output = ExitStatus;
-    type Error = tracer::Error;
-
-    fn begun(&mut self, first: &Origin) {
-        let mut state = self.state();
-        state.first = first.process;
-        state.has_ended = false;
-        state.is_paused = false;
-        state.held.clear();
-        let rules = state.rules.values_mut();
-        rules.for_each(|rule| rule.writes = 0);
-    }
-
-    fn wants_stack_before(&self, origin: &Origin) -> bool {
-        let state = self.state();
-        self.is_inside(origin, &state) && state.wants_sites()
-    }
-
-    /// Who finds out names in the end has no use for addresses.
-    fn wants_addresses(&self, number: u64) -> bool {
-        let state = self.state();
-        !self.wants_names() && state.tally.is_counting && !state.stacks.contains_key(&number)
-    }
-
-    fn found_stack(&mut self, number: u64, stack: Vec<Frame>) {
-        self.state().found = Some((number, stack));
-    }
-
-    /// Where a desk is told of, its machine is not to do that.
-    fn wants_names(&self) -> bool {
-        self.desk.is_entered
-    }
-
-    fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Kept> {
-        let decision = self.decide(origin, entry);
-        self.tell();
-        decision
-    }
-
-    fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Kept, result: i64) -> After {
-        let after = self.returned(origin, entry, &kept, result);
-        self.tell();
-        after
-    }
-
-    fn leave(&mut self, thread: pid_t) -> After {
-        let mut state = self.state();
-        if state.is_held(thread) || state.is_paused {
-            return After::Hold;
-        }
-        state.held.remove(&thread);
-        After::GoOn
-    }
-
-    /// Nobody knows what was written.
-    fn abandoned(&mut self, _: &Origin, _: &Entry, kept: Kept) {
-        self.state().writes_no_more(&kept);
-    }
-
-    fn withdrawn(&mut self, _: &Origin, kept: Option<Kept>) {
-        let Some(kept) = kept else { return };
-        if let Some((_, spoilt)) = &kept.spoilt {
-            spoilt.restore();
-        }
-        self.state().writes_no_more(&kept);
-    }
-
-    fn gave_up(&mut self, thread: pid_t) {
-        self.state().held.remove(&thread);
-    }
-
-    fn ended(&mut self, origin: &Origin) {
-        let mut state = self.state();
-        if origin.process == state.first {
-            state.has_ended = true;
-        }
-        drop(state);
-        self.tell();
-    }
-
-    fn finish(self, status: ExitStatus, stacks: &StackTable) -> tracer::Result<ExitStatus> {
-        self.state().callers.extend(named_callers(stacks));
-        Ok(status)
-    }
-}
-
-/// The functions of the program at each site.
-pub(super) fn named_callers(
-    stacks: &StackTable,
-) -> impl Iterator<Item = (u64, Vec<String>)> + use<'_> {
-    stacks.iter().map(|(site, stack)| {
-        let stack = stack.iter().map(called);
-        (*site, callers(stack))
-    })
-}
-
-fn called(frame: &tracer::Frame) -> Called<'_> {
-    Called {
-        module: &frame.module,
-        function: frame.function.as_deref(),
-        source: frame.source.as_ref().map(|(path, line)| (&**path, *line)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -881,24 +520,5 @@ mod tests {
         assert_eq!(desk.over(), [Report::Over]);
         desk.begin_counting(3);
         assert_eq!(desk.over(), [Report::Told(3), Report::Over]);
-    }
-
-    #[test]
-    fn addresses_are_wanted_where_calls_are_counted_and_nobody_finds_out_names() {
-        let clerk = |is_entered| Clerk::asked(Arc::new(Desk::new(0, "a", None, is_entered)));
-        let (mut inside, here) = (clerk(false), clerk(true));
-        assert!(!inside.wants_addresses(7));
-        for desk in [&inside.desk, &here.desk] {
-            desk.begin_tally();
-        }
-        assert!(inside.wants_addresses(7) && !here.wants_addresses(7));
-        // They are kept once a call was counted there, and not before.
-        for number in [7, 8] {
-            inside.found_stack(number, Vec::new());
-        }
-        for site in [7, 8] {
-            inside.state().keep_stack(site);
-        }
-        assert!(inside.wants_addresses(7) && !inside.wants_addresses(8));
     }
 }

@@ -104,6 +104,17 @@ impl Recorded {
     }
 }
 
+fn with_election(text: &str, seconds: &str) -> String {
+    let usual = "ELECTION_S = \"0.7\"";
+    assert!(text.contains(usual), "{text}");
+    text.replace(usual, &format!("ELECTION_S = \"{seconds}\""))
+}
+
+/// Those that are started first elect one long before the others are started, on a busy machine, too.
+fn elects_soon(text: String) -> String {
+    with_election(&text, "0.2")
+}
+
 /// One of these entries is found to be lost in an order of starts.
 fn assert_found_in_order(recorded: &Recorded, order: &str, entries: &[&str]) {
     let options = ["--starts", order, "--out", "out"];
@@ -133,18 +144,15 @@ fn assert_found_in_order(recorded: &Recorded, order: &str, entries: &[&str]) {
 #[test]
 fn what_is_lost_if_those_that_lost_it_are_first_is_found() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let recorded = Recorded::of("copies", |text| text);
+    let recorded = Recorded::of("copies", elects_soon);
     assert_found_in_order(&recorded, "lost-first", &["two"]);
-    let together = recorded.sweep(&[&ONE[..], &["--starts", "together"]].concat());
-    assert_eq!(together.findings, Vec::<Value>::new());
-    assert!(together.summary["checked"].as_u64() > Some(10));
 }
 
 #[test]
 #[ignore = "takes a minute: make test-clusters"]
 fn what_is_lost_if_those_that_lost_it_are_last_is_found() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let recorded = Recorded::of("pushes", |text| text);
+    let recorded = Recorded::of("pushes", elects_soon);
     assert_found_in_order(&recorded, "lost-last", &["one", "two"]);
 }
 
@@ -236,7 +244,7 @@ fn a_cluster_that_compares_what_its_nodes_have_is_clean_in_every_order() {
 fn an_order_in_which_a_cluster_never_comes_up_accuses_nobody() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let recorded = Recorded::of("leaves", |text| {
-        let patient = text.replace("ELECTION_S = \"0.7\"", "ELECTION_S = \"2\"");
+        let patient = with_election(&text, "2");
         format!("first_alone_s = 4\n{patient}")
     });
     let swept = recorded.sweep(&["--starts", "together,lost-first"]);

@@ -89,7 +89,7 @@ impl Recovered<'_> {
         if self.only_there.is_empty() && self.only_here.is_empty() {
             let _ = writeln!(
                 text,
-                "  recovery      made the same calls as in run {number}, which recovered"
+                "  recovery      came to the same failure points as in run {number}, which recovered"
             );
             return text;
         }
@@ -212,7 +212,7 @@ mod tests {
         let told = nearest_recovered(&broken, &results)
             .expect("there is one")
             .told();
-        assert!(told.contains("made the same calls as in run 3"), "{told}");
+        assert!(told.contains("came to the same failure points as in run 3"), "{told}");
         results.retain(|result| result.ran.broken().is_some());
         assert!(nearest_recovered(&broken, &results).is_none());
         let mut lost = broken.clone();

@@ -8,11 +8,11 @@ use serde::{Deserialize, Deserializer};
 use simulation::{OfPorts, Port};
 use toml::Spanned;
 
-use super::parse::{Checked, Known, Name, Names, RawFault, Wrong, selectors};
+use super::parse::{Checked, Known, Name, Names, RawFault, Wrong};
 use super::plan::Selector;
 use super::print::selected;
 use super::select;
-use super::sent::directions;
+use super::sent::{directions, ends};
 
 /// One of the messages that somebody sends to somebody.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,33 +119,20 @@ pub(super) fn with_message(raw: &RawFault, known: &Known) -> Checked<Option<Mess
         let what = "a partition begins with a message or after so much, not both";
         return Err(Wrong(given.span(), what.into()));
     }
-    let of = settled(given.get_ref(), known)?;
-    match (&of.from[..], &of.to[..]) {
-        ([Selector::Node(from)], [Selector::Node(to)]) if from == to => {
-            let what = format!("what {from} sends to itself crosses no network");
-            Err(Wrong(given.span(), what))
-        }
-        _ => Ok(Some(of)),
+    let (place, given) = (given.span(), given.get_ref());
+    if *given.nth.get_ref() == 0 {
+        return Err(Wrong(given.nth.span(), "it is counted from 1 on".into()));
     }
-}
-
-fn settled(message: &RawMessage, known: &Known) -> Checked<MessageOf> {
-    if *message.nth.get_ref() == 0 {
-        return Err(Wrong(message.nth.span(), "it is counted from 1 on".into()));
-    }
-    let end = |names: &Option<Spanned<_>>| match names {
-        Some(names) => selectors(names.clone(), known, false),
-        None => Ok(Vec::new()),
-    };
-    Ok(MessageOf {
-        nth: *message.nth.get_ref(),
-        from: end(&message.from)?,
-        to: end(&message.to)?,
+    let (from, to) = ends(&place, (&given.from, &given.to), known)?;
+    Ok(Some(MessageOf {
+        nth: *given.nth.get_ref(),
+        from,
+        to,
         ports: OfPorts {
-            from: message.from_port.0,
-            to: message.to_port.0,
+            from: given.from_port.0,
+            to: given.to_port.0,
         },
-    })
+    }))
 }
 
 /// What a plan calls a port that a kernel chose.

@@ -212,7 +212,10 @@ mod tests {
         let told = nearest_recovered(&broken, &results)
             .expect("there is one")
             .told();
-        assert!(told.contains("came to the same failure points as in run 3"), "{told}");
+        assert!(
+            told.contains("came to the same failure points as in run 3"),
+            "{told}"
+        );
         results.retain(|result| result.ran.broken().is_some());
         assert!(nearest_recovered(&broken, &results).is_none());
         let mut lost = broken.clone();

@@ -1,13 +1,20 @@
 //! What a plan says of how much is sent: triggers that wait for so many bytes or messages, and
 //! partitions that begin after so many.
 
+use std::ops::Range;
+
 use cluster::{Member, between};
 use simulation::{Amount, Carried};
 use toml::Spanned;
 
-use super::parse::{Checked, Known, Name, RawFault, RawTrigger, Wrong, place, refuse, selectors};
+use super::parse::{
+    Checked, Known, Name, Names, RawFault, RawTrigger, Wrong, place, refuse, selectors,
+};
 use super::plan::Selector;
 use super::select;
+
+/// Who a plan says is at one end, if it does.
+type GivenNames = Option<Spanned<Names>>;
 
 /// So much that somebody sends to somebody, since it was first waited for.
 #[derive(Debug, Clone, PartialEq)]
@@ -134,29 +141,36 @@ fn one_sent(
     (given, make): (&Spanned<u64>, fn(u64) -> Amount),
     known: &Known,
 ) -> Checked<Sent> {
-    let end = |names: &Option<Spanned<_>>| match names {
-        Some(names) => selectors(names.clone(), known, false),
-        None => Ok(Vec::new()),
-    };
     if *given.get_ref() == 0 {
         let what = "it is counted from 1 on: 0 is never reached";
         return Err(Wrong(given.span(), what.into()));
     }
-    let sent = Sent {
-        from: end(&raw.from)?,
-        to: end(&raw.to)?,
-        amount: make(*given.get_ref()),
+    let (from, to) = ends(&given.span(), (&raw.from, &raw.to), known)?;
+    if from.is_empty() && to.is_empty() {
+        let what = "say who sends it, or to whom: `from`, `to`, or both";
+        return Err(Wrong(given.span(), what.into()));
+    }
+    let amount = make(*given.get_ref());
+    Ok(Sent { from, to, amount })
+}
+
+/// Who sends what is said at a place, and to whom. Fails if that crosses no network.
+pub(super) fn ends(
+    place: &Range<usize>,
+    (from, to): (&GivenNames, &GivenNames),
+    known: &Known,
+) -> Checked<(Vec<Selector>, Vec<Selector>)> {
+    let end = |names: &GivenNames| match names {
+        Some(names) => selectors(names.clone(), known, false),
+        None => Ok(Vec::new()),
     };
-    match (&sent.from[..], &sent.to[..]) {
-        ([], []) => {
-            let what = "say who sends it, or to whom: `from`, `to`, or both";
-            Err(Wrong(given.span(), what.into()))
-        }
+    let ends = (end(from)?, end(to)?);
+    match (&ends.0[..], &ends.1[..]) {
         ([Selector::Node(from)], [Selector::Node(to)]) if from == to => {
             let what = format!("what {from} sends to itself crosses no network");
-            Err(Wrong(given.span(), what))
+            Err(Wrong(place.clone(), what))
         }
-        _ => Ok(sent),
+        _ => Ok(ends),
     }
 }
 

@@ -245,6 +245,7 @@ fn a_campaign_is_continued_shown_and_its_runs_are_made_again() {
     };
     let told = run(1, &["show", "out"]);
     assert!(told.contains("it has not ended: continue with: "), "{told}");
+    assert!(told.contains("alike         no other run"), "{told}");
     let told = run(1, &["inject", "--resume", "out"]);
     assert!(
         told.contains("2 broken of 2 runs, 0 inconclusive"),

@@ -11,6 +11,7 @@ use injector::online::{
     FaultPlan, InjectManifest, InjectResult, Minimized, Summary, alike, findings, headline,
     manifest, nearest_recovered, results, summary, table, timeline,
 };
+use itertools::Itertools as _;
 
 use super::{file_of, lanes_of, outcome, run_once, story};
 use crate::finding::make_empty;
@@ -121,7 +122,10 @@ fn list(
     let mut out = io::stdout().lock();
     let name = quoted(&directory.to_string_lossy()).into_owned();
     for (result, numbers) in findings(&results) {
-        let all: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+        let likewise = match &numbers[..] {
+            [_] => "no other run".to_owned(),
+            all => format!("runs {}", all.iter().format(", ")),
+        };
         write!(
             out,
             "{}{}",
@@ -129,7 +133,7 @@ fn list(
             timeline(&result.ran, manifest.simulated.as_ref())
         )?;
         write!(out, "{}", recovery(manifest, result, &results))?;
-        writeln!(out, "  alike         runs {}", all.join(", "))?;
+        writeln!(out, "  alike         {likewise}")?;
         writeln!(
             out,
             "  replay        {} replay {name} {}\n",

@@ -48,9 +48,13 @@ pub enum PointFailure {
     /// The same in both directions.
     CutBoth,
     /// The message is lost, and its sender is killed, and started again.
-    CutAndKill,
+    CutAndKillSender,
+    /// The same, and its receiver is.
+    CutAndKillReceiver,
     /// The message is lost, and the power of its sender fails.
-    CutAndPowerLoss,
+    CutAndPowerLossOfSender,
+    /// The same, and the power of its receiver does.
+    CutAndPowerLossOfReceiver,
 }
 
 /// The nodes that have disks of their own, and so can lose their power.
@@ -110,11 +114,13 @@ const AT: [(PointFailure, &[&str]); 8] = [
 ];
 
 /// What can happen at messages.
-const OF_MESSAGES: [PointFailure; 4] = [
+const OF_MESSAGES: [PointFailure; 6] = [
     PointFailure::Cut,
     PointFailure::CutBoth,
-    PointFailure::CutAndKill,
-    PointFailure::CutAndPowerLoss,
+    PointFailure::CutAndKillSender,
+    PointFailure::CutAndKillReceiver,
+    PointFailure::CutAndPowerLossOfSender,
+    PointFailure::CutAndPowerLossOfReceiver,
 ];
 
 /// Calls that change what is on the disk.
@@ -148,10 +154,17 @@ impl PointFailure {
     /// Those that can happen at a point, where these nodes have disks of their own.
     pub fn at(seen: &SeenPoint, disks: &Disks) -> impl Iterator<Item = Self> {
         let has_disks = seen.by_node.keys().all(|node| disks.0.contains(node));
+        let mut receivers = seen.by_pair.iter().map(|pair| &pair.to);
+        let have_receivers = receivers.all(|node| disks.0.contains(node));
         let is_message = seen.point.is_message();
-        let of_messages = OF_MESSAGES
-            .into_iter()
-            .filter(move |failure| is_message && (has_disks || *failure != Self::CutAndPowerLoss));
+        let of_messages = OF_MESSAGES.into_iter().filter(move |failure| {
+            is_message
+                && match failure {
+                    Self::CutAndPowerLossOfSender => has_disks,
+                    Self::CutAndPowerLossOfReceiver => have_receivers,
+                    _ => true,
+                }
+        });
         Self::at_call(seen, has_disks).chain(of_messages)
     }
 
@@ -185,8 +198,10 @@ impl PointFailure {
             Self::Hold => "hold",
             Self::Cut => "cut",
             Self::CutBoth => "cut both ways",
-            Self::CutAndKill => "cut and kill",
-            Self::CutAndPowerLoss => "cut and power loss",
+            Self::CutAndKillSender => "cut and kill sender",
+            Self::CutAndKillReceiver => "cut and kill receiver",
+            Self::CutAndPowerLossOfSender => "cut and power loss of sender",
+            Self::CutAndPowerLossOfReceiver => "cut and power loss of receiver",
         }
     }
 
@@ -195,7 +210,10 @@ impl PointFailure {
         match self {
             Self::Kill | Self::KillAfter | Self::PowerLoss => "",
             Self::Cut | Self::CutBoth => "connection lost unreachable timeout timed out",
-            Self::CutAndKill | Self::CutAndPowerLoss => "connection lost reset closed refused",
+            Self::CutAndKillSender
+            | Self::CutAndKillReceiver
+            | Self::CutAndPowerLossOfSender
+            | Self::CutAndPowerLossOfReceiver => "connection lost reset closed refused",
             Self::Eio | Self::EioForGood => "EIO input/output error",
             Self::Enospc => "ENOSPC no space left on device",
             Self::Short => "short write",
@@ -214,17 +232,29 @@ impl PointFailure {
         }
     }
 
-    /// The message is lost, and perhaps its sender dies right after that.
+    /// The message is lost, and perhaps its sender or its receiver dies right after that: the one that the
+    /// partition hits.
     fn at_a_message(self, point: &MessagePoint, placed: Placed) -> Vec<PlannedFault> {
         let dies = self.dies();
+        let (hit, other, flow) = match self {
+            Self::CutAndKillReceiver | Self::CutAndPowerLossOfReceiver => {
+                (placed.to.clone(), Some(placed.on.clone()), Flow::In)
+            }
+            Self::CutBoth => (Some(placed.on.clone()), placed.to.clone(), Flow::Both),
+            _ => (Some(placed.on.clone()), placed.to.clone(), Flow::Out),
+        };
         let cut = PlannedFault {
             at: now(placed.since.clone()),
             until: Some(now(Awaited::After(match dies {
                 Some(_) => LASTS,
                 None => CUT_LASTS,
             }))),
-            on: vec![placed.on.clone()],
-            what: self.cut_at(point, placed),
+            on: hit.into_iter().collect(),
+            what: What::Partition {
+                from: other.into_iter().collect(),
+                flow,
+                begins: Some(Begins::With(message_at(point, placed))),
+            },
         };
         let dies = dies.map(|what| PlannedFault {
             at: now(Awaited::After(Duration::ZERO)),
@@ -235,34 +265,14 @@ impl PointFailure {
         std::iter::once(cut).chain(dies).collect()
     }
 
-    /// What happens to the sender of a message that is lost, if anything does.
+    /// What happens to one end of a message that is lost, if anything does.
     fn dies(self) -> Option<What> {
         match self {
-            Self::CutAndKill => Some(What::Kill),
-            Self::CutAndPowerLoss => Some(What::PowerLoss(Keeps::Flushed)),
+            Self::CutAndKillSender | Self::CutAndKillReceiver => Some(What::Kill),
+            Self::CutAndPowerLossOfSender | Self::CutAndPowerLossOfReceiver => {
+                Some(What::PowerLoss(Keeps::Flushed))
+            }
             _ => None,
-        }
-    }
-
-    /// The partition that begins with the message.
-    fn cut_at(self, point: &MessagePoint, placed: Placed) -> What {
-        let to: Vec<_> = placed.to.into_iter().collect();
-        let message = MessageOf {
-            nth: placed.nth,
-            from: vec![placed.on],
-            to: to.clone(),
-            ports: OfPorts {
-                from: exactly(point.from_port),
-                to: exactly(point.to_port),
-            },
-        };
-        What::Partition {
-            from: to,
-            flow: match self {
-                Self::CutBoth => Flow::Both,
-                _ => Flow::Out,
-            },
-            begins: Some(Begins::With(message)),
         }
     }
 
@@ -292,9 +302,12 @@ impl PointFailure {
             Self::Eio | Self::EioForGood => Comes::Fails(Errno::EIO),
             Self::Enospc => Comes::Fails(Errno::ENOSPC),
             Self::Short => Comes::Short((bytes_min.unwrap_or(2) / 2).max(1)),
-            Self::Cut | Self::CutBoth | Self::CutAndKill | Self::CutAndPowerLoss => {
-                unreachable!("it is of a message")
-            }
+            Self::Cut
+            | Self::CutBoth
+            | Self::CutAndKillSender
+            | Self::CutAndKillReceiver
+            | Self::CutAndPowerLossOfSender
+            | Self::CutAndPowerLossOfReceiver => unreachable!("it is of a message"),
             Self::Hold => Comes::Held(None),
         };
         What::Call(CallFault { of, once, comes })
@@ -315,7 +328,10 @@ impl PointFailure {
 
     /// Whether a node loses its power, so that there is no link to it until it is started again.
     pub(in crate::online) fn is_power_loss(self) -> bool {
-        matches!(self, Self::PowerLoss | Self::CutAndPowerLoss)
+        matches!(
+            self,
+            Self::PowerLoss | Self::CutAndPowerLossOfSender | Self::CutAndPowerLossOfReceiver
+        )
     }
 
     /// Whether it ends before everything does. An error that comes once is over when it came.
@@ -331,6 +347,19 @@ fn now(awaited: Awaited) -> Trigger {
     Trigger {
         awaited,
         delay: Duration::ZERO,
+    }
+}
+
+/// The message with which a partition begins.
+fn message_at(point: &MessagePoint, placed: Placed) -> MessageOf {
+    MessageOf {
+        nth: placed.nth,
+        from: vec![placed.on],
+        to: placed.to.into_iter().collect(),
+        ports: OfPorts {
+            from: exactly(point.from_port),
+            to: exactly(point.to_port),
+        },
     }
 }
 

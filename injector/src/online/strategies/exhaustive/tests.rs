@@ -267,15 +267,15 @@ fn message() -> SeenPoint {
 }
 
 #[test]
-fn a_message_is_cut_off_and_its_sender_may_die() {
+fn a_message_is_cut_off_and_its_sender_or_its_receiver_may_die() {
     let file = file("");
     let collected = Collected {
         points: vec![message()],
         ..collected()
     };
     let mut all = Exhaustive::new(&file, 0, &collected);
-    // Four failures at the first, the last and the middle one.
-    assert_eq!(all.count(), Some(12));
+    // Six failures at the first, the last and the middle one.
+    assert_eq!(all.count(), Some(18));
     let text = |all: &mut Exhaustive, index| all.propose(index, &[]).expect("one").to_string();
     let expected = "\
 seed = 0
@@ -293,8 +293,8 @@ until = { after_s = 3.0 }
 ";
     assert_eq!(text(&mut all, 0), expected);
     assert_eq!(text(&mut all, 1), expected.replace("flow = \"out\"\n", ""));
-    assert_eq!(text(&mut all, 4), expected.replace("nth = 1", "nth = 5"));
-    assert_eq!(text(&mut all, 8), expected.replace("nth = 1", "nth = 3"));
+    assert_eq!(text(&mut all, 6), expected.replace("nth = 1", "nth = 5"));
+    assert_eq!(text(&mut all, 12), expected.replace("nth = 1", "nth = 3"));
     let dies = expected.replace("after_s = 3.0", "after_s = 1.0");
     let then = "
 [[faults]]
@@ -303,17 +303,49 @@ fault = \"kill\"
 on = \"hit\"
 until = { after_s = 1.0 }
 ";
+    // Who is cut off is who dies.
+    let receiver = dies.replace("on = \"a\"\nfrom = \"b\"", "on = \"b\"\nfrom = \"a\"");
+    let receiver = receiver.replace("\"out\"", "\"in\"");
     assert_eq!(text(&mut all, 2), dies.clone() + then);
+    assert_eq!(text(&mut all, 3), receiver.clone() + then);
     let then = then.replace("\"kill\"", "\"power-loss\"");
     let then = then.replace("\nuntil", "\nkeeps = \"flushed\"\nuntil");
-    assert_eq!(text(&mut all, 3), dies + &then);
-    for index in 0..12 {
+    assert_eq!(text(&mut all, 4), dies + &then);
+    assert_eq!(text(&mut all, 5), receiver + &then);
+    for index in 0..18 {
         let text = text(&mut all, index);
         let read = FaultPlan::parse(&text, Path::new("p"), &file);
         assert_eq!(read.expect("a plan").to_string(), text);
     }
     let none = Exhaustive::new(&without_disks(), 0, &collected);
-    assert_eq!(none.count(), Some(9));
+    assert_eq!(none.count(), Some(12));
+    // A sender without data has no power to lose, and its receivers have.
+    let pairs = vec![Pair {
+        from: "d".into(),
+        ..message().by_pair.remove(0)
+    }];
+    let of_d = SeenPoint {
+        by_node: [("d".to_owned(), 5)].into(),
+        by_pair: pairs,
+        ..message()
+    };
+    let and_d = format!(
+        "{}\n[[nodes]]\nname = \"d\"\ndata = false\ncommand = \"true\"\n",
+        file.text
+    );
+    let disks = Disks::of(&cluster_of(&and_d));
+    let failures = PointFailure::at(&of_d, &disks);
+    let names: Vec<_> = failures.map(PointFailure::name).collect();
+    assert_eq!(
+        names,
+        [
+            "cut",
+            "cut both ways",
+            "cut and kill sender",
+            "cut and kill receiver",
+            "cut and power loss of receiver"
+        ]
+    );
 }
 
 /// Where a role is named, the other end is not a node that may have it in another run.
@@ -416,7 +448,7 @@ fn a_failure_of_two_faults_is_followed_by_others_if_both_happened() {
     };
     let all = Exhaustive::new(&file(""), 0, &pairs);
     let len = all.count().expect("known");
-    let kill = |one: &Single| one.failure == PointFailure::CutAndKill;
+    let kill = |one: &Single| one.failure == PointFailure::CutAndKillSender;
     let kill = all.singles.iter().position(kill).expect("there is one") as u64;
     let mut result = ran(kill, "a", vec![message()]);
     let pairs_after = |result: &InjectResult| {
@@ -428,7 +460,7 @@ fn a_failure_of_two_faults_is_followed_by_others_if_both_happened() {
     assert_eq!(pairs_after(&result), 0);
     let cut = result.ran.faults[0].clone();
     result.ran.faults.push(cut);
-    assert_eq!(pairs_after(&result), 4);
+    assert_eq!(pairs_after(&result), 6);
     result.ran.faults[1].state = State::NeverFired;
     assert_eq!(pairs_after(&result), 0);
 }

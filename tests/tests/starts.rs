@@ -115,6 +115,25 @@ fn elects_soon(text: String) -> String {
     with_election(&text, "0.2")
 }
 
+/// The same where all that are started together are there by then.
+fn elects_late(text: String) -> String {
+    format!("first_alone_s = 3\n{}", with_election(&text, "1.5"))
+}
+
+/// a, then b, then c.
+fn one_after_the_other(text: String) -> String {
+    let parts: Vec<_> = text.split("[[nodes]]\n").collect();
+    let [before, both, a] = parts[..] else {
+        panic!("two tables of nodes: {text}")
+    };
+    let names = "names = [\"b\", \"c\"]";
+    assert!(both.contains(names), "{both}");
+    let one = |name: &str, after: &str| {
+        both.replace(names, &format!("name = \"{name}\"\nafter = [\"{after}\"]"))
+    };
+    [before, &one("b", "a"), &one("c", "b"), a].join("[[nodes]]\n")
+}
+
 /// One of these entries is found to be lost in an order of starts.
 fn assert_found_in_order(recorded: &Recorded, order: &str, entries: &[&str]) {
     let options = ["--starts", order, "--out", "out"];
@@ -160,7 +179,7 @@ fn what_is_lost_if_those_that_lost_it_are_last_is_found() {
 #[ignore = "takes minutes: make test-clusters"]
 fn a_cluster_that_believes_who_is_first_loses_what_it_acknowledged() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let recorded = Recorded::of("copies", |text| text);
+    let recorded = Recorded::of("copies", elects_late);
     let swept = recorded.sweep(&["--out", "out"]);
     assert_eq!(swept.status, Some(1), "{}", swept.said);
     let lost = |finding: &&Value| finding["broken"][0] == "acknowledged entry two is lost";
@@ -209,7 +228,7 @@ fn a_cluster_that_believes_who_is_first_loses_what_it_acknowledged() {
 #[ignore = "takes minutes: make test-clusters"]
 fn a_cluster_that_compares_what_its_nodes_have_is_clean_in_every_order() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let recorded = Recorded::of("compares", |text| text);
+    let recorded = Recorded::of("compares", elects_late);
     let swept = recorded.sweep(&["--starts", "lost-first,lost-last"]);
     assert_eq!(swept.status, Some(0), "{}{:?}", swept.said, swept.findings);
     assert!(
@@ -259,12 +278,7 @@ fn an_order_in_which_a_cluster_never_comes_up_accuses_nobody() {
     );
     // The order of the cluster file is kept, and what it leaves no choice about is not looked at
     // again.
-    let recorded = Recorded::of("compares", |text| {
-        text.replace(
-            "names = [\"b\", \"c\"]",
-            "names = [\"b\", \"c\"]\nafter = [\"a\"]",
-        )
-    });
+    let recorded = Recorded::of("compares", one_after_the_other);
     let swept = recorded.sweep(&["--starts", "together,lost-first"]);
     let together = recorded.sweep(&["--starts", "together"]);
     assert_eq!((swept.status, together.status), (Some(0), Some(0)));

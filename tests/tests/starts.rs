@@ -34,7 +34,7 @@ struct Swept {
 
 impl Recorded {
     /// Of nodes that do this with one that comes later.
-    fn of(first_up: &str, change: impl Fn(String) -> String) -> Self {
+    fn of(first_up: &str, change: impl Fn(&str) -> String) -> Self {
         require_root();
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/first-up"));
         let recorded = Self(tempfile::tempdir().expect("a directory"));
@@ -43,7 +43,7 @@ impl Recorded {
         let text = std::fs::read_to_string(folder.join("cluster.toml")).expect("read");
         let usual = "FIRST_UP = \"copies\"";
         assert!(text.contains(usual), "{text}");
-        let text = change(text.replace(usual, &format!("FIRST_UP = \"{first_up}\"")));
+        let text = change(&text.replace(usual, &format!("FIRST_UP = \"{first_up}\"")));
         std::fs::write(recorded.path("cluster.toml"), text).expect("written");
         let output = recorded.crashpoint(&["cluster", "record", "cluster.toml", "-o", "trace"]);
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -111,17 +111,17 @@ fn with_election(text: &str, seconds: &str) -> String {
 }
 
 /// Those that are started first elect one long before the others are started, on a busy machine, too.
-fn elects_soon(text: String) -> String {
-    with_election(&text, "0.2")
+fn elects_soon(text: &str) -> String {
+    with_election(text, "0.2")
 }
 
 /// The same where all that are started together are there by then.
-fn elects_late(text: String) -> String {
-    format!("first_alone_s = 3\n{}", with_election(&text, "1.5"))
+fn elects_late(text: &str) -> String {
+    format!("first_alone_s = 3\n{}", with_election(text, "1.5"))
 }
 
 /// a, then b, then c.
-fn one_after_the_other(text: String) -> String {
+fn one_after_the_other(text: &str) -> String {
     let parts: Vec<_> = text.split("[[nodes]]\n").collect();
     let [before, both, a] = parts[..] else {
         panic!("two tables of nodes: {text}")
@@ -263,7 +263,7 @@ fn a_cluster_that_compares_what_its_nodes_have_is_clean_in_every_order() {
 fn an_order_in_which_a_cluster_never_comes_up_accuses_nobody() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let recorded = Recorded::of("leaves", |text| {
-        let patient = with_election(&text, "2");
+        let patient = with_election(text, "2");
         format!("first_alone_s = 4\n{patient}")
     });
     let swept = recorded.sweep(&["--starts", "together,lost-first"]);

@@ -236,13 +236,7 @@ impl PointFailure {
     /// partition hits.
     fn at_a_message(self, point: &MessagePoint, placed: Placed) -> Vec<PlannedFault> {
         let dies = self.dies();
-        let (hit, other, flow) = match self {
-            Self::CutAndKillReceiver | Self::CutAndPowerLossOfReceiver => {
-                (placed.to.clone(), Some(placed.on.clone()), Flow::In)
-            }
-            Self::CutBoth => (Some(placed.on.clone()), placed.to.clone(), Flow::Both),
-            _ => (Some(placed.on.clone()), placed.to.clone(), Flow::Out),
-        };
+        let (hit, other, flow) = self.cut_off(&placed);
         let cut = PlannedFault {
             at: now(placed.since.clone()),
             until: Some(now(Awaited::After(match dies {
@@ -263,6 +257,18 @@ impl PointFailure {
             until: Some(now(Awaited::After(LASTS))),
         });
         std::iter::once(cut).chain(dies).collect()
+    }
+
+    /// Who is cut off by the loss of a message, from whom, and which way.
+    fn cut_off(self, placed: &Placed) -> (Option<Selector>, Option<Selector>, Flow) {
+        let (sender, receiver) = (Some(placed.on.clone()), placed.to.clone());
+        match self {
+            Self::CutAndKillReceiver | Self::CutAndPowerLossOfReceiver => {
+                (receiver, sender, Flow::In)
+            }
+            Self::CutBoth => (sender, receiver, Flow::Both),
+            _ => (sender, receiver, Flow::Out),
+        }
     }
 
     /// What happens to one end of a message that is lost, if anything does.

@@ -473,8 +473,8 @@ fn a_member_of_etcd_3_5_2_that_is_killed_between_two_commits_differs_for_good() 
     let differs = told("3.5.2");
     let count = differs.matches("members differ: revisions ").count();
     println!("{count} of 10");
-    // A put may come before all back-ups, three times in a run: on a slow machine six of ten went so.
-    assert!(count >= 2, "{differs}");
+    // A put may come before all back-ups, three times in a run.
+    assert!(count >= 5, "{differs}");
     let mended = told("3.5.3");
     assert!(mended.contains("\n0 broken of 10 runs, "), "{mended}");
     assert!(mended.contains(": ok\n"), "{mended}");

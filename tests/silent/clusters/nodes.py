@@ -23,7 +23,7 @@ DELIVERING = ("letters", "node")
 def temporary(kind, name):
     """A new file under a name of a kind, and that name."""
     if kind == "letters":
-        # Half of what takes a node to start, which most need not.
+        # A sixth of what it takes to start a node, and most need it not.
         import tempfile
 
         return tempfile.mkstemp(prefix="tmp.", dir=".")

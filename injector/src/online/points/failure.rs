@@ -334,10 +334,7 @@ impl PointFailure {
 
     /// Whether a node loses its power, so that there is no link to it until it is started again.
     pub(in crate::online) fn is_power_loss(self) -> bool {
-        matches!(
-            self,
-            Self::PowerLoss | Self::CutAndPowerLossOfSender | Self::CutAndPowerLossOfReceiver
-        )
+        self == Self::PowerLoss || matches!(self.dies(), Some(What::PowerLoss(_)))
     }
 
     /// Whether it ends before everything does. An error that comes once is over when it came.

@@ -139,7 +139,8 @@ setup-tests:
 build-tests: setup-tests
 	cargo build --workspace --all-targets --locked
 
-setup-clusters:
+# Simulated machines need the kernel of the other tests.
+setup-clusters: setup-tests
 	@scripts/setup --clusters
 
 setup-stores:

@@ -43,7 +43,7 @@ pub use mounts::{have_no_mounts, have_other_boot_id, have_own_mounts};
 pub use other_boot::{OtherBoot, skip_numbers};
 pub use packets::{FRAME_BYTES_MAX, OFFLOAD_BYTES, PacketSocket};
 pub use pidfd::{open_process, signal_process};
-pub use processor::{on_one_processor, stay_on_one_processor};
+pub use processor::{go_first, on_one_processor, stay_on_one_processor};
 pub use remover::OwnDirectory;
 pub use running::{End, Running, panic_line};
 pub use spool::Spool;

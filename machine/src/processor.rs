@@ -1,5 +1,6 @@
 //! What only ever takes turns stays on one processor.
 
+use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -36,6 +37,19 @@ pub fn on_one_processor<T>(number: usize, doing: impl FnOnce() -> T) -> nix::Res
     let done = doing();
     sched_setaffinity(this, &allowed)?;
     Ok(done)
+}
+
+/// Has this thread run before all that wait for a processor in the usual way, as soon as it has something
+/// to do (`SCHED_RR`); what it starts does not. For threads that look at a clock and mostly wait.
+///
+/// # Errors
+/// If the kernel forbids it: without root, it mostly does.
+#[allow(unsafe_code)]
+pub fn go_first() -> nix::Result<()> {
+    let how = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: it reads `lowest`, which is there, and 0 is this thread.
+    Errno::result(unsafe { libc::sched_setscheduler(0, how, &raw const lowest) }).map(drop)
 }
 
 #[cfg(test)]

@@ -42,16 +42,16 @@ struct Said {
     line: Vec<u8>,
     /// What it is as a line of a history.
     operation: Option<Map<String, Value>>,
-    /// In which round it was read.
-    round: u64,
+    /// When it came.
+    time: Duration,
 }
 
 impl Said {
-    fn new(line: Vec<u8>, round: u64) -> Self {
+    fn new(time: Duration, line: Vec<u8>) -> Self {
         Self {
             operation: operation_of(&line),
             line,
-            round,
+            time,
         }
     }
 
@@ -67,9 +67,8 @@ pub(super) struct Clients {
     pub(super) all: Vec<RunningClient>,
     kept: Scribe,
     begun: Duration,
-    /// When they were last heard.
-    now: Duration,
-    round: u64,
+    /// The time of what was kept last.
+    kept_at: Duration,
 }
 
 impl Clients {
@@ -100,8 +99,7 @@ impl Clients {
             all,
             kept: Scribe::new(acknowledgements, history)?,
             begun,
-            now: begun,
-            round: 0,
+            kept_at: begun,
         })
     }
 
@@ -112,20 +110,15 @@ impl Clients {
 
     /// Takes what they have said since. Returns those that have ended.
     ///
-    /// Whoever reads several outputs one after the other does not see in which order they were
-    /// written. What has to be right is that no operation seems to have begun after the end of
-    /// another one that it overlapped. So an answer waits for a round in which all others were read
-    /// after it: a call that comes later than that was made after it.
+    /// What has to be right is that no operation seems to have begun after the end of another one that
+    /// it overlapped. So they are in the order in which they came, and an answer is as late as a call
+    /// may seem to be, or as the next line of its own client: the order of these is known.
     pub(super) fn hear(&mut self, ground: &mut dyn Ground) -> crate::Result<Vec<usize>> {
-        self.round += 1;
-        self.now = ground.now();
+        let now = ground.now();
         for client in &mut self.all {
-            client.read(self.round, ground)?;
+            client.read(ground)?;
         }
-        while let Some(place) = self.next() {
-            let said = self.all[place].said.pop_front().expect("there is one");
-            self.keep(place, said)?;
-        }
+        self.keep_until(now, ground.lines_are_late_by())?;
         let mut ended = Vec::new();
         for (place, client) in self.all.iter_mut().enumerate() {
             if client.look_for_end(ground)? {
@@ -135,13 +128,21 @@ impl Clients {
         Ok(ended)
     }
 
-    /// Whose line is the next: calls first.
-    fn next(&self) -> Option<usize> {
-        let find = |is_next: &dyn Fn(&Said) -> bool| {
-            let mut all = self.all.iter();
-            all.position(|client| client.said.front().is_some_and(is_next))
-        };
-        find(&|said| !said.is_answer()).or_else(|| find(&|said| said.round < self.round))
+    /// Keeps all that was said by now, whatever may come before it.
+    pub(super) fn keep_rest(&mut self, ground: &mut dyn Ground) -> crate::Result<()> {
+        self.keep_until(Duration::MAX, ground.lines_are_late_by())
+    }
+
+    /// Keeps what has its place before this time.
+    fn keep_until(&mut self, end: Duration, late: Duration) -> crate::Result<()> {
+        while let Some((time, place)) = next(self.all.iter().map(|client| &client.said), late)
+            && time < end
+        {
+            let said = self.all[place].said.pop_front().expect("there is one");
+            self.kept_at = self.kept_at.max(time);
+            self.keep(place, said)?;
+        }
+        Ok(())
     }
 
     /// Of each process of the history the client's name.
@@ -193,7 +194,7 @@ impl Clients {
             None | Some(Some("ok")) => counts.acknowledged += 1,
             Some(_) => {}
         }
-        let time_ns = self.since_begin(self.now);
+        let time_ns = self.since_begin(self.kept_at);
         let Said {
             line, operation, ..
         } = said;
@@ -202,6 +203,8 @@ impl Clients {
 
     /// Keeps what happened to the cluster among the operations.
     pub(super) fn nemesis(&mut self, now: Duration, what: &str, words: &str) -> crate::Result<()> {
+        // Times do not go back.
+        self.kept_at = self.kept_at.max(now);
         let time_ns = self.since_begin(now);
         self.kept.nemesis(what, words, time_ns)
     }
@@ -211,11 +214,33 @@ impl Clients {
     }
 }
 
+/// Which of several clients said what is next, and the time of its place. Where that is the same, calls
+/// come first.
+fn next<'a>(
+    all: impl Iterator<Item = &'a VecDeque<Said>>,
+    late: Duration,
+) -> Option<(Duration, usize)> {
+    let place_of = |said: &VecDeque<Said>| {
+        let first = said.front()?;
+        if !first.is_answer() {
+            return Some((first.time, false));
+        }
+        let latest = first.time.saturating_add(late);
+        Some((said.get(1).map_or(latest, |own| latest.min(own.time)), true))
+    };
+    let fronts = all.enumerate();
+    let fronts = fronts.filter_map(|(place, said)| Some((place_of(said)?, place)));
+    let ((time, _), place) = fronts.min()?;
+    Some((time, place))
+}
+
 impl RunningClient {
-    fn read(&mut self, round: u64, ground: &mut dyn Ground) -> crate::Result<()> {
+    /// Takes what it has said since.
+    pub(super) fn read(&mut self, ground: &mut dyn Ground) -> crate::Result<()> {
         if let Some(running) = self.running {
             let lines = ground.lines(running)?.into_iter();
-            self.said.extend(lines.map(|line| Said::new(line, round)));
+            self.said
+                .extend(lines.map(|(time, line)| Said::new(time, line)));
         }
         Ok(())
     }
@@ -254,5 +279,83 @@ impl RunningClient {
         if let Some(running) = self.running.take() {
             ground.forget(running);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATE: Duration = Duration::from_millis(2);
+
+    /// What clients said, each the lines with their microseconds, in the order in which it is kept.
+    fn kept(clients: &[&[(u64, &str)]], late: Duration) -> Vec<String> {
+        let said = |lines: &&[(u64, &str)]| {
+            let lines = lines.iter().map(|(time, line)| {
+                let kind = line.split(' ').next().expect("a word");
+                let line = format!("{{\"type\":\"{kind}\",\"is\":\"{line}\"}}");
+                Said::new(Duration::from_micros(*time), line.into_bytes())
+            });
+            lines.collect::<VecDeque<_>>()
+        };
+        let mut all: Vec<_> = clients.iter().map(said).collect();
+        let mut kept = Vec::new();
+        while let Some((_, place)) = next(all.iter(), late) {
+            let said = all[place].pop_front().expect("one");
+            let operation = said.operation.expect("one");
+            kept.push(operation["is"].as_str().expect("words").to_owned());
+        }
+        kept
+    }
+
+    #[test]
+    fn what_came_while_nobody_took_it_is_in_the_order_in_which_it_came() {
+        let reads = [
+            (100, "ok a0"),
+            (110, "invoke a1"),
+            (9000, "ok a1"),
+            (9010, "invoke a2"),
+        ];
+        let writes = [
+            (50, "ok b0"),
+            (60, "invoke b1"),
+            (5000, "ok b1"),
+            (5010, "invoke b2"),
+        ];
+        let expected = [
+            "ok b0",
+            "invoke b1",
+            "ok a0",
+            "invoke a1",
+            "ok b1",
+            "invoke b2",
+            "ok a1",
+            "invoke a2",
+        ];
+        assert_eq!(kept(&[&reads, &writes], LATE), expected);
+        assert_eq!(kept(&[&writes, &reads], LATE), expected);
+    }
+
+    #[test]
+    fn a_call_that_may_only_seem_to_have_come_after_an_answer_comes_before_it() {
+        let (answer, call) = ([(100, "ok a0")], [(1900, "invoke b1")]);
+        assert_eq!(kept(&[&answer, &call], LATE), ["invoke b1", "ok a0"]);
+        assert_eq!(
+            kept(&[&answer, &call], Duration::ZERO),
+            ["ok a0", "invoke b1"]
+        );
+        let later = [(2200, "invoke b1")];
+        assert_eq!(kept(&[&answer, &later], LATE), ["ok a0", "invoke b1"]);
+        // The own next call was made after it.
+        let own = [(100, "ok a0"), (150, "invoke a1")];
+        assert_eq!(
+            kept(&[&own, &call], LATE),
+            ["ok a0", "invoke a1", "invoke b1"]
+        );
+        let same = [(150, "invoke b1")];
+        assert_eq!(
+            kept(&[&own, &same], LATE),
+            ["invoke b1", "ok a0", "invoke a1"]
+        );
     }
 }

@@ -239,11 +239,15 @@ pub trait Ground {
         variables: &[(&str, String)],
     ) -> Result<ProgramId>;
 
-    /// The lines that it has printed and that were not taken yet.
+    /// The lines that it has printed and that were not taken yet, each with the time at which it came.
+    /// Those that came before the time of this call are all there.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn lines(&mut self, program: ProgramId) -> Result<Vec<Vec<u8>>>;
+    fn lines(&mut self, program: ProgramId) -> Result<Vec<(Duration, Vec<u8>)>>;
+
+    /// How much later than it was printed a line may seem to have come.
+    fn lines_are_late_by(&self) -> Duration;
 
     /// Gives it a line to read.
     fn ask(&mut self, program: ProgramId, line: &str);

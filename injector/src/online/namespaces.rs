@@ -19,6 +19,9 @@ use super::worse::Worse;
 /// How often it is looked what has happened.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
+/// A thread reads each line at once. That it is woken may take it longer once.
+const LINES_LATE_BY: Duration = Duration::from_millis(2);
+
 /// What a link is like that is made worse: those of simulated machines, but for the jitter, so that
 /// what is late is late here, too.
 const CABLE: Link = Link {
@@ -335,9 +338,18 @@ impl Ground for Namespaces<'_> {
         Ok(self.programs.len() - 1)
     }
 
-    fn lines(&mut self, program: ProgramId) -> Result<Vec<Vec<u8>>> {
-        self.program(program)
-            .map_or_else(|| Ok(Vec::new()), Background::lines)
+    fn lines(&mut self, program: ProgramId) -> Result<Vec<(Duration, Vec<u8>)>> {
+        let began = self.began;
+        let Some(program) = self.program(program) else {
+            return Ok(Vec::new());
+        };
+        let lines = program.lines()?.into_iter();
+        let timed = lines.map(|(at, line)| (at.saturating_duration_since(began), line));
+        Ok(timed.collect())
+    }
+
+    fn lines_are_late_by(&self) -> Duration {
+        LINES_LATE_BY
     }
 
     fn ask(&mut self, program: ProgramId, line: &str) {

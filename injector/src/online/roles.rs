@@ -136,7 +136,7 @@ impl Probe {
     fn hear(&mut self, ground: &mut dyn Ground) -> Result<bool, String> {
         let running = self.running.expect("it was asked");
         let lines = ground.lines(running).map_err(|error| error.to_string())?;
-        for line in lines {
+        for (_, line) in lines {
             if self.config.serve && line == END {
                 return Ok(true);
             }

@@ -347,10 +347,11 @@ impl SimulatedCluster {
         Ok(SimulatedProgram { machine, id })
     }
 
-    /// The lines that it has printed and that were not taken yet.
-    pub fn program_lines(&mut self, program: SimulatedProgram) -> Vec<Vec<u8>> {
+    /// The lines that it has printed and that were not taken yet, each with the time at which it was
+    /// whole, in nanoseconds since the simulation began.
+    pub fn program_lines(&mut self, program: SimulatedProgram) -> Vec<(Vec<u8>, u64)> {
         let process = self.hosts.process(program.machine, program.id);
-        let lines = process.map(|process| std::iter::from_fn(|| process.line()).collect());
+        let lines = process.map(|process| std::iter::from_fn(|| process.timed_line()).collect());
         lines.unwrap_or_default()
     }
 

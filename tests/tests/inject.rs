@@ -112,6 +112,21 @@ fn a_fault_that_never_happens_is_no_pass() {
 }
 
 #[test]
+fn a_heal_or_resume_has_ended_at_once() {
+    let folder = redis("always");
+    for ends in ["heal", "resume"] {
+        let on = if ends == "resume" { "on = \"a\"\n" } else { "" };
+        let next = format!(
+            "[[faults]]\nat = {{ after_s = 0.1 }}\nfault = \"{ends}\"\n{on}\
+             [[faults]]\nat = {{ ended = true }}\nfault = \"kill\"\non = \"a\"\n"
+        );
+        let (status, results) = runs(&folder, &(after_all_writes("pause") + &next), &[]);
+        assert_eq!(status, 0, "{ends}: {results:?}");
+        assert_eq!(results[0]["faults"][2]["state"], "undone", "{results:?}");
+    }
+}
+
+#[test]
 fn a_client_that_dies_before_the_first_fault_is_no_pass() {
     let folder = redis("always");
     let cluster = folder.read("cluster.toml");

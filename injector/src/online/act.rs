@@ -110,6 +110,9 @@ impl Runner<'_> {
     pub(super) fn hit(&mut self, fault: usize) -> Said<Hit> {
         let planned = &self.plan.faults[fault];
         let on = self.known().all(&planned.on, &[])?;
+        if on.is_empty() && planned.what != What::Heal {
+            return Err("it would hit nobody".into());
+        }
         match &planned.what {
             What::Kill => self.kill(on, "kill"),
             What::PowerLoss(keeps) => self.power_loss(on, *keeps),
@@ -296,9 +299,12 @@ impl Runner<'_> {
     pub(super) fn end(&mut self, undo: &Undo) -> Said<()> {
         match undo {
             Undo::Nothing => Ok(()),
-            Undo::Resume(nodes) => said(self.ground.resume(nodes)),
+            Undo::Resume(nodes) => said(self.ground.resume(&self.not_stopped(nodes))),
             Undo::Clocks(nodes, by_ns) => said(self.ground.move_clocks_back(nodes, *by_ns)),
-            Undo::Start(nodes) => nodes.iter().try_for_each(|node| self.start(*node)),
+            Undo::Start(nodes) => {
+                let mut up = self.not_kept_down(nodes).into_iter();
+                up.try_for_each(|node| self.start(node))
+            }
             Undo::Disks(nodes) => self.boot_again(nodes),
             Undo::SlowDisks(nodes) => {
                 let mut nodes = nodes.iter();

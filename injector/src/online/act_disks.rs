@@ -81,17 +81,18 @@ impl Runner<'_> {
     /// started at the end of that.
     pub(super) fn boot_again(&mut self, nodes: &[usize]) -> Said<()> {
         for node in nodes {
-            self.note_what_stands_still(*node);
+            self.note_what_ends_with_the_machine(*node);
             self.lose_power(&[*node], &mut |_: usize, _: &Log| Relaxation::Prefix)?;
         }
         let mut up = self.not_kept_down(nodes).into_iter();
         up.try_for_each(|node| self.start(node))
     }
 
-    /// A pause does not outlast the machine.
-    fn note_what_stands_still(&mut self, node: usize) {
+    /// Neither a pause nor the jump of a clock outlasts the machine.
+    fn note_what_ends_with_the_machine(&mut self, node: usize) {
         for active in &self.active {
-            if matches!(&active.undo, Undo::Resume(nodes) if nodes.contains(&node)) {
+            if matches!(&active.undo, Undo::Resume(nodes) | Undo::Clocks(nodes, _) if nodes.contains(&node))
+            {
                 self.problems.push(format!(
                     "fault {} ended early on {}, which booted as its disk had failed requests",
                     active.fault + 1,
@@ -101,12 +102,22 @@ impl Runner<'_> {
         }
     }
 
-    /// Starts a node that does not run.
+    /// Starts a node that does not run, unless all are about to be started.
     pub(super) fn start(&mut self, node: usize) -> Said<()> {
-        if said(self.ground.is_running(node))? {
+        if self.is_healing || said(self.ground.is_running(node))? {
             return Ok(());
         }
         said(self.ground.restart(node))
+    }
+
+    /// Those of some nodes that no fault which is in place has stand still.
+    pub(super) fn not_stopped(&self, nodes: &[usize]) -> Vec<usize> {
+        let goes_on = |node: &usize| {
+            let mut active = self.active.iter();
+            !active
+                .any(|active| matches!(&active.undo, Undo::Resume(nodes) if nodes.contains(node)))
+        };
+        nodes.iter().copied().filter(goes_on).collect()
     }
 
     /// Those of some nodes that no fault which is in place keeps down.

@@ -7,7 +7,7 @@ mod heal;
 mod hear;
 mod judge;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -73,6 +73,7 @@ pub(super) struct Runner<'a> {
     probe: Option<Probe>,
     logs: Vec<LogTail>,
     logged: Vec<(usize, String)>,
+    looks: u64,
     log_times: Vec<LogTime>,
     events: Vec<RunEvent>,
     pub(super) came: Vec<FaultCame>,
@@ -80,6 +81,12 @@ pub(super) struct Runner<'a> {
     /// had not ended by themselves.
     returning: Vec<(usize, Option<usize>)>,
     restarts: Restarts,
+    /// Whether everything is being healed: nodes are started in their turn then.
+    pub(super) is_healing: bool,
+    /// Those that faults have kept down until then, each with the fault whose end its start is.
+    down: Vec<(usize, usize)>,
+    /// Those that were hit and ran on until then: they may yet end of that, which is no fault of theirs.
+    survivors: BTreeSet<usize>,
     last_placed: Option<Duration>,
     /// Whom the last fault has hit.
     pub(super) last_hit: Option<Vec<usize>>,
@@ -305,6 +312,7 @@ impl Runner<'_> {
             clients: &self.clients,
             roles: self.roles.as_ref(),
             logged: &self.logged,
+            looks: self.looks,
             last_placed: self.last_placed,
             last_hit: self.last_hit.as_deref(),
             last_ended: self.last_ended,

@@ -17,8 +17,9 @@ use super::sent::Sent;
 /// A trigger that is waited for.
 pub(super) struct Waiting {
     trigger: Trigger,
-    /// Since when.
+    /// Since when, and what logs had said by then: so many looks at them.
     armed: Duration,
+    looks: u64,
     /// When the last fault was put in place by then: a later one is not meant. Where none was, since
     /// when it is waited for.
     placed: Duration,
@@ -49,6 +50,8 @@ pub(super) struct Seen<'a> {
     pub(super) roles: Option<&'a Roles>,
     /// Lines that nodes have logged since it was last looked, by the node.
     pub(super) logged: &'a [(usize, String)],
+    /// How often it was looked by now.
+    pub(super) looks: u64,
     /// When the last fault was put in place.
     pub(super) last_placed: Option<Duration>,
     /// Whom it has hit.
@@ -103,6 +106,7 @@ impl Waiting {
         let mut waiting = Self {
             trigger: trigger.clone(),
             armed: seen.now,
+            looks: seen.looks,
             placed: seen.last_placed.unwrap_or(seen.now),
             acknowledged,
             had,
@@ -209,7 +213,9 @@ impl Waiting {
             | Awaited::Invoked(..)
             | Awaited::Acknowledged(..)
             | Awaited::AcknowledgedMore(..) => self.have_clients_done(seen),
-            Awaited::Log(name, text) => seen.is_logged(name.as_deref(), text),
+            Awaited::Log(name, text) => {
+                seen.looks > self.looks && seen.is_logged(name.as_deref(), text)
+            }
             Awaited::Role(name, role) => self
                 .fresh(seen)
                 .is_some_and(|roles| seen.has_role(name.as_deref(), role, roles)),

@@ -1,6 +1,6 @@
 //! The start of a run: the nodes, the probe, and then the clients.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -51,6 +51,10 @@ pub(super) fn begin<'a>(
         probe,
         logs,
         logged: Vec::new(),
+        looks: 0,
+        is_healing: false,
+        down: Vec::new(),
+        survivors: BTreeSet::new(),
         log_times,
         events: Vec::new(),
         came: vec![FaultCame::not_yet(); plan.faults.len()],

@@ -110,6 +110,17 @@ impl Runner<'_> {
             return None;
         }
         self.came[fault].fired_ns = Some(self.since_begin(fired));
+        if self.plan.faults[fault]
+            .selectors()
+            .any(Selector::needs_roles)
+            && !self.are_roles_of_now()
+        {
+            let within = ROLE_WITHIN.as_secs();
+            let why = format!(
+                "the probe has not said within {within} s who is what since the last fault"
+            );
+            return Some(Err(why));
+        }
         match self.limit(fault) {
             None => Some(self.hit(fault)),
             Some(Err(why)) => Some(Err(why)),
@@ -152,6 +163,13 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Whether the probe was asked for the roles that are known since the last fault.
+    fn are_roles_of_now(&self) -> bool {
+        let placed = self.last_placed;
+        let mut roles = self.roles.iter();
+        roles.any(|roles| placed.is_none_or(|placed| roles.asked > placed))
+    }
+
     /// Whether it is known whom a fault hits, or has been waited for that long enough.
     fn knows_roles(&self, fault: usize, fired: Duration) -> bool {
         let planned = &self.plan.faults[fault];
@@ -159,11 +177,9 @@ impl Runner<'_> {
             return true;
         }
         let now = self.ground.now();
-        let is_of_now = |roles: &&Roles| {
-            now < roles.asked + ROLE_IS_FRESH
-                && self.last_placed.is_none_or(|placed| roles.asked > placed)
-        };
-        let roles = self.roles.as_ref().filter(is_of_now);
+        let is_fresh =
+            |roles: &&Roles| now < roles.asked + ROLE_IS_FRESH && self.are_roles_of_now();
+        let roles = self.roles.as_ref().filter(is_fresh);
         let has = |selector: &Selector| match selector {
             Selector::Role(role) | Selector::EveryRole(role) => {
                 roles.is_some_and(|roles| !roles.having(role).is_empty())
@@ -201,7 +217,9 @@ impl Runner<'_> {
         came.state = State::InPlace;
         came.placed_ns = Some(placed_ns);
         self.last_placed = Some(since);
-        self.last_hit = Some(hit.on);
+        if self.plan.faults[fault].what != What::Heal {
+            self.last_hit = Some(hit.on);
+        }
         (self.last_fault, self.last_ended) = (Some(fault), false);
         self.happened(Happening::InPlace {
             fault: fault + 1,
@@ -222,6 +240,7 @@ impl Runner<'_> {
             What::Resume | What::Heal => {
                 self.came[fault].undone_ns = self.came[fault].placed_ns;
                 self.came[fault].state = State::Undone;
+                self.last_ended = true;
             }
             _ => self.active.push(active),
         }
@@ -286,12 +305,16 @@ impl Runner<'_> {
             return self.not_undone(active, why);
         }
         let started = match &active.undo {
-            Undo::Start(nodes) => nodes.clone(),
-            Undo::Disks(nodes) => self.not_kept_down(nodes),
+            Undo::Start(nodes) | Undo::Disks(nodes) => self.not_kept_down(nodes),
             _ => Vec::new(),
         };
         if started.is_empty() {
             return self.undone(fault);
+        }
+        if self.is_healing {
+            self.down
+                .extend(started.into_iter().map(|node| (node, fault)));
+            return;
         }
         let returning = started.into_iter().map(|node| (node, Some(fault)));
         self.returning.extend(returning);

@@ -40,6 +40,7 @@ impl Runner<'_> {
     /// Takes what nodes log, and keeps when they did.
     fn hear_logs(&mut self) {
         self.logged.clear();
+        self.looks += 1;
         let time = self.since_begin(self.ground.now());
         for node in 0..self.logs.len() {
             let before = self.logs[node].read_to();

@@ -36,23 +36,34 @@ impl Runner<'_> {
         if self.ground.file().check.is_none() {
             return Ok(Verdict::Ok);
         }
-        let mut ask = || match self.ground.check(&place.acknowledgements) {
-            // What a check comes to that was broken off says nothing.
-            Ok(_) if (self.cancelled)() => Err(ClusterError::Interrupted),
-            asked => asked,
-        };
-        let verdict = match ask()? {
-            Verdict::Broken(broken) => match ask()? {
-                Verdict::Ok => Verdict::Inconclusive(format!(
-                    "something was broken, and was not when the check was asked again: {}",
-                    broken.join("; ")
-                )),
-                other => other,
-            },
+        let verdict = match self.ask(place)? {
+            Verdict::Broken(broken) => {
+                // A node may have died of a fault only now.
+                let down = self.start_late_ends()?;
+                if !down.is_empty() {
+                    return Ok(Verdict::Broken(down));
+                }
+                match self.ask(place)? {
+                    Verdict::Ok => Verdict::Inconclusive(format!(
+                        "something was broken, and was not when the check was asked again: {}",
+                        broken.join("; ")
+                    )),
+                    other => other,
+                }
+            }
             other => other,
         };
         self.happened(Happening::Checked);
         Ok(verdict)
+    }
+
+    fn ask(&mut self, place: &Place) -> Result<Verdict> {
+        let asked = self.ground.check(&place.acknowledgements)?;
+        // What a check comes to that was broken off says nothing.
+        if (self.cancelled)() {
+            return Err(ClusterError::Interrupted.into());
+        }
+        Ok(asked)
     }
 
     /// Says which faults did not do what they were to, and what was not seen.

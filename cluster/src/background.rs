@@ -79,12 +79,12 @@ impl Heard {
         }
     }
 
-    /// Takes what is there, but for what is more than a pipe holds.
+    /// Takes what is there; of very much, a part: the rest is there the next time.
     fn read(&mut self, now: Instant) {
         if self.is_over() {
             return;
         }
-        let mut some = [0; 1 << 16];
+        let mut some = [0; 1 << 14];
         match self.output.read(&mut some) {
             Ok(0) => self.drained = Some(now),
             Ok(count) => self.pieces.push((now, some[..count].to_vec())),

@@ -144,6 +144,19 @@ fn of_two_faults_that_overlap_the_end_of_one_does_not_end_the_other() {
     assert!(gap(&folder) > 1.5, "{}: {result:#}", gap(&folder));
 }
 
+#[test]
+fn a_pause_that_was_lifted_keeps_no_later_one_from_its_end() {
+    let pause = |at: &str, until: &str| fault(at, "pause", &format!("on = \"a\"\n{until}"));
+    let plan = [
+        pause("{ lines = 1 }", ""),
+        fault("{ after_s = 0.2 }", "resume", "on = \"a\""),
+        pause("{ after_s = 0.2 }", "until = { after_s = 0.5 }"),
+    ];
+    let (folder, result) = of_two(&plan.concat());
+    assert_eq!(result["verdict"], "ok", "{result:#}");
+    assert!(gap(&folder) < 1.0, "{}: {result:#}", gap(&folder));
+}
+
 /// Its probe says once who leads, and hangs from then on.
 #[test]
 fn who_led_before_the_last_fault_is_not_hit_as_the_one_who_leads() {

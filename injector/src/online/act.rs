@@ -151,7 +151,7 @@ impl Runner<'_> {
             file: self.ground.file(),
             roles: self.roles.as_ref(),
             seed: self.plan.seed,
-            hit: self.last_hit.as_deref(),
+            hit: self.last.hit.as_deref(),
         }
     }
 
@@ -168,6 +168,7 @@ impl Runner<'_> {
     fn kill(&mut self, on: Vec<usize>, what: &str) -> Said<Hit> {
         self.refuse_stopped(&on)?;
         said(self.ground.kill(&on))?;
+        self.stand_still_no_more(&on);
         self.verify_stopped(&on)?;
         let words = format!("{what} {}", self.names(&on));
         Ok(Hit::of(on.clone(), words, Undo::Start(on)))
@@ -212,6 +213,7 @@ impl Runner<'_> {
 
     fn resume(&mut self, on: Vec<usize>) -> Said<Hit> {
         said(self.ground.resume(&on))?;
+        self.stand_still_no_more(&on);
         let words = format!("resume {}", self.names(&on));
         Ok(Hit::of(on, words, Undo::Nothing))
     }

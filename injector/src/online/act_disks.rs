@@ -73,7 +73,17 @@ impl Runner<'_> {
                 hit.retain(|node| !nodes.contains(node));
             }
         }
+        self.stand_still_no_more(nodes);
         Ok(lost)
+    }
+
+    /// What had nodes stand still does so no more, before it ends by itself.
+    pub(super) fn stand_still_no_more(&mut self, nodes: &[usize]) {
+        for active in &mut self.active {
+            if let Undo::Resume(hit) = &mut active.undo {
+                hit.retain(|node| !nodes.contains(node));
+            }
+        }
     }
 
     /// Has nodes boot whose disks failed requests, with all that these have: a file system that has seen
@@ -88,9 +98,11 @@ impl Runner<'_> {
         up.try_for_each(|node| self.start(node))
     }
 
-    /// Neither a pause nor the jump of a clock outlasts the machine.
+    /// Neither a pause nor the jump of a clock outlasts the machine. Where everything ends, that is no
+    /// early end.
     fn note_what_ends_with_the_machine(&mut self, node: usize) {
-        for active in &self.active {
+        let active = self.active.iter().filter(|_| !self.healing.undoes_all);
+        for active in active {
             if matches!(&active.undo, Undo::Resume(nodes) | Undo::Clocks(nodes, _) if nodes.contains(&node))
             {
                 self.problems.push(format!(
@@ -104,7 +116,7 @@ impl Runner<'_> {
 
     /// Starts a node that does not run, unless all are about to be started.
     pub(super) fn start(&mut self, node: usize) -> Said<()> {
-        if self.is_healing || said(self.ground.is_running(node))? {
+        if self.healing.is_on || said(self.ground.is_running(node))? {
             return Ok(());
         }
         said(self.ground.restart(node))

@@ -114,11 +114,7 @@ impl Clients {
     /// it overlapped. So they are in the order in which they came, and an answer is as late as a call
     /// may seem to be, or as the next line of its own client: the order of these is known.
     pub(super) fn hear(&mut self, ground: &mut dyn Ground) -> crate::Result<Vec<usize>> {
-        let now = ground.now();
-        for client in &mut self.all {
-            client.read(ground)?;
-        }
-        self.keep_until(now, ground.lines_are_late_by())?;
+        self.catch_up(ground)?;
         let mut ended = Vec::new();
         for (place, client) in self.all.iter_mut().enumerate() {
             if client.look_for_end(ground)? {
@@ -126,6 +122,15 @@ impl Clients {
             }
         }
         Ok(ended)
+    }
+
+    /// Takes and keeps what they have said by now, as far as nothing can come before it.
+    pub(super) fn catch_up(&mut self, ground: &mut dyn Ground) -> crate::Result<()> {
+        let now = ground.now();
+        for client in &mut self.all {
+            client.read(ground)?;
+        }
+        self.keep_until(now, ground.lines_are_late_by())
     }
 
     /// Keeps all that was said by now, whatever may come before it.
@@ -168,6 +173,12 @@ impl Clients {
             .iter()
             .map(|client| client.counts.acknowledged)
             .sum()
+    }
+
+    /// The same of each of those that go on for ever, whether it still does or not.
+    pub(super) fn acknowledged_to_endless(&self) -> Vec<u64> {
+        let endless = self.all.iter().filter(|client| client.config.endless);
+        endless.map(|client| client.counts.acknowledged).collect()
     }
 
     /// What one of them has done, or all have.

@@ -7,7 +7,7 @@ mod heal;
 mod hear;
 mod judge;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use crate::error::{Error, Result};
 use crate::laboratory::Judged;
 use begin::begin;
 use faults::Next;
+use heal::Healing;
 
 /// What the file with the operations of the clients is called.
 pub const HISTORY: &str = "history.jsonl";
@@ -81,18 +82,8 @@ pub(super) struct Runner<'a> {
     /// had not ended by themselves.
     returning: Vec<(usize, Option<usize>)>,
     restarts: Restarts,
-    /// Whether everything is being healed: nodes are started in their turn then.
-    pub(super) is_healing: bool,
-    /// Those that faults have kept down until then, each with the fault whose end its start is.
-    down: Vec<(usize, usize)>,
-    /// Those that were hit and ran on until then: they may yet end of that, which is no fault of theirs.
-    survivors: BTreeSet<usize>,
-    last_placed: Option<Duration>,
-    /// Whom the last fault has hit.
-    pub(super) last_hit: Option<Vec<usize>>,
-    /// Which fault that was, and whether it has ended.
-    last_fault: Option<usize>,
-    last_ended: bool,
+    pub(super) healing: Healing,
+    pub(super) last: Last,
     sometimes: Option<Reached>,
     /// Whether the probe may be asked less often.
     is_quiet: bool,
@@ -100,6 +91,18 @@ pub(super) struct Runner<'a> {
     is_over: bool,
     pub(super) problems: Vec<String>,
     cancelled: &'a dyn Fn() -> bool,
+}
+
+/// The fault that was put in place last.
+#[derive(Default)]
+pub(super) struct Last {
+    /// When that was.
+    placed: Option<Duration>,
+    /// Whom it has hit.
+    pub(super) hit: Option<Vec<usize>>,
+    /// Which one it is, and whether it has ended.
+    fault: Option<usize>,
+    ended: bool,
 }
 
 /// A fault that is in place.
@@ -143,6 +146,7 @@ pub fn run(
 
 impl Runner<'_> {
     fn all_of_it(&mut self, place: &Place) -> Result<Ran> {
+        self.sometimes = Some(Reached::new(&self.seen()));
         self.counted_faults()?;
         let acknowledged_before_heal = self.clients.acknowledged();
         let mut broken = self.heal()?;
@@ -313,18 +317,19 @@ impl Runner<'_> {
             roles: self.roles.as_ref(),
             logged: &self.logged,
             looks: self.looks,
-            last_placed: self.last_placed,
-            last_hit: self.last_hit.as_deref(),
-            last_ended: self.last_ended,
+            last_placed: self.last.placed,
+            last_hit: self.last.hit.as_deref(),
+            last_ended: self.last.ended,
         }
     }
 
     fn happened(&mut self, what: Happening) {
         let now = self.ground.now();
-        if let Some((f, words)) = nemesis(&what)
-            && let Err(error) = self.clients.nemesis(now, f, &words)
-        {
-            self.problems.push(error.to_string());
+        if let Some((f, words)) = nemesis(&what) {
+            let caught_up = self.clients.catch_up(self.ground);
+            if let Err(error) = caught_up.and_then(|()| self.clients.nemesis(now, f, &words)) {
+                self.problems.push(error.to_string());
+            }
         }
         self.events.push(RunEvent {
             time_ns: self.since_begin(now),

@@ -79,8 +79,9 @@ impl Seen<'_> {
         name.is_none_or(|name| self.file.nodes[node].name == name)
     }
 
-    fn is_logged(&self, name: Option<&str>, text: &str) -> bool {
-        let mut logged = self.logged.iter();
+    /// Whether a line with this text is new, and was not there when it was looked so often.
+    fn is_logged(&self, looks: u64, name: Option<&str>, text: &str) -> bool {
+        let mut logged = self.logged.iter().filter(|_| self.looks > looks);
         logged.any(|(node, line)| self.is_named(name, *node) && line.contains(text))
     }
 
@@ -213,9 +214,7 @@ impl Waiting {
             | Awaited::Invoked(..)
             | Awaited::Acknowledged(..)
             | Awaited::AcknowledgedMore(..) => self.have_clients_done(seen),
-            Awaited::Log(name, text) => {
-                seen.looks > self.looks && seen.is_logged(name.as_deref(), text)
-            }
+            Awaited::Log(name, text) => seen.is_logged(self.looks, name.as_deref(), text),
             Awaited::Role(name, role) => self
                 .fresh(seen)
                 .is_some_and(|roles| seen.has_role(name.as_deref(), role, roles)),

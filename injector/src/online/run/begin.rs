@@ -1,6 +1,6 @@
 //! The start of a run: the nodes, the probe, and then the clients.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use super::super::points::At;
 use super::super::ran::FaultCame;
 use super::super::restarts::Restarts;
 use super::super::roles::{Probe, Roles};
-use super::{Place, Runner};
+use super::heal::Healing;
+use super::{Last, Place, Runner};
 use crate::error::Result;
 
 /// How long the probe may take for its first answer, whatever it may take for others: it starts.
@@ -30,8 +31,7 @@ pub(super) fn begin<'a>(
     place: &Place,
     cancelled: &'a dyn Fn() -> bool,
 ) -> Result<Runner<'a>> {
-    let asks = place.points.is_some() || !plan.faults.is_empty();
-    let mut probe = probe_for(ground).filter(|_| asks);
+    let mut probe = probe_for(ground).filter(|_| place.points.is_some() || !plan.faults.is_empty());
     let calls = followed_calls(ground, plan, place.points.is_some_and(At::has_calls))?;
     start_nodes(ground, probe.is_some())?;
     let messages = counted_messages(ground, plan, place.points.is_some_and(At::has_messages))?;
@@ -52,18 +52,13 @@ pub(super) fn begin<'a>(
         logs,
         logged: Vec::new(),
         looks: 0,
-        is_healing: false,
-        down: Vec::new(),
-        survivors: BTreeSet::new(),
+        healing: Healing::default(),
         log_times,
         events: Vec::new(),
         came: vec![FaultCame::not_yet(); plan.faults.len()],
         returning: Vec::new(),
         restarts: Restarts::new(plan.restart_after),
-        last_placed: None,
-        last_hit: None,
-        last_fault: None,
-        last_ended: false,
+        last: Last::default(),
         sometimes: None,
         is_quiet: false,
         is_over: false,

@@ -165,7 +165,7 @@ impl Runner<'_> {
 
     /// Whether the probe was asked for the roles that are known since the last fault.
     fn are_roles_of_now(&self) -> bool {
-        let placed = self.last_placed;
+        let placed = self.last.placed;
         let mut roles = self.roles.iter();
         roles.any(|roles| placed.is_none_or(|placed| roles.asked > placed))
     }
@@ -197,7 +197,7 @@ impl Runner<'_> {
                 came.state = State::NotInjected;
                 came.why = Some(why.clone());
                 // Whoever is named by it is not one that an earlier fault has hit.
-                self.last_hit = None;
+                self.last.hit = None;
                 self.happened(Happening::NotInjected {
                     fault: fault + 1,
                     why,
@@ -216,11 +216,11 @@ impl Runner<'_> {
         came.sides = hit.sides;
         came.state = State::InPlace;
         came.placed_ns = Some(placed_ns);
-        self.last_placed = Some(since);
+        self.last.placed = Some(since);
         if self.plan.faults[fault].what != What::Heal {
-            self.last_hit = Some(hit.on);
+            self.last.hit = Some(hit.on);
         }
-        (self.last_fault, self.last_ended) = (Some(fault), false);
+        (self.last.fault, self.last.ended) = (Some(fault), false);
         self.happened(Happening::InPlace {
             fault: fault + 1,
             words: hit.words,
@@ -240,7 +240,7 @@ impl Runner<'_> {
             What::Resume | What::Heal => {
                 self.came[fault].undone_ns = self.came[fault].placed_ns;
                 self.came[fault].state = State::Undone;
-                self.last_ended = true;
+                self.last.ended = true;
             }
             _ => self.active.push(active),
         }
@@ -311,8 +311,9 @@ impl Runner<'_> {
         if started.is_empty() {
             return self.undone(fault);
         }
-        if self.is_healing {
-            self.down
+        if self.healing.is_on {
+            self.healing
+                .down
                 .extend(started.into_iter().map(|node| (node, fault)));
             return;
         }
@@ -328,9 +329,11 @@ impl Runner<'_> {
             Undo::Calls(_) => 0,
             _ => 1,
         });
+        self.healing.undoes_all = true;
         while let Some(active) = self.active.pop() {
             self.undo(&active);
         }
+        self.healing.undoes_all = false;
     }
 
     fn undone(&mut self, fault: usize) {
@@ -338,7 +341,7 @@ impl Runner<'_> {
         let came = &mut self.came[fault];
         came.undone_ns = Some(now);
         came.state = State::Undone;
-        self.last_ended |= self.last_fault == Some(fault);
+        self.last.ended |= self.last.fault == Some(fault);
         self.happened(Happening::Undone { fault: fault + 1 });
     }
 

@@ -1,5 +1,7 @@
 //! The end of a run: everything is healed, operations are acknowledged again, and clients end.
 
+use std::collections::BTreeSet;
+
 use cluster::Error as ClusterError;
 
 use super::super::clients::RunningClient;
@@ -10,11 +12,24 @@ use super::Runner;
 use super::faults::after_disk_errors;
 use crate::error::Result;
 
+/// What is known of nodes when everything is healed.
+#[derive(Default)]
+pub(in super::super) struct Healing {
+    /// Whether it has begun: nodes are started in their turn then.
+    pub(in super::super) is_on: bool,
+    /// Whether all faults are being ended together, then or in the midst of a plan.
+    pub(in super::super) undoes_all: bool,
+    /// Those that faults have kept down until then, each with the fault whose end its start is.
+    pub(super) down: Vec<(usize, usize)>,
+    /// Those that were hit and ran on until then: they may yet end of that, which is no fault of theirs.
+    survivors: BTreeSet<usize>,
+}
+
 impl Runner<'_> {
     /// Ends everything, and waits until all nodes are ready. What is broken, if one is not.
     pub(super) fn heal(&mut self) -> Result<Vec<String>> {
         self.note_ends_that_never_came();
-        self.is_healing = true;
+        self.healing.is_on = true;
         self.undo_all();
         self.refuse_unusable()?;
         self.ground.heal_all()?;
@@ -27,7 +42,7 @@ impl Runner<'_> {
             if is_running { &mut up } else { &mut down }.push(node);
         }
         let survivors = up.iter().copied().filter(|node| self.was_hit(*node));
-        self.survivors = survivors.collect();
+        self.healing.survivors = survivors.collect();
         let broken = self.wait_for(up, down)?;
         if broken.is_empty() {
             self.happened(Happening::Healed);
@@ -64,43 +79,26 @@ impl Runner<'_> {
     /// Waits until nodes are ready: those that are up, and those that are down, which are started when
     /// all are ready that they come after. What is broken, if one will not be.
     fn wait_for(&mut self, mut up: Vec<usize>, mut down: Vec<usize>) -> Result<Vec<String>> {
-        let count = self.ground.file().nodes.len();
-        let mut broken = Vec::new();
+        let (mut broken, mut gone) = (Vec::new(), Vec::new());
         loop {
             let died = self.late_ends()?;
             up.retain(|node| !died.contains(node));
             down.extend(died);
-            if up.is_empty() && down.is_empty() {
+            let awaited = [&up[..], &gone].concat();
+            up.extend(self.start_in_turn(&awaited, &mut down)?);
+            // Those that are still down come after one that is not to be had.
+            if up.is_empty() {
                 break;
             }
             self.hear()?;
             self.look_after_returning()?;
-            if broken.is_empty() {
-                up.extend(self.start_in_turn(&up, &mut down)?);
-            } else {
-                // What they come after does not come.
-                down.clear();
-            }
             let mut still = Vec::new();
             for node in up {
-                match self.ground.is_ready(node) {
-                    Ok(true) => {}
-                    Ok(false) => still.push(node),
-                    Err(ClusterError::NotReady { .. }) if self.is_late_end(node)? => {
-                        still.push(node)
-                    }
-                    Err(error)
-                        if error.is_of_disk()
-                            && self.disk_has_failed(node)
-                            && broken.is_empty() =>
-                    {
-                        return Err(after_disk_errors(self.name(node), &error).into());
-                    }
-                    Err(ClusterError::NotReady { .. }) if broken.len() >= count => {}
-                    Err(error @ ClusterError::NotReady { .. }) => {
-                        broken.push(format!("after everything was healed: {error}"));
-                    }
-                    Err(error) => return Err(error.into()),
+                let known = broken.len();
+                if self.is_awaited(node, &mut broken)? {
+                    still.push(node);
+                } else if broken.len() > known {
+                    gone.push(node);
                 }
             }
             up = still;
@@ -110,9 +108,31 @@ impl Runner<'_> {
         Ok(broken)
     }
 
+    /// Whether a node may still become ready. If it will not be, that is broken.
+    fn is_awaited(&mut self, node: usize, broken: &mut Vec<String>) -> Result<bool> {
+        let error = match self.ground.is_ready(node) {
+            Ok(is_ready) => return Ok(!is_ready),
+            Err(error) => error,
+        };
+        let is_of_node = matches!(error, ClusterError::NotReady { .. });
+        if is_of_node && self.is_late_end(node)? {
+            return Ok(true);
+        }
+        if error.is_of_disk() && self.disk_has_failed(node) && broken.is_empty() {
+            return Err(after_disk_errors(self.name(node), &error).into());
+        }
+        if !is_of_node {
+            return Err(error.into());
+        }
+        if broken.len() < self.ground.file().nodes.len() {
+            broken.push(format!("after everything was healed: {error}"));
+        }
+        Ok(false)
+    }
+
     /// Starts those of some nodes that come after none which is not ready yet.
-    fn start_in_turn(&mut self, up: &[usize], down: &mut Vec<usize>) -> Result<Vec<usize>> {
-        let is_awaited = |other: &usize| up.contains(other) || down.contains(other);
+    fn start_in_turn(&mut self, awaited: &[usize], down: &mut Vec<usize>) -> Result<Vec<usize>> {
+        let is_awaited = |other: &usize| awaited.contains(other) || down.contains(other);
         let nodes = &self.ground.file().nodes;
         let is_its_turn = |node: &usize| !nodes[*node].after.iter().any(is_awaited);
         let (turn, later): (Vec<_>, Vec<_>) = down.iter().copied().partition(is_its_turn);
@@ -120,9 +140,12 @@ impl Runner<'_> {
         for node in &turn {
             self.ground.restart(*node)?;
             self.ground.begin_time(*node);
-            let (of_node, others): (Vec<_>, _) =
-                self.down.drain(..).partition(|(other, _)| other == node);
-            self.down = others;
+            let (of_node, others): (Vec<_>, _) = self
+                .healing
+                .down
+                .drain(..)
+                .partition(|(other, _)| other == node);
+            self.healing.down = others;
             let faults = of_node.into_iter().map(|(_, fault)| Some(fault));
             self.returning.extend(faults.map(|fault| (*node, fault)));
             if !self.returning.iter().any(|(other, _)| other == node) {
@@ -134,16 +157,16 @@ impl Runner<'_> {
 
     /// Whether a node that survived the faults has ended since.
     fn is_late_end(&mut self, node: usize) -> Result<bool> {
-        Ok(self.survivors.contains(&node) && !self.ground.is_running(node)?)
+        Ok(self.healing.survivors.contains(&node) && !self.ground.is_running(node)?)
     }
 
     /// Those nodes, each once: it may take a while to die of a fault, such as of an fsync that was held
     /// and failed at the end. Such a node is started again as those are that ended before.
     fn late_ends(&mut self) -> Result<Vec<usize>> {
         let mut ended = Vec::new();
-        for node in self.survivors.clone() {
+        for node in self.healing.survivors.clone() {
             if self.is_late_end(node)? {
-                self.survivors.remove(&node);
+                self.healing.survivors.remove(&node);
                 ended.push(node);
             }
         }
@@ -160,18 +183,13 @@ impl Runner<'_> {
     /// Waits until an operation of a client is acknowledged that goes on for ever. What is broken, if
     /// none is: one of them is enough, for another may stay with a node that does not serve any more.
     pub(super) fn progress(&mut self) -> Result<Vec<String>> {
-        let acknowledged = |runner: &Self| -> Vec<u64> {
-            let clients = runner.clients.all.iter();
-            let endless = clients.filter(|client| client.config.endless);
-            endless.map(|client| client.counts.acknowledged).collect()
-        };
         let has_one = |client: &RunningClient| client.config.endless && client.is_running();
-        let before = acknowledged(self);
+        let before = self.clients.acknowledged_to_endless();
         let within = self.plan.progress_within * self.ground.file().patience;
         let begun = self.ground.now();
         while self.clients.all.iter().any(has_one) {
             self.hear()?;
-            let now = acknowledged(self);
+            let now = self.clients.acknowledged_to_endless();
             if now.iter().zip(&before).any(|(now, before)| now > before) {
                 self.happened(Happening::Progress);
                 return self.start_late_ends();

@@ -7,7 +7,6 @@ use cluster::Error as ClusterError;
 use super::super::facts::LogTime;
 use super::super::ran::Happening;
 use super::super::roles::Roles;
-use super::super::sometimes::Reached;
 use super::Runner;
 use crate::error::Result;
 
@@ -68,10 +67,10 @@ impl Runner<'_> {
     }
 
     fn look_for_sometimes(&mut self) {
-        let kept = self.sometimes.take();
-        let mut sometimes = kept.unwrap_or_else(|| Reached::new(&self.seen()));
-        sometimes.look(&self.seen());
-        self.sometimes = Some(sometimes);
+        if let Some(mut sometimes) = self.sometimes.take() {
+            sometimes.look(&self.seen());
+            self.sometimes = Some(sometimes);
+        }
     }
 
     fn client_ended(&mut self, place: usize) {
@@ -79,7 +78,7 @@ impl Runner<'_> {
         let how = client.ended.expect("it has ended").to_string();
         let name = client.config.name.clone();
         let is_bad = client.ended != Some(cluster::Ending::Status(0));
-        if is_bad && self.last_placed.is_none() && !self.is_over {
+        if is_bad && self.last.placed.is_none() && !self.is_over {
             self.problems
                 .push(format!("client {name} {how} before there was a fault"));
         }

@@ -4,14 +4,14 @@
 use end_to_end::{Folder, objects, printed, require_root, said};
 use serde_json::Value;
 
-/// Tells every 10 ms how long its machine is up, and every half a second that it ticks.
+/// Tells every 10 ms how long its machine is up, and every two seconds that it ticks.
 const TICKS: &str = r#"
 import time
 print("ready", flush=True)
 count = 0
 while True:
     print("at", time.monotonic(), flush=True)
-    if count % 50 == 0:
+    if count % 200 == 0:
         print("tick", flush=True)
     count += 1
     time.sleep(0.01)
@@ -84,7 +84,7 @@ fn a_line_that_began_a_fault_does_not_end_it() {
     let plan = fault(tick, "partition", &format!("on = \"a\"\nuntil = {tick}"));
     let (_, result) = of_two(&plan);
     assert_eq!(result["verdict"], "ok", "{result:#}");
-    assert!(lasted(&result, 0) > 0.2, "{result:#}");
+    assert!(lasted(&result, 0) > 0.5, "{result:#}");
 }
 
 #[test]
@@ -154,7 +154,8 @@ fn a_pause_that_was_lifted_keeps_no_later_one_from_its_end() {
     ];
     let (folder, result) = of_two(&plan.concat());
     assert_eq!(result["verdict"], "ok", "{result:#}");
-    assert!(gap(&folder) < 1.0, "{}: {result:#}", gap(&folder));
+    // Else until everything is healed.
+    assert!(gap(&folder) < 2.0, "{}: {result:#}", gap(&folder));
 }
 
 /// Its probe says once who leads, and hangs from then on.
@@ -211,7 +212,7 @@ fn a_client_that_ends_takes_nothing_from_what_others_have_done() {
 
 #[test]
 fn where_no_endless_client_is_left_nobody_says_that_operations_are_acknowledged_again() {
-    let cluster = clients("echo one; sleep 0.1; exit 1", "sleep 0.1");
+    let cluster = clients("echo one; sleep 2; exit 1", "sleep 2");
     let (_, result) = run(&cluster, KILL, &[("ticks.py", TICKS)]);
     assert_eq!(result["verdict"], "inconclusive", "{result:#}");
     let why = result["why"].as_str().expect("words");
@@ -238,10 +239,10 @@ while True:
     time.sleep(0.01)
 "#;
 
-/// A while after that it asks whether a node is there.
+/// Asks whether a node is there, when the node has had time to die.
 const IS_THERE: &str = r#"
 import socket, time
-time.sleep(1)
+time.sleep(2)
 try:
     socket.create_connection(("a", 9000), timeout=5).close()
     print("ok")

@@ -216,7 +216,7 @@ impl Clients {
     pub(super) fn nemesis(&mut self, now: Duration, what: &str, words: &str) -> crate::Result<()> {
         // Times do not go back.
         self.kept_at = self.kept_at.max(now);
-        let time_ns = self.since_begin(now);
+        let time_ns = self.since_begin(self.kept_at);
         self.kept.nemesis(what, words, time_ns)
     }
 

@@ -64,16 +64,15 @@ impl Runner<'_> {
         })
     }
 
-    /// The power of nodes fails, and with it the faults of their disks end; if the power cannot fail, the
+    /// The power of nodes fails, and with it the faults of their disks end, and pauses; if the power cannot fail, the
     /// end of their fault still has them boot.
     pub(super) fn lose_power(&mut self, nodes: &[usize], loses: &mut Loses) -> Said<Vec<usize>> {
         let lost = said(self.ground.power_loss(nodes, loses))?;
         for active in &mut self.active {
-            if let Undo::Disks(hit) | Undo::SlowDisks(hit) = &mut active.undo {
+            if let Undo::Disks(hit) | Undo::SlowDisks(hit) | Undo::Resume(hit) = &mut active.undo {
                 hit.retain(|node| !nodes.contains(node));
             }
         }
-        self.stand_still_no_more(nodes);
         Ok(lost)
     }
 
@@ -124,20 +123,27 @@ impl Runner<'_> {
 
     /// Those of some nodes that no fault which is in place has stand still.
     pub(super) fn not_stopped(&self, nodes: &[usize]) -> Vec<usize> {
-        let goes_on = |node: &usize| {
-            let mut active = self.active.iter();
-            !active
-                .any(|active| matches!(&active.undo, Undo::Resume(nodes) if nodes.contains(node)))
-        };
-        nodes.iter().copied().filter(goes_on).collect()
+        self.not_held(
+            nodes,
+            |undo, node| matches!(undo, Undo::Resume(nodes) if nodes.contains(&node)),
+        )
     }
 
     /// Those of some nodes that no fault which is in place keeps down.
     pub(super) fn not_kept_down(&self, nodes: &[usize]) -> Vec<usize> {
-        let is_up = |node: &usize| {
-            let mut active = self.active.iter();
-            !active.any(|active| matches!(&active.undo, Undo::Start(nodes) if nodes.contains(node)))
-        };
-        nodes.iter().copied().filter(is_up).collect()
+        self.not_held(
+            nodes,
+            |undo, node| matches!(undo, Undo::Start(nodes) if nodes.contains(&node)),
+        )
+    }
+
+    /// Those of some nodes that no fault which is in place holds by what ends it.
+    fn not_held(&self, nodes: &[usize], holds: impl Fn(&Undo, usize) -> bool) -> Vec<usize> {
+        let is_held = |node| self.active.iter().any(|active| holds(&active.undo, node));
+        nodes
+            .iter()
+            .copied()
+            .filter(|node| !is_held(*node))
+            .collect()
     }
 }

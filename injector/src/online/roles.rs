@@ -43,6 +43,12 @@ impl Roles {
             .collect()
     }
 
+    /// Whether they were asked for after the last fault was put in place, if one was: who had a role before
+    /// may have it no more.
+    pub(super) fn are_since(&self, placed: Option<Duration>) -> bool {
+        placed.is_none_or(|placed| self.asked > placed)
+    }
+
     /// The one of them with the highest term, then the first.
     pub(super) fn one_having(&self, role: &str) -> Option<usize> {
         let all = self.having(role);

@@ -61,11 +61,9 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Which nodes a trigger may mean. Once there was a fault, who had a role before it may have it no more.
+    /// Which nodes a trigger may mean.
     fn known(&self) -> Known<'_> {
-        let roles = self
-            .roles
-            .filter(|roles| self.last_placed.is_none_or(|placed| roles.asked > placed));
+        let roles = self.roles.filter(|roles| roles.are_since(self.last_placed));
         Known {
             file: self.file,
             roles,

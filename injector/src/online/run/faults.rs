@@ -165,9 +165,8 @@ impl Runner<'_> {
 
     /// Whether the probe was asked for the roles that are known since the last fault.
     fn are_roles_of_now(&self) -> bool {
-        let placed = self.last.placed;
-        let mut roles = self.roles.iter();
-        roles.any(|roles| placed.is_none_or(|placed| roles.asked > placed))
+        let roles = self.roles.as_ref();
+        roles.is_some_and(|roles| roles.are_since(self.last.placed))
     }
 
     /// Whether it is known whom a fault hits, or has been waited for that long enough.

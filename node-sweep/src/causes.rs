@@ -21,8 +21,8 @@ use crate::tree::Fingerprint;
 /// A space that is larger is not searched: the sweep itself takes long enough.
 const SEARCHED_MAX: u64 = 200_000;
 
-/// So many findings, the smallest, are looked into for what would have prevented them, as long as
-/// no more states than these are searched for that.
+/// So many findings, the smallest, are looked into for what would have prevented them, and so many
+/// states may be made for each.
 const PREVENTED_MAX: usize = 20;
 const PREVENTION_STATES_MAX: u64 = 200_000;
 
@@ -74,8 +74,16 @@ impl Findings<'_> {
             finding.searched = searched_words(asked.lost, asked.split, asked.sector);
         }
         let mut confirmer = Confirmer::new(self, PREVENTION_STATES_MAX);
-        for (finding, alike) in findings.iter_mut().zip(&alike).take(PREVENTED_MAX) {
+        for (place, (finding, alike)) in findings.iter_mut().zip(&alike).enumerate() {
+            let left = if place < PREVENTED_MAX {
+                PREVENTION_STATES_MAX
+            } else {
+                0
+            };
+            confirmer.begin(left);
             finding.prevented_by = self.prevention(finding, alike, requests, &mut confirmer);
+            let is_known = !finding.prevented_by.is_empty() || !confirmer.is_cut_short();
+            finding.prevention_cut_short = !is_known;
         }
         findings
     }

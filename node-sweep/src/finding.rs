@@ -82,6 +82,10 @@ pub struct Finding {
     pub promised_nothing: Vec<PromisedNothing>,
     /// What would have forbidden the state: all of these together.
     pub prevented_by: Vec<Sync>,
+    /// Whether there may be such calls all the same: to look at all that could be would have taken too
+    /// many states, or the time was up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prevention_cut_short: bool,
     /// The other models, and whether one of the states that are alike was found on each; none if
     /// that was not looked at.
     pub models: BTreeMap<String, bool>,
@@ -259,8 +263,12 @@ pub struct Line {
 /// A call that the program did not make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sync {
-    /// The node.
+    /// The node that lost something.
     pub node: String,
+    /// The other nodes that do the same from the same place of the program: the call is made there,
+    /// too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also_on: Vec<String>,
     /// The file or directory that it would have synced.
     pub path: String,
     /// What it would have had to come before.

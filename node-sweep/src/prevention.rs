@@ -8,7 +8,7 @@
 mod candidates;
 mod confirm;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use pace_rules::nodes::{Loss, Relaxation, Relaxations, Request, Spaces};
 
@@ -34,6 +34,9 @@ impl Findings<'_> {
         confirmer: &mut Confirmer<'_>,
     ) -> Vec<Sync> {
         let candidates = self.candidates(finding);
+        if candidates.is_empty() {
+            return Vec::new();
+        }
         // No call makes a state possible where it was not.
         let is_due = |request: &&Request| finding.models.get(request.model.name) != Some(&false);
         let requests = requests.iter().filter(is_due);
@@ -58,10 +61,18 @@ impl Findings<'_> {
         })
     }
 
-    /// Calls in words. Several places of the program may need the same one.
+    /// Calls in words. Several places of the program may need the same one. What several nodes do
+    /// alike is said once.
     fn in_words(&self, syncs: Vec<Candidate>) -> Vec<Sync> {
         let mut words: Vec<(Sync, Vec<Candidate>)> = Vec::new();
         for candidate in syncs {
+            let is_said = |(_, known): &(Sync, Vec<Candidate>)| {
+                let is_of_others = known.iter().all(|one| one.node != candidate.node);
+                is_of_others && is_in(&self.everywhere(known), &candidate)
+            };
+            if words.iter().any(is_said) {
+                continue;
+            }
             let sync = self.words(&candidate);
             let is_same = |(known, _): &&mut (Sync, Vec<Candidate>)| {
                 (&known.node, &known.path) == (&sync.node, &sync.path)
@@ -80,10 +91,6 @@ impl Findings<'_> {
     /// Some calls, with those for other losses that are made too where the program does the same.
     fn with_others(&self, syncs: Vec<Candidate>, others: &[Vec<Candidate>]) -> Vec<Candidate> {
         let everywhere = self.everywhere(&syncs);
-        let is_in = |all: &[Candidate], other: &Candidate| {
-            let mut all = all.iter();
-            all.any(|sync| (sync.key(), sync.of.when) == (other.key(), other.of.when))
-        };
         let is_made = |other: &&Candidate| !is_in(&syncs, other) && is_in(&everywhere, other);
         let of = syncs.first().map_or(Others::Alike, |sync| sync.of.others);
         let more = others.iter().flatten().filter(is_made);
@@ -131,6 +138,7 @@ impl Findings<'_> {
                 "the end of the run".to_owned()
             },
             after: (of.when == When::After).then(|| words(of.event)),
+            also_on: Vec::new(),
             times: 1,
             files: 1,
         };
@@ -138,14 +146,23 @@ impl Findings<'_> {
         sync
     }
 
-    /// Counts at how many places calls are made, and of how many files.
+    /// Counts at how many places calls are made, of how many files, and names the other nodes.
     fn count(&self, sync: &mut Sync, candidates: &[Candidate]) {
         let everywhere = self.everywhere(candidates);
+        let nodes: BTreeSet<_> = everywhere.iter().map(|call| call.node).collect();
+        let names = nodes.iter().map(|node| &self.trace.run.nodes[*node].name);
+        sync.also_on = names.filter(|name| **name != sync.node).cloned().collect();
         let places = everywhere.iter().map(|call| (call.node, call.before()));
         let files = everywhere.iter().map(|call| (call.node, call.file));
         sync.times = places.collect::<HashSet<_>>().len();
         sync.files = files.collect::<HashSet<_>>().len();
     }
+}
+
+/// Whether a call is one of these, for the same reason.
+fn is_in(all: &[Candidate], call: &Candidate) -> bool {
+    let mut all = all.iter();
+    all.any(|other| (other.key(), other.of.when) == (call.key(), call.of.when))
 }
 
 /// The same with the states that lost all at once, or without.

@@ -288,6 +288,9 @@ impl Finding {
 
     /// The syncs that would have prevented it.
     fn add_prevented_by(&self, lines: &mut Lines, detail: Detail) {
+        if self.prevention_cut_short {
+            lines.add("prevented by", "not known: the search was cut short", 1);
+        }
         if self.prevented_by.is_empty() {
             return;
         }
@@ -626,7 +629,11 @@ fn sync_words(sync: &Sync, node: &str) -> String {
         Some(after) => format!("right after {after}"),
         None => format!("before {}", sync.before),
     };
-    format!("fsync of {}{node}{others} {place}{times}", sync.path)
+    let also = match &*sync.also_on {
+        [] => String::new(),
+        nodes => format!(", and likewise on {},", nodes.join(", ")),
+    };
+    format!("fsync of {}{node}{others}{also} {place}{times}", sync.path)
 }
 
 #[cfg(test)]
@@ -680,6 +687,7 @@ mod tests {
         let sync = Sync {
             node: "n1".into(),
             path: "msgs/1.blk".into(),
+            also_on: Vec::new(),
             before: "send of 42 bytes to n2".into(),
             after: None,
             times: 9,
@@ -719,6 +727,7 @@ mod tests {
             is_told: true,
             promised_nothing: Vec::new(),
             prevented_by: vec![sync; 30],
+            prevention_cut_short: false,
             searched: "--lost 1".into(),
             seen_under: Vec::new(),
             same_words: 0,

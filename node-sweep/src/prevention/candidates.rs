@@ -168,36 +168,47 @@ impl Findings<'_> {
         all
     }
 
-    /// A call, and those like it at the other times that the program did the same: from the same
-    /// place, with the same system call, to a file that is called alike. All calls of an interpreted
-    /// program come from one place.
+    /// A call, and those like it at the other times that the program did the same, on any node: from
+    /// the same place, with the same system call, to a file that is called alike. All calls of an
+    /// interpreted program come from one place.
     fn alike(&self, sync: &Candidate) -> Vec<Candidate> {
-        let own = sync.of.event;
-        let due = self.due(sync);
-        let events = 0..self.trace.run.nodes[sync.node].events.len();
-        let needs_it = |event: &usize| !self.syncs_itself(sync.node, *event);
-        let others = events.filter(|event| *event != own && self.are_alike(sync, own, *event));
-        let others = others.filter(needs_it);
+        let nodes = 0..self.trace.run.nodes.len();
+        let others = nodes.flat_map(|node| self.alike_on(node, sync));
+        std::iter::once(sync.clone()).chain(others).collect()
+    }
+
+    /// Those of one node, but for the call itself.
+    fn alike_on(&self, node: usize, sync: &Candidate) -> Vec<Candidate> {
+        let own = (sync.node, sync.of.event);
+        let due = self.due(sync, node);
+        let events = 0..self.trace.run.nodes[node].events.len();
+        let others = events.filter(|event| (node, *event) != own);
+        let others = others.filter(|event| self.are_alike(sync, own.1, (node, *event)));
+        let others = others.filter(|event| !self.syncs_itself(node, *event));
         let other = |event: usize| {
             let before = match sync.of.when {
                 When::After => event + 1,
                 When::Told | When::Kept => *due.get(due.partition_point(|due| *due <= event))?,
             };
-            self.other(sync, event, before)
+            self.other(sync, (node, event), before)
         };
-        let others = others.filter_map(other);
-        std::iter::once(sync.clone()).chain(others).collect()
+        others.filter_map(other).collect()
     }
 
     /// A call like another one, for another event.
-    fn other(&self, sync: &Candidate, event: usize, before: usize) -> Option<Candidate> {
-        let operations = self.operations_of(sync.node);
+    fn other(
+        &self,
+        sync: &Candidate,
+        (node, event): (usize, usize),
+        before: usize,
+    ) -> Option<Candidate> {
+        let operations = self.operations_of(node);
         let operation = operations.get(event)?;
         let (file, path) = operation.syncs.get(sync.of.role)?;
         let places = operations.places(*file, (event + 1, before));
         let is_one = (1..=PLACES_MAX).contains(&places.len());
         is_one.then(|| Candidate {
-            node: sync.node,
+            node,
             file: *file,
             path: path.clone(),
             places,
@@ -205,10 +216,10 @@ impl Findings<'_> {
         })
     }
 
-    /// Whether the program does the same at two events, for whom such a call is made.
-    fn are_alike(&self, sync: &Candidate, one: usize, other: usize) -> bool {
-        let operation = |event| self.operation(sync.node, event);
-        let (one, other) = (operation(one), operation(other));
+    /// Whether the program does at an event of some node what it does at one of the call's own node,
+    /// for whom such a call is made.
+    fn are_alike(&self, sync: &Candidate, one: usize, (node, other): (usize, usize)) -> bool {
+        let (one, other) = (self.operation(sync.node, one), self.operation(node, other));
         let is_any = sync.of.others == Others::Alike;
         one.zip(other).is_some_and(|(one, other)| {
             let pattern = |path: &str| self.likeness.pattern(path);
@@ -230,12 +241,12 @@ impl Findings<'_> {
         actions.any(|action| matches!(action, Action::File(FileOp::Sync { .. })))
     }
 
-    /// All that such a call has to come before.
-    fn due(&self, sync: &Candidate) -> Vec<usize> {
-        let events = 0..self.trace.run.nodes[sync.node].events.len();
+    /// All that such a call has to come before on a node.
+    fn due(&self, sync: &Candidate, node: usize) -> Vec<usize> {
+        let events = 0..self.trace.run.nodes[node].events.len();
         let is_due = |event: &usize| match sync.of.when {
-            When::Told => self.tells(sync.node, *event),
-            When::Kept => self.are_alike(sync, sync.before(), *event),
+            When::Told => self.tells(node, *event),
+            When::Kept => self.are_alike(sync, sync.before(), (node, *event)),
             When::After => false,
         };
         events.filter(is_due).collect()

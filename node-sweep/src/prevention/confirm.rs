@@ -18,6 +18,8 @@ pub(crate) struct Confirmer<'f> {
     known: Option<HashMap<Fingerprint, HashSet<Fingerprint>>>,
     /// So many states may still be made.
     left: u64,
+    /// Something could not be told within that, or in time.
+    is_cut_short: bool,
 }
 
 /// What must not be left.
@@ -29,17 +31,28 @@ pub(super) struct Left {
 }
 
 impl<'f> Confirmer<'f> {
-    /// One that makes no more states than these to know those of the sweep, and then once more as
-    /// many.
+    /// One that makes no more states than these to know those of the sweep.
     pub(crate) fn new(findings: &'f Findings<'f>, left: u64) -> Self {
         let mut this = Self {
             findings,
             known: None,
             left,
+            is_cut_short: false,
         };
         this.known = this.states_of_sweep();
-        this.left = left;
         this
+    }
+
+    /// Turns to another finding, for which no more states are made than these.
+    pub(crate) fn begin(&mut self, left: u64) {
+        self.left = left;
+        self.is_cut_short = false;
+    }
+
+    /// Whether something was not told of this finding, since it would take too many states or the time
+    /// was up.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.is_cut_short
     }
 
     fn states_of_sweep(&mut self) -> Option<HashMap<Fingerprint, HashSet<Fingerprint>>> {
@@ -58,8 +71,9 @@ impl<'f> Confirmer<'f> {
     }
 
     /// What must not be left of states that are alike; none if that is not known.
-    pub(super) fn left_of(&self, alike: &AlikeStates) -> Option<Left> {
+    pub(super) fn left_of(&mut self, alike: &AlikeStates) -> Option<Left> {
         let AlikeStates { contents, besides } = alike;
+        self.is_cut_short |= self.known.is_none();
         let known = self.known.as_ref()?.iter();
         let with_alike = known.filter(|(_, keys)| !keys.is_disjoint(contents));
         Some(Left {
@@ -76,6 +90,7 @@ impl<'f> Confirmer<'f> {
         (0..places.unwrap_or_default()).all(|place| {
             let run = with(&self.findings.trace.run, syncs, place);
             let space = Space::unless(&run, request, &|| self.findings.patience.is_over());
+            self.is_cut_short |= self.findings.patience.is_over();
             space.is_ok_and(|space| self.has_none(&run, &space, left))
         })
     }
@@ -103,6 +118,7 @@ impl<'f> Confirmer<'f> {
         look: &mut dyn FnMut(&mut States<'_>, &State, &CrashState) -> bool,
     ) -> bool {
         if space.len() > self.left {
+            self.is_cut_short = true;
             return false;
         }
         let mut states = States::new(run, space, self.findings.trace);
@@ -111,7 +127,9 @@ impl<'f> Confirmer<'f> {
             let state = space.state(index);
             let made = states.make(&state);
             let is_passed = made.map_or(true, |made| look(&mut states, &state, &made));
-            is_passed && !self.findings.patience.is_over()
+            let is_over = self.findings.patience.is_over();
+            self.is_cut_short |= is_over;
+            is_passed && !is_over
         })
     }
 }

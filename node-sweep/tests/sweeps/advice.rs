@@ -1,11 +1,11 @@
 //! Which sync a finding advises, and where.
 
-use node_sweep::Finding;
+use node_sweep::{CrashState, DiskState, Finding, Findings, Result, Subject, Verdict};
 use trace::{FileId, FileKind, FileOp};
 use trace_store::Trace;
 
 use crate::recording::{Recording, TMP, name};
-use crate::support::{SAVED, swept};
+use crate::support::{SAVED, requests, spaces, swept, swept_by};
 
 /// Replaces a file so many times, and says so each time. The new one is synced before or after it
 /// gets its name, and then the directory.
@@ -243,4 +243,75 @@ fn a_sync_is_advised_for_what_is_the_very_same_if_that_is_enough() {
     let expected = [("slots", "write slots, 1 byte at 4096", None, 3)];
     assert_eq!(advised(finding), expected);
     assert_eq!(swept(&slots(true), "ext4-writeback", check, 2).1, []);
+}
+
+/// Finds a node broken that has something in its log and does not know which log is its own.
+struct Currents;
+
+impl Subject for Currents {
+    fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
+        for (node, disk) in ["one", "other"].into_iter().zip(&state.disks) {
+            let DiskState::Tree(tree) = disk else {
+                panic!("it has no disk")
+            };
+            let place = tempfile::tempdir().expect("a directory");
+            let directory = place.path().join("directory");
+            tree.write_to(&directory).expect("written");
+            let log = std::fs::read(directory.join("log")).unwrap_or_default();
+            if !log.is_empty() && !directory.join("current").exists() {
+                let words = format!("node {node} does not come up");
+                return Ok(Verdict::Broken(vec![words].into()));
+            }
+        }
+        Ok(Verdict::Ok)
+    }
+}
+
+/// What two nodes do that run the same program. Only the first directory is synced, or both.
+fn two_nodes(is_synced: bool) -> Trace {
+    const LOG: FileId = FileId(2);
+    let mut recording = Recording::default();
+    for node in ["one", "other"] {
+        recording.create("log", LOG).fsync(LOG).fsync(FileId::ROOT);
+        recording.create("tmp", TMP).append(TMP, 0, b"log\n");
+        recording.fsync(TMP).rename("tmp", "current", TMP);
+        if is_synced {
+            recording.fsync(FileId::ROOT);
+        }
+        recording.append(LOG, 0, b"record").fsync(LOG).node(node);
+    }
+    recording.trace
+}
+
+/// Either node may be the one that is shown. The finding is gone only if the program makes the call,
+/// and so both of them do.
+#[test]
+fn a_sync_is_advised_on_all_nodes_that_do_the_same() {
+    let found = |trace: &Trace| {
+        let all = spaces(trace, "posix");
+        let swept = swept_by(trace, &all, vec![Box::new(Currents)]);
+        let judged = Findings::new(trace, &all, "posix");
+        judged.explain(judged.of(&swept), &requests("posix"), true)
+    };
+    let lost_rename = |finding: &&Finding| {
+        let nodes = finding.nodes.iter();
+        let lost: Vec<_> = nodes.flat_map(|node| &node.lost).collect();
+        lost.len() == 1 && lost[0].call == "rename"
+    };
+    let findings = found(&two_nodes(false));
+    let finding = findings.iter().find(lost_rename).expect("a finding");
+    let expected = [("{dir}", "append log, 6 bytes at 0", None, 2)];
+    assert_eq!(advised(finding), expected);
+    let sync = &finding.prevented_by[0];
+    let is_other = |node: &&str| *node != sync.node;
+    let others = ["one", "other"].into_iter().filter(is_other);
+    assert_eq!(sync.also_on, others.collect::<Vec<_>>());
+    let words = format!(
+        "fsync of {{dir}} on {}, and likewise on {},",
+        sync.node, sync.also_on[0]
+    );
+    let text = finding.text();
+    assert!(text.contains(&words), "{text}");
+    let findings = found(&two_nodes(true));
+    assert!(findings.iter().find(lost_rename).is_none(), "{findings:#?}");
 }

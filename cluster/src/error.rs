@@ -1,6 +1,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use nix::sys::signal::Signal;
+
+use crate::process::Ending;
+
 /// The result of what is done with a cluster.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -118,6 +122,13 @@ pub enum Error {
 pub(crate) const UNUSABLE_DISK: &str = "cannot use its disk";
 
 impl Error {
+    /// Whether a node's command was killed by somebody else, such as a kernel that is short of memory:
+    /// that says nothing of the node.
+    pub fn is_killed(&self) -> bool {
+        let killed = Ending::Signal(Signal::SIGKILL).to_string();
+        matches!(self, Self::NotReady { what, .. } if what.starts_with(&killed))
+    }
+
     /// Whether a node is not ready since its machine cannot use what is on its disk.
     pub fn is_of_disk(&self) -> bool {
         matches!(self, Self::NotReady { what, .. } if what.starts_with(UNUSABLE_DISK))

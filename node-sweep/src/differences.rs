@@ -17,29 +17,26 @@ use crate::tree::{Holds, Tree};
 type Files = Vec<(FileId, PathBuf)>;
 
 impl Tree {
-    /// Where a directory is not what this says.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub(crate) fn differences(&self, directory: &Path) -> io::Result<Vec<Damage>> {
+    /// Where a directory is not what this says. What cannot be read is damaged.
+    pub(crate) fn differences(&self, directory: &Path) -> Vec<Damage> {
         let mut told = Vec::new();
         let mut left: Files = vec![(FileId::ROOT, PathBuf::new())];
         while let Some((id, path)) = left.pop() {
             let Some(file) = self.file(id) else { continue };
             let real = directory.join(&path);
-            match &file.holds {
+            let compared = match &file.holds {
                 Holds::Entries(entries) => {
-                    let (different, there) = compare_names(entries, &path, &real)?;
-                    told.extend(different);
-                    left.extend(there);
+                    compare_names(entries, &path, &real).map(|(different, there)| {
+                        left.extend(there);
+                        different
+                    })
                 }
-                Holds::Bytes(content) => {
-                    told.extend(different_content(content, &path, &real)?);
-                }
-                Holds::Target(_) | Holds::Pipe | Holds::Nothing => {}
-            }
+                Holds::Bytes(content) => different_content(content, &path, &real),
+                Holds::Target(_) | Holds::Pipe | Holds::Nothing => Ok(Vec::new()),
+            };
+            told.extend(compared.unwrap_or_else(|error| vec![unreadable(&path, &error)]));
         }
-        Ok(first_of(told))
+        first_of(told)
     }
 }
 
@@ -50,6 +47,10 @@ fn compare_names(
     path: &Path,
     real: &Path,
 ) -> io::Result<(Vec<Damage>, Files)> {
+    if !real.symlink_metadata()?.is_dir() {
+        let other = Damage::of(&shown(path), "is no directory");
+        return Ok((vec![other], Vec::new()));
+    }
     let names = fs::read_dir(real)?.map(|entry| Ok(Name::from(entry?.file_name().into_vec())));
     let found: BTreeSet<Name> = names.collect::<io::Result<_>>()?;
     let told = |name: &Name, words| {
@@ -67,13 +68,75 @@ fn compare_names(
     Ok((more.chain(missing).collect(), there.collect()))
 }
 
-fn different_content(content: &Content, path: &Path, real: &Path) -> io::Result<Option<Damage>> {
-    let path = path.display().to_string();
+fn different_content(content: &Content, path: &Path, real: &Path) -> io::Result<Vec<Damage>> {
+    let path = shown(path);
     if !real.symlink_metadata()?.is_file() {
-        return Ok(Some(Damage::of(&path, "is another file")));
+        return Ok(vec![Damage::of(&path, "is another file")]);
     }
     let bytes = fs::read(real)?;
     let mut held = Content::default();
     held.write(0, &bytes);
-    Ok(damage(&path, &held, content))
+    Ok(damage(&path, &held, content).into_iter().collect())
+}
+
+/// What a file system does not show, although it has its name.
+fn unreadable(path: &Path, error: &io::Error) -> Damage {
+    Damage::of(&shown(path), format!("cannot be read: {error}"))
+}
+
+/// A path in words. That of the directory itself is empty.
+fn shown(path: &Path) -> String {
+    if path == Path::new("") {
+        "the directory".into()
+    } else {
+        path.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trace::{FileKind, InitialFile};
+    use trace_store::Trace;
+
+    use super::*;
+
+    /// A tree with a directory `x` and, in that, a file.
+    fn tree() -> Tree {
+        let mut files = vec![InitialFile::empty_root()];
+        for (number, parent, name, kind) in [
+            (1, 0, "x", FileKind::Directory),
+            (2, 1, "file", FileKind::Regular),
+        ] {
+            files.push(InitialFile {
+                parent: Some(FileId(parent)),
+                name: Name::from(name.as_bytes()),
+                file: FileId(number),
+                kind,
+                ..InitialFile::empty_root()
+            });
+        }
+        Tree::initial(&files, &Trace::default())
+    }
+
+    #[test]
+    fn what_is_another_file_or_cannot_be_read_is_told_as_damage() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let lines = |directory: &Path| -> Vec<_> {
+            let damages = tree().differences(directory);
+            damages.iter().map(Damage::line).collect()
+        };
+        let x = directory.path().join("x");
+        fs::write(&x, "a file").expect("written");
+        assert_eq!(lines(directory.path()), ["x is no directory"]);
+        fs::remove_file(&x).expect("removed");
+        fs::create_dir(&x).expect("made");
+        fs::create_dir(x.join("file")).expect("made");
+        assert_eq!(lines(directory.path()), ["x/file is another file"]);
+        fs::remove_dir(x.join("file")).expect("removed");
+        fs::write(x.join("file"), "").expect("written");
+        assert_eq!(lines(directory.path()), Vec::<String>::new());
+        // Nobody has such a directory.
+        let gone = lines(&directory.path().join("gone"));
+        assert!(gone[0].contains("cannot be read: "), "{gone:?}");
+    }
 }

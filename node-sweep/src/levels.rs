@@ -385,7 +385,7 @@ impl<'a> Requested<'a> {
         let trees = Trees::new(self.trace, &spaces);
         let (swept, watcher) = self.sweep(trees, name, indices, subjects, visit)?;
         let judged = Findings::new(self.trace, &spaces, name).in_time(patience);
-        let explains = (!interrupt.requested()).then(|| is_whole(request.sample, &swept));
+        let explains = (!interrupt.requested()).then(|| self.is_whole(&swept));
         let findings = findings_of(&judged, &swept, &requests, explains);
         let seconds = watcher.finish()?;
         let summary = Summary::new(self.trace, name, &swept, count, findings.len(), seconds);
@@ -399,7 +399,6 @@ impl<'a> Requested<'a> {
         visit: Visit<'_>,
     ) -> Result<Visited> {
         let recoveries = Recoveries::new(self.trace, &self.request)?;
-        let sample = self.request.sample;
         let indices = self.indices(recoveries.counts().into_iter().map(|count| count.states))?;
         self.announce_recoveries(recoveries.len());
         let (interrupt, patience) = (visit.control.interrupt, visit.patience());
@@ -407,11 +406,17 @@ impl<'a> Requested<'a> {
         let (name, count) = (recoveries.name(), indices.count);
         let source = recoveries.source();
         let (swept, watcher) = self.sweep(source, &name, indices, subjects, visit)?;
-        let explains = (!interrupt.requested()).then(|| (is_whole(sample, &swept), patience));
+        let explains = (!interrupt.requested()).then(|| (self.is_whole(&swept), patience));
         let findings = recoveries.findings(&swept, explains)?;
         let seconds = watcher.finish()?;
         let summary = Summary::new(self.trace, &name, &swept, count, findings.len(), seconds);
         Ok((findings, summary.of_recoveries(self.trace)))
+    }
+
+    /// Whether what was not found is known to be in none of the states.
+    fn is_whole(&self, swept: &Swept) -> bool {
+        let is_part = self.request.sample.is_some() || self.shard.is_some();
+        !is_part && !swept.interrupted && !swept.is_over
     }
 
     fn announce(&self, spaces: &Spaces) {
@@ -528,11 +533,6 @@ fn findings_of(
         Some(is_whole) => judged.explain(findings, requests, is_whole),
         None => findings.into_iter().map(|(finding, _)| finding).collect(),
     }
-}
-
-/// Whether all states were visited.
-fn is_whole(sample: Option<u64>, swept: &Swept) -> bool {
-    sample.is_none() && !swept.interrupted && !swept.is_over
 }
 
 /// Asks the check of what the run left, before the sweep. A cluster is started for that.

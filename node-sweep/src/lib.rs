@@ -78,7 +78,7 @@ pub use mount_slot::{DiskImage, DiskState};
 pub use nodes::{Lent, Nodes};
 pub use past::Past;
 pub use place::{Place, mentions};
-pub use program::{Program, is_scratch, scratch};
+pub use program::{Program, is_scratch, remove_tree, scratch};
 pub use rank::Rank;
 pub use recorded::{Numbered, Recorded, so_far, verdicts};
 pub use recordings::Recordings;

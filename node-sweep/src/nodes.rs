@@ -13,6 +13,7 @@ use trace::Run;
 use crate::check::{Complaint, Verdict};
 use crate::error::{Context as _, Error, Result};
 use crate::mount_slot::MountSlot;
+use crate::program::remove_tree;
 use crate::starts::Turns;
 use crate::states::CrashState;
 use crate::sweep::Subject;
@@ -118,17 +119,11 @@ impl Nodes {
         let cancelled = || interrupt.requested();
         match self.start(&directories, state.turns.as_ref(), &cancelled) {
             Ok(()) => {}
-            Err(cluster::Error::NotReady { node, what, tail }) => {
-                // The others may do without it, but it was not asked for more than to start again.
-                return all(Verdict::Broken(of_node(
-                    format!("node {node} does not come up: it {what}"),
-                    &tail,
-                )));
-            }
             Err(error @ cluster::Error::Interrupted) => {
                 return all(Verdict::Inconclusive(error.to_string()));
             }
-            Err(error) => return Err(error.into()),
+            // The others may do without it, but it was not asked for more than to start again.
+            Err(error) => return all(of_down("does not come up", error)?),
         }
         // Where the check sees it, which may have been started before the states had a place.
         let acks = self.directory.join("acknowledgements");
@@ -145,11 +140,7 @@ impl Nodes {
         Ok(match (verdict, self.cluster.refuse_end()) {
             (broken @ cluster::Verdict::Broken(_), _) => broken.into(),
             // One that seemed ready may have been about to look at what it has.
-            (_, Err(cluster::Error::NotReady { node, what, tail })) => Verdict::Broken(of_node(
-                format!("node {node} does not stay up: it {what}"),
-                &tail,
-            )),
-            (_, Err(error)) => return Err(error.into()),
+            (_, Err(error)) => of_down("does not stay up", error)?,
             (verdict, Ok(())) => verdict.into(),
         })
     }
@@ -315,7 +306,7 @@ impl Nodes {
         let verdicts = look(self, &place);
         self.cluster.kill();
         self.slots.iter_mut().for_each(MountSlot::put_away);
-        fs::remove_dir_all(&place).doing(|| format!("remove {}", place.display()))?;
+        remove_tree(&place)?;
         Ok(verdicts?
             .into_iter()
             .map(|verdict| verdict.without(&place))
@@ -323,18 +314,30 @@ impl Nodes {
     }
 }
 
-/// That of a node which logged this.
-fn of_node(words: String, tail: &[String]) -> Complaint {
+/// What it says of a state that a node is down; `does_not` says how. Nothing, if somebody else killed
+/// it.
+fn of_down(does_not: &str, error: cluster::Error) -> Result<Verdict> {
+    let is_killed = error.is_killed();
+    let (node, what, tail) = match error {
+        cluster::Error::NotReady { node, what, tail } => (node, what, tail),
+        error => return Err(error.into()),
+    };
+    let words = format!("node {node} {does_not}: it {what}");
+    if is_killed {
+        return Ok(Verdict::Inconclusive(format!(
+            "{words}; the machine may be short of memory: try fewer --jobs"
+        )));
+    }
     let log = if tail.is_empty() {
         "nothing".into()
     } else {
         tail.join(" | ")
     };
-    Complaint {
+    Ok(Verdict::Broken(Complaint {
         words: vec![words],
         log: Some(log),
         ..Complaint::default()
-    }
+    }))
 }
 
 /// Where a kernel that has large pages for files in memory has a setting for them

@@ -48,17 +48,32 @@ impl Findings<'_> {
             return Vec::new();
         };
         left.keys.extend(self.each_alone(finding));
-        let forbids = |syncs: &[Candidate]| {
+        let mut forbids = |syncs: &[Candidate]| {
             let everywhere = self.everywhere(syncs);
             let mut requests = requests.iter();
             requests.all(|request| confirmer.forbids(&everywhere, request, &left))
         };
-        let syncs = enough(&candidates, forbids).unwrap_or_default();
+        // Another node may be right as it is, although it does the same.
+        let syncs = enough(&candidates, &mut forbids);
+        let syncs = syncs.or_else(|| enough(&self.on_more_nodes(&candidates)?, &mut forbids));
+        let syncs = syncs.unwrap_or_default();
         self.in_words(if is_together {
             self.with_others(syncs, &candidates)
         } else {
             syncs
         })
+    }
+
+    /// The same calls on all nodes that do the same, if there are more of them.
+    fn on_more_nodes(&self, candidates: &[Vec<Candidate>]) -> Option<Vec<Vec<Candidate>>> {
+        let on_all = |syncs: &Vec<Candidate>| -> Vec<_> {
+            syncs.iter().map(Candidate::on_all_nodes).collect()
+        };
+        let more: Vec<_> = candidates.iter().map(on_all).collect();
+        let count = |all: &[Vec<Candidate>]| -> usize {
+            all.iter().map(|syncs| self.everywhere(syncs).len()).sum()
+        };
+        (count(&more) > count(candidates)).then_some(more)
     }
 
     /// Calls in words. Several places of the program may need the same one. What several nodes do

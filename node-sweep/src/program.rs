@@ -1,3 +1,6 @@
+use std::fs::Permissions;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{env, fs};
@@ -145,7 +148,7 @@ impl Program {
         fs::create_dir(&place).doing(|| format!("create {}", place.display()))?;
         let looked = self.look(state, &place, look);
         self.slot.put_away();
-        fs::remove_dir_all(&place).doing(|| format!("remove {}", place.display()))?;
+        remove_tree(&place)?;
         looked
     }
 
@@ -197,6 +200,33 @@ impl Verdict {
             Self::Inconclusive(why) => Self::Inconclusive(replace(why)),
         }
     }
+}
+
+/// Removes what a state was made in. Who is not root cannot remove from directories that must not be
+/// written.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_tree(place: &Path) -> Result<()> {
+    match fs::remove_dir_all(place) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            open_up(place).and_then(|()| fs::remove_dir_all(place))
+        }
+        removed => removed,
+    }
+    .doing(|| format!("remove {}", place.display()))
+}
+
+/// Has all directories below one be such that their owner may change them.
+fn open_up(directory: &Path) -> io::Result<()> {
+    fs::set_permissions(directory, Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_up(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// What lies in a directory of crash states, so that it is known as one.

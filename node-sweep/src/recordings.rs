@@ -33,12 +33,12 @@ pub(crate) struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    fn findings(&self, mounts: bool, is_whole: bool) -> BlockFindings<'_> {
+    fn findings<'s>(&'s self, mounts: bool, decided: Option<&'s Swept>) -> BlockFindings<'s> {
         BlockFindings {
             trace: self.trace,
             space: &self.space,
             mounts,
-            is_whole,
+            decided,
         }
     }
 
@@ -155,7 +155,7 @@ impl<'a> Recordings<'a> {
 
     /// What the disks are, in words.
     pub(crate) fn file_systems(&self) -> String {
-        let words = self.members[0].findings(false, false).file_systems();
+        let words = self.members[0].findings(false, None).file_systems();
         if self.are_recoveries {
             words + ", again"
         } else {
@@ -169,7 +169,7 @@ impl<'a> Recordings<'a> {
             let recoveries = counted(self.members.len(), "recovery");
             return format!(
                 "{recoveries} of {}",
-                self.members[0].findings(false, false).file_systems()
+                self.members[0].findings(false, None).file_systems()
             );
         }
         recordings_words(&self.file_systems(), &self.schedules())
@@ -196,6 +196,7 @@ impl<'a> Recordings<'a> {
     /// If a disk that was looked at before cannot be looked at again.
     pub fn findings(&self, swept: &Swept, mounts: bool) -> Result<Vec<Finding>> {
         let mut blocks = self.source()?.blocks;
+        let decided = Some(swept).filter(|swept| swept.is_whole && swept.open() == 0);
         let told = |(number, alike): (usize, Alike)| {
             let Alike {
                 place,
@@ -206,7 +207,7 @@ impl<'a> Recordings<'a> {
             } = alike;
             let (member, broken) = (&self.members[place], group.broken);
             let state = member.space.state(broken.smallest);
-            let finding = member.findings(mounts, swept.is_whole).told(
+            let finding = member.findings(mounts, decided).told(
                 number + 1,
                 &state,
                 &Broken { states, ..broken },
@@ -246,7 +247,7 @@ impl<'a> Recordings<'a> {
             ..shown.clone()
         };
         member
-            .findings(false, false)
+            .findings(false, None)
             .told(0, &state, &shown, state.kind, &mut blocks)
     }
 
@@ -254,10 +255,7 @@ impl<'a> Recordings<'a> {
     fn alike(&self, swept: &Swept) -> Vec<Alike> {
         let mut all: HashMap<(Vec<String>, Kind), Alike> = HashMap::new();
         for (place, member) in self.members.iter().enumerate() {
-            for group in member
-                .findings(false, swept.is_whole)
-                .groups(&member.own(swept))
-            {
+            for group in member.findings(false, None).groups(&member.own(swept)) {
                 let states = group.broken.states;
                 // A state may equal one of another recording. Recoveries may be more than are counted
                 // one by one.

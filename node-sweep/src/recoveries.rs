@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use brief::Likeness as Names;
 use campaign::Interrupt;
 use pace_rules::nodes::{Count, Histories, Loss, Spaces};
 use trace::Run;
@@ -125,24 +126,13 @@ impl<'a> Recoveries<'a> {
         swept: &Swept,
         explains: Option<(bool, Patience<'_>)>,
     ) -> Result<Vec<Finding>> {
-        let mut places: HashMap<Likeness, usize> = HashMap::new();
-        let mut all: Vec<Finding> = Vec::new();
+        let mut together = Together::default();
         for member in &self.members {
-            for finding in self.findings_of(member, swept, explains)? {
-                let likeness = Likeness::of(&finding);
-                if let Some(place) = places.get(&likeness) {
-                    add_alike(&mut all[*place], finding);
-                    continue;
-                }
-                places.insert(likeness, all.len());
-                all.push(Finding {
-                    number: all.len() + 1,
-                    state: member.first + finding.state,
-                    ..finding
-                });
-            }
+            let names = Findings::without_space(member.trace).likeness;
+            let found = self.findings_of(member, swept, explains)?;
+            together.add(found, &names, member.first);
         }
-        Ok(all)
+        Ok(together.all)
     }
 
     /// The findings of one recovery.
@@ -162,6 +152,38 @@ impl<'a> Recoveries<'a> {
             }
             _ => found.into_iter().map(|(finding, _)| finding).collect(),
         })
+    }
+}
+
+/// The findings of several recoveries, those that are alike together.
+#[derive(Default)]
+struct Together {
+    all: Vec<Finding>,
+    /// The places of those that have this in common.
+    places: HashMap<Likeness, Vec<usize>>,
+}
+
+impl Together {
+    /// Adds those of one recovery, whose states have numbers from `first` on. They differ from each
+    /// other, whatever they have in common.
+    fn add(&mut self, found: Vec<Finding>, names: &Names, first: u64) {
+        let mut own = HashSet::new();
+        for finding in found {
+            let likeness = Likeness::of(&finding, names);
+            let alike = self.places.entry(likeness).or_default();
+            if let Some(place) = alike.iter().find(|place| own.insert(**place)) {
+                add_alike(&mut self.all[*place], finding);
+                continue;
+            }
+            let place = self.all.len();
+            alike.push(place);
+            own.insert(place);
+            self.all.push(Finding {
+                number: place + 1,
+                state: first + finding.state,
+                ..finding
+            });
+        }
     }
 }
 
@@ -189,13 +211,18 @@ pub(crate) fn crashes(recovery: &Trace) -> Vec<String> {
 #[derive(PartialEq, Eq, Hash)]
 struct Likeness {
     plain: Vec<String>,
-    /// Calls, each with where in the program it came from, and whether all of it is missing.
-    missing: Vec<(String, Option<String>, bool)>,
+    /// Calls, each with where in the program it came from, what its file is called, and whether all
+    /// of it is missing.
+    missing: Vec<(String, Option<String>, String, bool)>,
 }
 
 impl Likeness {
-    fn of(finding: &Finding) -> Self {
-        let site = |lost: &Lost| (lost.call.clone(), lost.stack.clone(), lost.parts.is_none());
+    fn of(finding: &Finding, names: &Names) -> Self {
+        let site = |lost: &Lost| {
+            let file = names.pattern(&lost.path);
+            let is_all = lost.parts.is_none();
+            (lost.call.clone(), lost.stack.clone(), file, is_all)
+        };
         let nodes = finding.nodes.iter();
         let missing = nodes.flat_map(|node| node.lost.iter().chain(&node.midway));
         Self {
@@ -367,5 +394,61 @@ impl FirstCrash {
                 .map_or_else(String::new, |line| line.node),
             state,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trace::{InitialFile, Node};
+
+    use super::*;
+    use crate::likeness::likeness_of;
+
+    /// A finding that lacks an append to this file.
+    fn lacks(path: &str) -> Finding {
+        let mut trace = Trace::default();
+        trace.run.nodes.push(Node {
+            name: "program".into(),
+            initial: vec![InitialFile::empty_root()],
+            events: Vec::new(),
+        });
+        let mut finding = Findings::told(&trace, &[0]);
+        finding.plain = vec!["an entry is lost".into()];
+        let missing = Lost {
+            call: "write".into(),
+            stack: None,
+            called_by: Vec::new(),
+            path: path.into(),
+            words: format!("append {path}"),
+            parts: None,
+            event: 0,
+        };
+        finding.nodes[0].lost.push(missing);
+        Finding {
+            recoveries: 1,
+            ..finding
+        }
+    }
+
+    /// The recoveries in which each finding was seen, if these were found in them.
+    fn recoveries(found: &[&[&str]]) -> Vec<usize> {
+        let names = likeness_of(&Run::default(), &[]);
+        let mut together = Together::default();
+        for paths in found {
+            together.add(paths.iter().map(|path| lacks(path)).collect(), &names, 0);
+        }
+        together.all.iter().map(|found| found.recoveries).collect()
+    }
+
+    #[test]
+    fn what_another_file_lacks_is_another_finding() {
+        assert_eq!(recoveries(&[&["wal"], &["index"]]), [1, 1]);
+        assert_eq!(recoveries(&[&["wal", "index"], &["index"]]), [1, 2]);
+    }
+
+    #[test]
+    fn two_findings_of_one_recovery_are_not_one() {
+        assert_eq!(recoveries(&[&["wal", "wal"]]), [1, 1]);
+        assert_eq!(recoveries(&[&["wal", "wal"], &["wal"], &["wal"]]), [3, 1]);
     }
 }

@@ -311,12 +311,12 @@ mod words {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    #[test]
-    fn a_shard_is_a_part_and_so_is_what_was_drawn() {
-        let request = |sample| Request {
+    /// One for both levels of a cluster, with so many states drawn.
+    pub(crate) fn request(sample: Option<u64>) -> Request {
+        Request {
             level: Level::Both,
             model: "posix".into(),
             explore: Rule::BruteForce,
@@ -329,7 +329,11 @@ mod tests {
             starts: Start::usual(),
             judge: Judge::Cluster,
             specifications: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_shard_is_a_part_and_so_is_what_was_drawn() {
         assert!(!request(None).is_part(None));
         assert!(request(None).is_part(Shard::new(1, 2)));
         assert!(request(Some(9)).is_part(None));

@@ -404,6 +404,8 @@ pub(crate) fn together(
     let (mut findings, summaries): (Vec<Vec<Finding>>, Vec<Summary>) = levels.into_iter().unzip();
     if let ([calls, disks, ..], [on_model, on_disk, ..]) = (&mut *findings, &*summaries)
         && request.level == Level::Both
+        && on_disk.is_of_disks()
+        && on_disk.recoveries.is_none()
     {
         compare_levels((calls, on_model), (disks, on_disk), drawn);
     }
@@ -417,7 +419,42 @@ pub(crate) fn together(
 
 #[cfg(test)]
 mod tests {
+    use trace_store::Trace;
+
     use super::*;
+    use crate::findings::Findings;
+    use crate::request::tests::request;
+
+    /// Where the disks could not be looked at, the level after them is none of theirs.
+    #[test]
+    fn calls_are_compared_with_disks_alone() {
+        let found = |recoveries: Option<RecoveryCounts>, model: &str| {
+            let finding = Finding {
+                plain: vec!["lost".into()],
+                ..Findings::told(&Trace::default(), &[])
+            };
+            let level = |model: &str, recoveries| {
+                let model = model.to_owned();
+                let summary = Summary {
+                    model,
+                    recoveries,
+                    ..Summary::default()
+                };
+                (vec![finding.clone()], summary)
+            };
+            let levels = vec![level("linux", None), level(model, recoveries)];
+            together(levels, &request(None), false).0[0].models.clone()
+        };
+        let counts = RecoveryCounts {
+            recorded: 1,
+            unchanged: 0,
+            not_ok: 0,
+            not_followed: 0,
+        };
+        assert_eq!(found(None, "ext4 on disk").len(), 1);
+        assert_eq!(found(Some(counts.clone()), "linux, again").len(), 0);
+        assert_eq!(found(Some(counts), "ext4 on disk, again").len(), 0);
+    }
 
     /// Whose recovery always fails was not tested with a second crash.
     #[test]

@@ -377,7 +377,8 @@ impl Undamaged {
             asker.tell(*tries, most);
             let verdict = subject.judge(&self.state, *tries > 0)?;
             if interrupt.requested() {
-                return Ok(false);
+                // What it said before counts all the same.
+                break;
             }
             *tries += 1;
             match verdict {
@@ -556,6 +557,28 @@ mod tests {
         let mut says = Says(Vec::new());
         let is_known = undamaged.ask_more(&mut says, &asker).expect("asked");
         assert!(is_known);
+    }
+
+    #[test]
+    fn an_interrupt_does_not_make_a_check_sound_that_failed_before() {
+        let undamaged = Undamaged::of(&Trace::default(), "posix").expect("a state");
+        let interrupt = Interrupt::default();
+        let mut subject = Flaky(vec![broken(), Verdict::Ok], interrupt.clone());
+        let asked = undamaged.ask_more(&mut subject, &Asker::patient(&interrupt));
+        assert!(matches!(asked, Err(Error::NotOk(_))), "{asked:?}");
+        assert_eq!(undamaged.sound(), Sound::default());
+    }
+
+    /// Says one after the other, and interrupts then.
+    struct Flaky(Vec<Verdict>, Interrupt);
+
+    impl Subject for Flaky {
+        fn judge(&mut self, _: &CrashState, _: bool) -> Result<Verdict> {
+            Ok(self.0.pop().unwrap_or_else(|| {
+                self.1.request();
+                Verdict::Ok
+            }))
+        }
     }
 
     /// Counts how often it is asked.

@@ -852,3 +852,17 @@ fn an_ordinary_user_may_test_a_program_unless_it_keeps_the_path_of_its_directory
     assert!(said.contains("run this as root"), "{said}");
     assert_eq!(ordinary.temporary().read_dir().expect("read").count(), 0);
 }
+
+/// Its owner must not write in it, and removes it all the same.
+#[test]
+fn an_ordinary_user_leaves_no_directory_behind_that_must_not_be_written() {
+    let user = Ordinary::new();
+    let script = "mkdir {dir}/d && echo x >{dir}/d/file && chmod 555 {dir}/d && echo done";
+    let sweep = ["app", "--model", "posix", "--check", "echo ok", "--"];
+    let program = ["/bin/sh", "-c", script];
+    let output = user.crashpoint(&[&sweep[..], &program].concat()).output();
+    let output = output.expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let left = user.temporary().read_dir().expect("read").count();
+    assert_eq!(left, 0, "{}", said(&output));
+}

@@ -88,3 +88,24 @@ fn what_nodes_do_to_files_with_random_names_is_lost_together() {
     let right = laid("letters", &nodes, "left middle right");
     swept(&right, 0, "ext4-ordered");
 }
+
+/// Who kills a node from outside, such as a kernel that is short of memory, says nothing of the state.
+#[test]
+fn a_node_that_somebody_else_kills_is_no_finding() {
+    require_root();
+    let cluster = r#"
+[[nodes]]
+name = "a"
+command = "sh -c 'test -e {dir}/one && ! test -e {dir}/two && kill -9 $$; echo >{dir}/one; echo >{dir}/two; echo ready; exec sleep 600'"
+ready = { log = "ready" }
+stop = "SIGKILL"
+[client]
+command = "echo done"
+[check]
+command = "echo ok"
+"#;
+    let laid = Folder::new(&[("cluster.toml", cluster)]);
+    let text = swept(&laid, 3, "posix");
+    assert!(text.contains("was ended by SIGKILL"), "{text}");
+    assert!(text.contains("short of memory"), "{text}");
+}

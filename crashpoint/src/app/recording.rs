@@ -14,7 +14,7 @@ use cluster::Disk;
 use local_fs::enter_mount_namespace;
 use machine::Logged;
 use nix::unistd::{AccessFlags, access};
-use node_sweep::{Level, Request};
+use node_sweep::{Level, Request, remove_tree};
 use recorder::process::{NodeOptions, Schedule, record};
 use trace_store::Trace;
 
@@ -62,7 +62,7 @@ impl Recording<'_> {
     fn in_directory(&self, data: &Path) -> anyhow::Result<Option<Trace>> {
         self.make_data(data)?;
         let trace = self.record_all(self.options(data))?;
-        fs::remove_dir_all(data).with_context(|| format!("remove {}", data.display()))?;
+        remove_tree(data)?;
         Ok(trace)
     }
 

@@ -12,7 +12,7 @@ use trace_store::{Disk, Trace};
 use super::{Blocks, ON_DISK, size};
 use crate::damage::Damage;
 use crate::disks::Disks;
-use crate::error::{Context as _, Result};
+use crate::error::Result;
 use crate::finding::{DiskStory, Finding};
 use crate::findings::{Findings, plain};
 use crate::mount_slot::{DiskState, MountSlot};
@@ -68,8 +68,8 @@ pub struct BlockFindings<'a> {
     /// Whether the disks are mounted, in order to tell what their file systems make of them. That
     /// takes root.
     pub mounts: bool,
-    /// Whether all states were visited, so that it is known which are not broken.
-    pub is_whole: bool,
+    /// What came of all states, if each was decided: then it is known which are not broken.
+    pub decided: Option<&'a Swept>,
 }
 
 impl BlockFindings<'_> {
@@ -129,6 +129,7 @@ impl BlockFindings<'_> {
         kind: Kind,
         blocks: &mut Blocks<'_>,
     ) -> Result<Finding> {
+        let is_held_before = self.is_held_before(broken.smallest, blocks);
         let crash_state = blocks.crash_state(state);
         let turns = crash_state.turns.clone();
         let mut finding = Finding {
@@ -149,7 +150,9 @@ impl BlockFindings<'_> {
             let told = &mut finding.nodes[*node];
             told.disk = Some(DiskStory {
                 differs: files.iter().map(Damage::line).collect(),
-                held_until: self.held_until(*node, broken.smallest),
+                held_until: is_held_before
+                    .then(|| self.held_until(*node, broken.smallest))
+                    .flatten(),
                 ..self.disk(*node, of_node)
             });
             told.files = files;
@@ -205,13 +208,11 @@ impl BlockFindings<'_> {
         let scratch = scratch()?;
         let mut slot = MountSlot::default();
         let told = match slot.put(disk, &scratch.path().join("disk"))? {
-            Ok(data) => seen
-                .differences(&data)
-                .doing(|| format!("look at {}", data.display())),
-            Err(why) => Ok(vec![Damage::of("the disk", why)]),
+            Ok(data) => seen.differences(&data),
+            Err(why) => vec![Damage::of("the disk", why)],
         };
         slot.put_away();
-        told
+        Ok(told)
     }
 }
 

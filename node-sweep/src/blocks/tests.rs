@@ -70,7 +70,7 @@ fn groups(words: impl Fn(u64, &BlockState) -> Option<String>) -> Vec<Group> {
         trace: &trace,
         space: &space,
         mounts: false,
-        is_whole: true,
+        decided: Some(&swept),
     }
     .groups(&swept)
 }

@@ -102,7 +102,7 @@ impl Lessen for Disks<'_> {
             trace: self.trace,
             space: self.space,
             mounts: true,
-            is_whole: false,
+            decided: None,
         };
         told.told(0, state, &alone(complaint), state.kind, &mut self.blocks)
     }

@@ -37,6 +37,15 @@ impl Candidate {
         Self { of, ..self.clone() }
     }
 
+    /// The same call on all nodes that do the same.
+    pub(super) fn on_all_nodes(&self) -> Self {
+        let of = Place {
+            is_on_all: true,
+            ..self.of
+        };
+        Self { of, ..self.clone() }
+    }
+
     /// It is the same call, whatever it is for, if this is the same.
     pub(super) fn key(&self) -> (usize, usize, FileId) {
         (self.node, self.before(), self.file)
@@ -51,6 +60,8 @@ pub(super) struct Place {
     pub(super) role: usize,
     pub(super) when: When,
     pub(super) others: Others,
+    /// Whether other nodes make such calls, too.
+    pub(super) is_on_all: bool,
 }
 
 /// Which other operations of the program such calls are made for.
@@ -118,6 +129,7 @@ impl Findings<'_> {
                     role,
                     when,
                     others: Others::Alike,
+                    is_on_all: false,
                 };
                 self.named(node, before, of)
             })
@@ -168,11 +180,12 @@ impl Findings<'_> {
         all
     }
 
-    /// A call, and those like it at the other times that the program did the same, on any node: from
-    /// the same place, with the same system call, to a file that is called alike. All calls of an
-    /// interpreted program come from one place.
+    /// A call, and those like it at the other times that the program did the same: from the same
+    /// place, with the same system call, to a file that is called alike. All calls of an interpreted
+    /// program come from one place.
     fn alike(&self, sync: &Candidate) -> Vec<Candidate> {
         let nodes = 0..self.trace.run.nodes.len();
+        let nodes = nodes.filter(|node| sync.of.is_on_all || *node == sync.node);
         let others = nodes.flat_map(|node| self.alike_on(node, sync));
         std::iter::once(sync.clone()).chain(others).collect()
     }

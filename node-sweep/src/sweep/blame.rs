@@ -149,9 +149,9 @@ impl<S: Source> Rounds<'_, '_, S> {
                 self.maker.unproven.extend(key);
             }
             if set.len() == all.len() {
-                self.maker
-                    .with_losses
-                    .extend(key.map(|key| (key, all.clone().into())));
+                let losses = || (index, all.clone().into());
+                let with_losses = key.map(|key| (key, losses()));
+                self.maker.with_losses.extend(with_losses);
             }
             together.extend(key);
             rest.retain(|loss| !set.contains(loss));
@@ -228,7 +228,7 @@ impl<S: Source> Rounds<'_, '_, S> {
                     models,
                 };
                 self.maker.seen.insert(key, same);
-                self.maker.with_losses.insert(key, losses.into());
+                self.maker.with_losses.insert(key, (index, losses.into()));
                 sought.made.push(key);
                 self.heard.at.made += 1;
                 self.heard.at.different += 1;

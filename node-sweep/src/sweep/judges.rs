@@ -148,16 +148,20 @@ fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, Result<Verdict>)> 
 
 /// A state is broken if it is so twice. One that is not so the second time gets more chances: a
 /// cluster may do this or that with it, depending on who is there first. So may a check of any
-/// state: what is broken now and then must be so more often than that.
+/// state: what is broken now and then must be so more often than that. What rules say as well, they
+/// say each time: that confirms nothing of what the check says.
 fn confirm(subject: &mut dyn Subject, crash_state: &CrashState, first: Verdict) -> Result<Verdict> {
-    let Verdict::Broken(Complaint { words, .. }) = first else {
-        return Ok(first);
+    let words = match &first {
+        Verdict::Broken(complaint) if !complaint.is_of_rules() => complaint.of_check().to_vec(),
+        _ => return Ok(first),
     };
     let (mut seen, mut tries) = (1, 1);
+    let mut of_rules = None;
     for (wanted, most) in OFTEN_ENOUGH {
         while tries < most {
             tries += 1;
             match subject.judge(crash_state, true)? {
+                Verdict::Broken(complaint) if complaint.is_of_rules() => of_rules = Some(complaint),
                 Verdict::Broken(complaint) => {
                     seen += 1;
                     if seen >= wanted {
@@ -170,9 +174,15 @@ fn confirm(subject: &mut dyn Subject, crash_state: &CrashState, first: Verdict) 
                     }
                 }
                 Verdict::Ok => {}
-                Verdict::Inconclusive(why) => return Ok(not_repeatable(&words, &why)),
+                Verdict::Inconclusive(why) => {
+                    let not = || not_repeatable(&words, &why);
+                    return Ok(of_rules.map_or_else(not, Verdict::Broken));
+                }
             }
         }
+    }
+    if let Some(complaint) = of_rules {
+        return Ok(Verdict::Broken(complaint));
     }
     let ok = tries - seen;
     Ok(not_repeatable(
@@ -186,4 +196,58 @@ fn not_repeatable(first: &[String], second: &str) -> Verdict {
     Verdict::Inconclusive(format!(
         "not repeatable: the check said first `{first}`, and then of the same `{second}`"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says one after the other, and `ok` after that.
+    struct Says(Vec<Verdict>);
+
+    impl Subject for Says {
+        fn judge(&mut self, _: &CrashState, _: bool) -> Result<Verdict> {
+            Ok(self.0.pop().unwrap_or(Verdict::Ok))
+        }
+    }
+
+    /// What a check says of a state that violates a rule.
+    fn violated(said: &[&str]) -> Verdict {
+        let said: Vec<_> = said.iter().map(ToString::to_string).collect();
+        let rule = vec!["a rule is violated".to_owned()];
+        Verdict::Broken(Complaint::from(said).with_rules(rule))
+    }
+
+    /// What is believed of a state of which this is said, one after the other; and how often it was
+    /// not asked.
+    fn confirmed(mut said: Vec<Verdict>) -> (Complaint, usize) {
+        said.reverse();
+        let first = said.pop().expect("something is said");
+        let hasher = blake3::Hasher::new();
+        let state = CrashState::new(Vec::new(), hasher, Arc::default(), None);
+        let mut says = Says(said);
+        let verdict = confirm(&mut says, &state, first).expect("asked");
+        let Verdict::Broken(complaint) = verdict else {
+            panic!("{verdict:?}")
+        };
+        (complaint, says.0.len())
+    }
+
+    #[test]
+    fn what_rules_say_each_time_does_not_confirm_what_the_check_says_once() {
+        let (rule, both) = (violated(&[]), violated(&["a key is lost"]));
+        let (believed, left) = confirmed(vec![rule.clone(), both.clone()]);
+        assert!(believed.is_of_rules() && left == 1, "{believed:?}");
+        let never_again = vec![rule.clone(); 20];
+        let (believed, left) = confirmed([vec![both.clone()], never_again].concat());
+        assert!(believed.is_of_rules() && left > 0, "{believed:?}");
+        // It may say so often enough all the same.
+        let (believed, _) = confirmed(vec![both.clone(), rule, both.clone()]);
+        assert_eq!(
+            (believed.of_check(), believed.tries, believed.seen),
+            (&["a key is lost".to_owned()][..], Some(3), Some(2))
+        );
+        let (believed, _) = confirmed(vec![both.clone(), both]);
+        assert_eq!((believed.of_check().len(), believed.tries), (1, None));
+    }
 }

@@ -32,8 +32,8 @@ pub(super) struct Maker<S> {
     pub(super) besides: HashSet<Fingerprint>,
     /// What was looked at until then.
     pub(super) judged: HashSet<Fingerprint>,
-    /// All that is lost in those that have no number of their own.
-    pub(super) with_losses: HashMap<Fingerprint, Arc<[Loss]>>,
+    /// Of those that have no number of their own: of which state they are made, and all that is lost.
+    pub(super) with_losses: HashMap<Fingerprint, (u64, Arc<[Loss]>)>,
     /// Those of which some state with fewer losses was not judged: not each loss may be needed.
     pub(super) unproven: HashSet<Fingerprint>,
     /// Whether a state that was asked for was not judged.

@@ -150,7 +150,11 @@ impl<'a, 'scope, S: Source> Rounds<'a, 'scope, S> {
             let same = maker.seen[key];
             (broken.states, broken.smallest) = (maker.states(key), same.smallest.1);
             broken.models = same.models;
-            broken.with_losses = maker.with_losses.get(key).cloned();
+            // Another state that is the same may have other losses.
+            if let Some((index, losses)) = maker.with_losses.get(key) {
+                broken.smallest = *index;
+                broken.with_losses = Some(Arc::clone(losses));
+            }
             broken.is_unproven = maker.unproven.contains(key);
         }
         let is_part = stop.plan.is_sample || stop.plan.only_known || stop.plan.shard.is_some();

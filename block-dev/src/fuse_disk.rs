@@ -229,6 +229,14 @@ impl FuseDisk {
         std::mem::take(&mut disk.log)
     }
 
+    /// Begins another recording, with an empty log, of the disk as it is now.
+    pub fn go_on_recording(&self) {
+        let mut disk = self.lock();
+        disk.log.clear();
+        disk.recording = true;
+        disk.recordings += 1;
+    }
+
     /// Gives a log's memory back for the next recording.
     pub fn recycle(&self, log: BlockLog) {
         self.lock().log = log;

@@ -311,15 +311,20 @@ impl Disk {
     /// If the file system cannot be unmounted, or it cannot be said which writes had FUA.
     pub fn finish(mut self) -> Result<trace_store::Disk> {
         let log = self.take_log()?;
+        self.front_end.go_on_recording();
         if let Some(mounted) = &mut self.mounted {
             mounted.unmount()?;
         }
+        // Somebody may have it mounted still: then not everything was written.
+        let is_whole = is_unmounted(self.front_end.device(), BUSY_PATIENCE);
+        let after = self.front_end.stop_recording();
         Ok(trace_store::Disk {
             file_system: self.file_system,
             directory: DIRECTORY.to_owned(),
             base: self.base,
             log,
             durable: self.durable,
+            after: is_whole.then_some(after),
         })
     }
 }

@@ -36,6 +36,7 @@ fn directory() -> &'static (TempDir, Value) {
             base,
             log: BlockLog::default(),
             durable: 0,
+            after: None,
         };
         let trace = Trace {
             disks: [("a".to_owned(), disk)].into(),

@@ -121,6 +121,8 @@ struct Prepared<'a> {
     time: Option<Time>,
     asking: Option<Asking>,
     undamaged: Arc<Undamaged>,
+    /// What the disks had in the end, where not all that the nodes did was recorded.
+    undamaged_disks: Option<Arc<Undamaged>>,
     control: &'a Control<'a>,
 }
 
@@ -139,7 +141,11 @@ impl<'a> Prepared<'a> {
         };
         let known = results.as_deref_mut().map(|results| results.begin(level));
         Visit {
-            undamaged: is_shown(&self.undamaged, level).then(|| self.undamaged.clone()),
+            undamaged: if is_shown(&self.undamaged, level) {
+                Some(self.undamaged.clone())
+            } else {
+                self.undamaged_disks.clone()
+            },
             known: known.unwrap_or_default(),
             results,
             level,
@@ -239,6 +245,7 @@ impl<'a> Requested<'a> {
             time: control.budget.map(Time::from_now),
             asking: self.asking(&levels, results, control.interrupt)?,
             undamaged: self.undamaged(&levels, results, subjects, control.interrupt)?,
+            undamaged_disks: self.undamaged_disks(&levels, subjects, control.interrupt)?,
             levels,
             control,
         })
@@ -298,6 +305,31 @@ impl<'a> Requested<'a> {
         Ok(undamaged)
     }
 
+    /// What the disks of a run had in the end of which not all calls were recorded, of which the check
+    /// was asked.
+    fn undamaged_disks(
+        &self,
+        levels: &[Level],
+        subjects: MakeSubjects<'_, '_>,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Arc<Undamaged>>> {
+        let is_of_disks = levels.iter().any(|level| level.is_of_disks());
+        if !is_of_disks || self.trace.about.not_recorded.is_empty() {
+            return Ok(None);
+        }
+        let Some(undamaged) = Undamaged::of_disks(self.trace)? else {
+            campaign::say(
+                "this trace does not say what the disks had in the end, so the check was not tried on that: what is \
+                 broken may be so without a crash",
+            );
+            return Ok(None);
+        };
+        if let Some(subject) = subjects(1)?.pop() {
+            ask(&undamaged, subject, interrupt)?;
+        }
+        Ok(Some(Arc::new(undamaged)))
+    }
+
     /// Visits the states of a level.
     fn visit(
         &self,
@@ -349,9 +381,12 @@ impl<'a> Requested<'a> {
     /// Asks the check of what the other recordings left, as of that of the first one.
     fn ask_of_others(&self, subjects: MakeSubjects<'_, '_>, interrupt: &Interrupt) -> Result<()> {
         for other in &self.trace.others {
-            let undamaged = Undamaged::of(other, &self.request.model)?;
+            let mut undamaged = Undamaged::of(other, &self.request.model)?;
             if undamaged.is_partial() {
-                continue;
+                match Undamaged::of_disks(other)? {
+                    Some(of_disks) => undamaged = of_disks,
+                    None => continue,
+                }
             }
             let Some(subject) = subjects(1)?.pop() else {
                 return Ok(());

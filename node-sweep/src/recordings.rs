@@ -404,6 +404,7 @@ mod tests {
             base: Arc::new(Base::empty(1 << 20)),
             log,
             durable: 0,
+            after: None,
         };
         trace.disks.insert("program".into(), disk);
         trace.about.schedule = Some(schedule.into());

@@ -4,7 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
+use block_dev::Image;
 use campaign::Interrupt;
+use crash_images::{rebuild_after, requests};
+use local_fs::Variant;
+use pace_rules::disk::{Disk, Log, Relaxation, State};
 use pace_rules::nodes::{self, micros};
 use trace::Node;
 use trace_store::{MOVES_BYTES, REFLINK, Trace};
@@ -12,7 +16,7 @@ use trace_store::{MOVES_BYTES, REFLINK, Trace};
 use crate::check::{Complaint, Verdict};
 use crate::disks::Disks;
 use crate::error::{During as _, Error, Result};
-use crate::mount_slot::DiskState;
+use crate::mount_slot::{DiskImage, DiskState};
 use crate::request::models_named;
 use crate::starts::Turns;
 use crate::states::{Acknowledgements, CrashState};
@@ -158,17 +162,34 @@ impl Undamaged {
     /// If it cannot be made.
     pub(crate) fn of(trace: &Trace, model: &str) -> Result<Self> {
         Ok(Self {
-            state: undamaged(trace, model)?,
-            tries: Mutex::default(),
             is_partial: !trace.about.not_recorded.is_empty(),
             made_up: [MOVES_BYTES, REFLINK]
                 .into_iter()
                 .find(|what| trace.about.not_recorded.contains_key(*what)),
+            ..Self::showing(undamaged(trace, model)?)
+        })
+    }
+
+    /// That of a trace whose nodes all had disks: these have what was not recorded of the calls, too.
+    /// None if nobody recorded what came to the disks after the run.
+    ///
+    /// # Errors
+    /// If a file system of a disk is not known here.
+    pub(crate) fn of_disks(trace: &Trace) -> Result<Option<Self>> {
+        Ok(whole_disks(trace)?.map(Self::showing))
+    }
+
+    fn showing(state: CrashState) -> Self {
+        Self {
+            state,
+            tries: Mutex::default(),
+            is_partial: false,
+            made_up: None,
             complaint: OnceLock::new(),
             refused: OnceLock::new(),
             states: Mutex::default(),
             in_turns: Mutex::default(),
-        })
+        }
     }
 
     /// Whether the state lacks what was not recorded.
@@ -442,15 +463,49 @@ pub fn undamaged(trace: &Trace, model: &str) -> Result<CrashState> {
         );
         disks.push(DiskState::Tree(tree));
     }
-    let everything: Vec<_> = trace
-        .run
-        .nodes
-        .iter()
-        .map(|node| node.events.len())
-        .collect();
-    let acknowledged: Arc<[u8]> =
-        Acknowledgements::of(&trace.run, trace).before(&everything, trace);
-    Ok(CrashState::new(disks, hasher, acknowledged, None))
+    Ok(CrashState::new(
+        disks,
+        hasher,
+        all_acknowledged(trace),
+        None,
+    ))
+}
+
+/// The same of disks, after their file systems were unmounted.
+fn whole_disks(trace: &Trace) -> Result<Option<CrashState>> {
+    let mut hasher = blake3::Hasher::new();
+    let mut disks = Vec::new();
+    let nodes = trace.run.nodes.iter();
+    for disk in nodes.filter_map(|node| trace.disks.get(&node.name)) {
+        let Some(after) = &disk.after else {
+            return Ok(None);
+        };
+        let mut content = Image::new(Arc::clone(&disk.base));
+        for log in [&disk.log, after] {
+            let before = content.clone();
+            let rules = Log::new(&requests(log), 0, Disk::Honest);
+            let all = State {
+                position: rules.len(),
+                relaxation: Relaxation::Prefix,
+            };
+            rebuild_after(&mut content, &before, log, &rules, &all);
+        }
+        hasher.update(&content.hash().0.to_le_bytes());
+        disks.push(DiskState::Disk(Arc::new(DiskImage {
+            content,
+            variant: Variant::for_programs(&disk.file_system)?,
+            directory: disk.directory.clone(),
+        })));
+    }
+    let acknowledged = all_acknowledged(trace);
+    Ok(Some(CrashState::new(disks, hasher, acknowledged, None)))
+}
+
+/// All that was acknowledged in a run.
+fn all_acknowledged(trace: &Trace) -> Arc<[u8]> {
+    let nodes = trace.run.nodes.iter();
+    let everything: Vec<_> = nodes.map(|node| node.events.len()).collect();
+    Acknowledgements::of(&trace.run, trace).before(&everything, trace)
 }
 
 #[cfg(test)]

@@ -382,6 +382,25 @@ fn a_state_that_lacks_what_was_not_recorded_accuses_nobody() {
     sweep_script(&[], check, script).assert_found("not synced");
 }
 
+/// The disk has what was not recorded. The check is tried on what it had in the end, when its file
+/// system was unmounted.
+#[test]
+fn a_check_is_tried_on_what_the_disk_had_in_the_end_where_not_all_was_recorded() {
+    require_root();
+    let script = "import os, sys; os.chdir(sys.argv[1]); file = os.open('file', os.O_CREAT | os.O_RDWR)\n\
+                  os.fchown(file, 1, 1); os.write(file, b'new'); print('written')";
+    let words = ["/usr/bin/python3", "-c", script, "{dir}"];
+    let level = ["--disk", "ext4", "--schedules", "quiet", "--level", "block"];
+    let check = "if ! test -s {acks} || test \"$(stat -c %u {dir}/file)$(cat {dir}/file)\" = 1new; \
+                 then echo ok; else echo broken it is lost; fi";
+    sweep(&level, check, &words).assert_found("not synced");
+    // This one complains of what no crash has touched.
+    let check = "if test -s {acks}; then echo broken always; else echo ok; fi";
+    let swept = sweep(&level, check, &words);
+    assert_eq!(swept.status, Some(2), "{}", swept.said);
+    assert!(swept.said.contains("without a crash"), "{}", swept.said);
+}
+
 #[test]
 fn what_looks_like_a_sync_and_promises_nothing_is_named_where_somebody_relied_on_it() {
     let weak = |name: &str, script: &str| {

@@ -85,6 +85,9 @@ pub struct Disk {
     pub log: BlockLog,
     /// So many of the first requests were made durable before anything of the run.
     pub durable: usize,
+    /// What it was asked to do once the run was over, until its file system was unmounted: with that
+    /// it has all that the node left. None if nobody recorded it.
+    pub after: Option<BlockLog>,
 }
 
 /// What there is to know of how a trace was made.

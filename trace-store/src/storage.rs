@@ -109,10 +109,12 @@ struct Manifest {
 #[derive(Serialize, Deserialize)]
 struct DiskManifest {
     /// Its files are `disk-N-base.zst`, the pages that are not zeros, and `disk-N-log.zst`, with
-    /// what else there is to say of it.
+    /// what else there is to say of it; and `disk-N-after.zst`, which older versions do not write.
     number: usize,
     base_blake3: String,
     log_blake3: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after_blake3: Option<String>,
 }
 
 impl DiskManifest {
@@ -124,28 +126,40 @@ impl DiskManifest {
         format!("disk-{number}-log.zst")
     }
 
+    fn after(number: usize) -> String {
+        format!("disk-{number}-after.zst")
+    }
+
     fn save(number: usize, disk: &Disk, directory: &Path) -> Result<Self> {
         let log = (&disk.file_system, &disk.directory, disk.durable, &disk.log);
         let log = postcard::to_stdvec(&log).expect("it has only what postcard knows");
+        let save_after = |after: &BlockLog| {
+            let after = postcard::to_stdvec(after).expect("it has only what postcard knows");
+            compress(&directory.join(Self::after(number)), &after)
+        };
         Ok(Self {
             number,
             base_blake3: compress(&directory.join(Self::base(number)), &disk.base.pack())?,
             log_blake3: compress(&directory.join(Self::log(number)), &log)?,
+            after_blake3: disk.after.as_ref().map(save_after).transpose()?,
         })
     }
 
-    fn load(self, directory: &Path) -> Result<Disk> {
-        let path = directory.join(Self::base(self.number));
+    fn load(self, folder: &Path) -> Result<Disk> {
+        let path = folder.join(Self::base(self.number));
         let base = Base::unpack(&decompress(&path, &self.base_blake3)?).map_err(|error| {
             Error::Damaged {
                 path: path.clone(),
                 what: error.to_string(),
             }
         })?;
-        let path = directory.join(Self::log(self.number));
+        let path = folder.join(Self::log(self.number));
         let (file_system, directory, durable, log): (_, _, usize, BlockLog) =
             unpack(&path, &self.log_blake3)?;
-        if !log.is_within(base.size_bytes()) || durable > log.len() {
+        let load_after = |hash: String| unpack(&folder.join(Self::after(self.number)), &hash);
+        let after: Option<BlockLog> = self.after_blake3.map(load_after).transpose()?;
+        let is_within = |log: &BlockLog| log.is_within(base.size_bytes());
+        if !is_within(&log) || !after.iter().all(is_within) || durable > log.len() {
             return Err(Error::Damaged {
                 path,
                 what: "it speaks of what is not there".into(),
@@ -157,6 +171,7 @@ impl DiskManifest {
             base: Arc::new(base),
             log,
             durable,
+            after,
         })
     }
 }

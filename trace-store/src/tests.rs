@@ -57,12 +57,15 @@ fn trace(bytes: &[u8]) -> Trace {
     let mut log = BlockLog::default();
     log.push_write(4096, &[7; 512], 2);
     log.push(Kind::Flush, 3);
+    let mut after = BlockLog::default();
+    after.push_write(8192, &[8; 512], 5);
     let disk = Disk {
         file_system: "ext4".into(),
         directory: "data".into(),
         base: Arc::new(Base::empty(1 << 20)),
         log,
         durable: 1,
+        after: Some(after),
     };
     trace.disks.insert("node".into(), disk);
     let frame = Frame {

@@ -172,6 +172,7 @@ fn the_state_of_a_disk_is_made_again_and_no_other() {
             base,
             log,
             durable: 0,
+            after: None,
         },
     );
     let judge = Judge::Program {
@@ -243,6 +244,7 @@ fn disks_are_started_in_each_order_where_some_of_them_lost_something() {
             base: Arc::new(Base::empty(1 << 20)),
             log,
             durable: 0,
+            after: None,
         };
         trace.disks.insert(node.into(), disk);
     }

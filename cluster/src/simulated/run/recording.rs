@@ -70,6 +70,8 @@ impl SimulatedCluster {
                 base: cut.base,
                 log: cut.log,
                 durable: self.nodes[node].durable,
+                // The machines are off: nobody unmounts anything.
+                after: None,
             });
         }
         Ok(recorded)

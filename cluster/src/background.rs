@@ -237,12 +237,16 @@ impl Background {
 
     /// Asks it to end (SIGTERM).
     pub fn ask_to_end(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            // It has not been waited for, so the number is its own.
-            let _ = kill(
-                Pid::from_raw(self.child.id().cast_signed()),
-                Signal::SIGTERM,
-            );
+        match self.child.try_wait() {
+            Ok(None) => {
+                // It has not been waited for, so the number is its own.
+                let _ = kill(
+                    Pid::from_raw(self.child.id().cast_signed()),
+                    Signal::SIGTERM,
+                );
+            }
+            Ok(Some(status)) => self.ended = Some(Ending::from(status)),
+            Err(_) => {}
         }
     }
 }

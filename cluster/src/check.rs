@@ -116,6 +116,12 @@ impl Server {
         Ok(Self { child, lines })
     }
 
+    /// Whether it has said something after its answer, which would be taken for what it says of the next
+    /// state.
+    pub(crate) fn has_more(&self) -> bool {
+        self.lines.try_recv().is_ok()
+    }
+
     /// Asks for one state; its errors are in a log. Only one that gave a whole answer may be asked again:
     /// whoever gets none back starts another.
     ///
@@ -215,6 +221,26 @@ mod tests {
 
     fn inconclusive(why: &str) -> Verdict {
         Verdict::Inconclusive(why.into())
+    }
+
+    /// What comes late is no answer to the next question.
+    #[test]
+    fn a_check_that_goes_on_to_talk_after_its_answer_is_known() {
+        let asked = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).process_group(0);
+            let server = Server::start(command).expect("started");
+            let answer = server.ask("a question", PATIENCE, &|| false, NO_LOG.as_ref());
+            let (verdict, server) = answer.expect("an answer");
+            assert_eq!(verdict, Verdict::Ok);
+            server.expect("it goes on")
+        };
+        let talks = asked("read x; echo ok; echo end; echo broken late; exec sleep 600");
+        while !talks.has_more() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let waits = asked("read x; echo ok; echo end; exec sleep 600");
+        assert!(!waits.has_more());
     }
 
     #[test]

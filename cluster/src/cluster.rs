@@ -357,7 +357,7 @@ impl Cluster {
         acknowledgements: &Path,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Verdict> {
-        let kept = self.server.take();
+        let kept = self.server.take().filter(|server| !server.has_more());
         let check = self.common.file.the_check()?;
         let log = self.log(CHECK);
         let command = |acknowledgements| -> Result<Command> {

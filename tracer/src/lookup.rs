@@ -1,6 +1,7 @@
 //! What a thread means by a descriptor or a path: looked up where it lives, at the moment of the
 //! call, so that dup, exec, passing, namespaces and links need no care.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io;
@@ -81,9 +82,31 @@ pub fn descriptor(handle: impl AsFd, number: i32) -> Option<Descriptor> {
     if number < 0 {
         return None;
     }
-    let copy = pidfd_getfd(handle, number, PidfdGetfdFlags::empty()).ok()?;
-    let stat = fstat(&copy).ok()?;
-    Some(Descriptor { copy, stat })
+    let copied = pidfd_getfd(handle, number, PidfdGetfdFlags::empty());
+    let copied = copied.and_then(|copy| {
+        let stat = fstat(&copy)?;
+        Ok(Descriptor { copy, stat })
+    });
+    match copied {
+        Ok(descriptor) => Some(descriptor),
+        // It is closed, or its process is gone.
+        Err(Errno::BADF | Errno::SRCH) => None,
+        Err(error) => {
+            NOT_COPIED.set(Some(error.into()));
+            None
+        }
+    }
+}
+
+thread_local! {
+    /// Why a descriptor was not copied last that is open.
+    static NOT_COPIED: Cell<Option<io::Error>> = const { Cell::new(None) };
+}
+
+/// Why this thread could not copy a descriptor that is open, since it was asked last: what was done with
+/// that is not known.
+pub fn not_copied() -> Option<io::Error> {
+    NOT_COPIED.take()
 }
 
 /// The same file again, to be read.

@@ -26,6 +26,8 @@ pub(super) enum FileCall {
     Map {
         file: FileId,
         copy: OwnedFd,
+        /// The mappings of which it takes the place.
+        going: Vec<u64>,
     },
     /// These mappings go, or a part of them.
     Unmap(Vec<u64>),
@@ -97,7 +99,9 @@ impl Recording {
                 }
             }
             FileCall::SyncAll => self.operation(origin, FileOp::SyncAll),
-            FileCall::Map { file, copy } => self.leave_map(origin, entry, file, &copy, result),
+            FileCall::Map { file, copy, going } => {
+                self.leave_map(origin, entry, file, (&copy, &going), result);
+            }
             FileCall::Unmap(going) => self.leave_unmap(origin, entry, &going),
             FileCall::Move => self.leave_move(origin, entry, result),
         }

@@ -24,7 +24,7 @@ use super::snapshot;
 use tracer::Entry;
 use tracer::Origin;
 use tracer::calls::{Call, Numbers, Row, When};
-use tracer::lookup::readable;
+use tracer::lookup::{Descriptor, readable};
 use tracer::now_ns;
 
 /// A part of a file in the memory of a process.
@@ -42,6 +42,21 @@ pub(super) struct Mapping {
 impl Mapping {
     fn overlaps(&self, start: u64, len: u64) -> bool {
         self.start < start.saturating_add(len) && start < self.start.saturating_add(self.len)
+    }
+
+    /// What is left of it once a range of memory is another's: a sync of that is none of it.
+    fn without(&self, start: u64, len: u64) -> Vec<Self> {
+        let (own_end, end) = (self.start + self.len, start.saturating_add(len));
+        let before = self.start..start.clamp(self.start, own_end);
+        let after = end.clamp(self.start, own_end)..own_end;
+        let part = |range: Range<u64>| Self {
+            start: range.start,
+            len: range.end - range.start,
+            offset: self.offset + (range.start - self.start),
+            ..self.clone()
+        };
+        let left = [before, after].into_iter();
+        left.filter(|range| !range.is_empty()).map(part).collect()
     }
 
     /// Which part of which file is synced by a sync of a range of memory that overlaps it.
@@ -79,24 +94,27 @@ const STORE: Row = Row {
 
 impl Recording {
     pub(super) fn enter_map(&mut self, entry: &Entry, origin: &Origin) -> Next {
-        let Some(tree) = &self.tree else {
-            return Next::GoOn;
-        };
-        let descriptor = origin.descriptor(entry.arguments[4] as i32);
-        let Some(descriptor) = descriptor else {
-            return Next::GoOn;
-        };
-        let Some(file) = tree.find(&descriptor.stat) else {
-            return Next::GoOn;
-        };
+        let going = self.replaced(origin, entry);
+        let own = self.own(origin, entry.arguments[4]);
         // Nobody can ever store to what is not open for writing.
-        if fcntl_getfl(&descriptor.copy).is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDWR) {
-            return Next::GoOn;
+        let is_writable = |copy: &OwnedFd| {
+            fcntl_getfl(copy).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
+        };
+        match own.filter(|(_, descriptor)| is_writable(&descriptor.copy)) {
+            Some((file, Descriptor { copy, .. })) => to_exit(FileCall::Map { file, copy, going }),
+            None if going.is_empty() => Next::GoOn,
+            None => to_exit(FileCall::Unmap(going)),
         }
-        to_exit(FileCall::Map {
-            file,
-            copy: descriptor.copy,
-        })
+    }
+
+    /// The mappings of which another one is to take the place, in whole or in part.
+    fn replaced(&self, origin: &Origin, entry: &Entry) -> Vec<u64> {
+        let [start, len, _, flags, ..] = entry.arguments;
+        if flags & libc::MAP_FIXED as u64 == 0 {
+            return Vec::new();
+        }
+        let hit = self.hit(origin.process, start, len);
+        hit.map(|mapping| mapping.number).collect()
     }
 
     pub(super) fn leave_map(
@@ -104,9 +122,12 @@ impl Recording {
         origin: &Origin,
         entry: &Entry,
         file: FileId,
-        copy: &OwnedFd,
+        (copy, going): (&OwnedFd, &[u64]),
         start: u64,
     ) {
+        if !going.is_empty() {
+            self.leave_unmap(origin, entry, going);
+        }
         let [_, len, protection, _, _, offset] = entry.arguments;
         let Some(mappings) = self.mappings.get_mut(&origin.process) else {
             return;
@@ -200,14 +221,15 @@ impl Recording {
         let Some(mappings) = self.mappings.get_mut(&origin.process) else {
             return;
         };
-        let end = start.saturating_add(len);
-        // What is left of a mapping of which a part went is kept as a whole: to look at more is no
-        // harm.
-        mappings.retain(|mapping| {
-            !going.contains(&mapping.number)
-                || mapping.start < start
-                || mapping.start + mapping.len > end
+        let is_going = |mapping: &Mapping| going.contains(&mapping.number);
+        let kept = mappings.drain(..).flat_map(|mapping| {
+            if is_going(&mapping) {
+                mapping.without(start, len)
+            } else {
+                vec![mapping]
+            }
         });
+        *mappings = kept.collect();
         self.forget_unmapped();
     }
 

@@ -12,6 +12,9 @@ use super::gate::Changes;
 use super::names::{Located, Where};
 use super::recording::{Next, Recording};
 
+/// What is said of a file that was made elsewhere: what of it was synced there is not known.
+pub(super) const FROM_OUTSIDE: &str = "a file that came from outside of the directory";
+
 /// What a call does to names.
 #[derive(Debug)]
 pub(super) enum NameCall {
@@ -100,7 +103,12 @@ impl Recording {
             NameCall::Open { located, nameless } => {
                 self.leave_open(origin, entry, located, nameless, result);
             }
-            NameCall::Make(mut located) => self.take_over(origin, &mut located),
+            NameCall::Make(mut located) => {
+                if matches!(origin.row.call, Call::Link { .. }) && self.is_new(&located) {
+                    self.count(FROM_OUTSIDE);
+                }
+                self.take_over(origin, &mut located);
+            }
             NameCall::Name(located, file) => self.named(origin, located, file),
             NameCall::Remove(Located {
                 parent,
@@ -222,10 +230,20 @@ impl Recording {
                 );
             }
             (Some(mut inside), None) | (None, Some(mut inside)) => {
+                if self.is_new(&inside) {
+                    self.count(FROM_OUTSIDE);
+                }
                 self.take_over(origin, &mut inside);
             }
             (None, None) => {}
         }
+    }
+
+    /// Whether a name is now that of something that was not in the directory before.
+    fn is_new(&self, located: &Located) -> bool {
+        let tree = self.tree.as_ref();
+        let now = located.look();
+        now.is_some_and(|stat| tree.is_some_and(|tree| tree.find(&stat).is_none()))
     }
 
     /// Whether a rename that was interrupted was done. What was named elsewhere is taken for that.

@@ -11,7 +11,7 @@ use machine::Spool;
 use trace::{Data, FileId, FileOp, InitialFile};
 use trace_store::{Frame, WeakSync};
 use tracer::calls::Call;
-use tracer::lookup::Paths;
+use tracer::lookup::{Paths, not_copied};
 use tracer::{After, Decision, Entry, Observer, Origin, StackTable, now_ns, read_memory};
 
 use super::changes::Change;
@@ -44,8 +44,12 @@ impl Entered {
         matches!(self, Self::File(_) | Self::Socket(_) | Self::Mark)
     }
 
+    fn is_sync(&self) -> bool {
+        matches!(self, Self::File(FileCall::Sync(_) | FileCall::SyncAll))
+    }
+
     fn changes_files(&self) -> bool {
-        matches!(self, Self::File(call) if !matches!(call, FileCall::Sync(_) | FileCall::SyncAll))
+        matches!(self, Self::File(_)) && !self.is_sync()
     }
 }
 
@@ -212,7 +216,8 @@ impl Recording {
             Call::Shutdown => self.enter_shutdown(origin, entry),
             Call::MayClose if self.sockets.any_open() => Next::ToExit(Entered::MayClose),
             Call::MayClose => Next::GoOn,
-            Call::Foreign => unfollowed(self.tree.is_some()),
+            // Nothing is known of it: it may send or print something.
+            Call::Foreign => unfollowed(true),
             Call::Ring if self.options.disk_only => unfollowed(self.tree.is_some()),
             Call::Ring => {
                 *self.refused.entry(origin.row.name.into()).or_default() += 1;
@@ -256,6 +261,11 @@ impl Observer for Recording {
     fn entry(&mut self, origin: &Origin, entry: &Entry) -> Next {
         let before = self.events();
         let next = self.asked(origin, entry);
+        if let Some(error) = not_copied() {
+            self.count(format!(
+                "a call with a descriptor that cannot be copied ({error})"
+            ));
+        }
         self.threads.insert(origin.thread);
         if let Next::ToExit(entered) = &next
             && entered.is_recorded()
@@ -275,7 +285,10 @@ impl Observer for Recording {
         let (before, open) = (self.events(), self.open_file(&entered));
         // What others stored meanwhile was stored before this call returned. If it changes a file
         // itself, that is not to be taken for a store.
-        if self.threads.len() > 1 && entered.is_recorded() && !entered.changes_files() {
+        let looks = self.threads.len() > 1 && entered.is_recorded() && !entered.changes_files();
+        // Nobody promised that a sync has what was stored after it had begun.
+        let looks_after = looks && entered.is_sync();
+        if looks && !looks_after {
             self.look_at_mapped(origin);
         }
         match entered {
@@ -287,6 +300,9 @@ impl Observer for Recording {
             Entered::Unfollowed(what) if result >= 0 => self.count(what),
             Entered::MayClose if result >= 0 => self.end_closed_connections(origin, None),
             _ => {}
+        }
+        if looks_after {
+            self.look_at_mapped(origin);
         }
         self.follow_schedule(before, open);
         After::GoOn

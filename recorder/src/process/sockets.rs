@@ -33,6 +33,9 @@ pub(super) struct Connection {
     inode: u64,
     /// Whether it is known that nothing more is sent.
     ended: bool,
+    /// Whether the process itself has said that it reads no more: then a read gives nothing, whatever the
+    /// other one does.
+    reads_shut: bool,
     /// Whether the process may still have it.
     open: bool,
 }
@@ -131,6 +134,7 @@ impl Sockets {
                         received: 0,
                         inode,
                         ended: false,
+                        reads_shut: false,
                         open: true,
                     });
                     Kind::Stream(self.all.len() - 1)
@@ -284,7 +288,10 @@ impl Recording {
                     .map(|errno| -i64::from(errno))
                     .contains(&result);
                 let len = Self::transferred(origin, entry, result);
-                if len > 0 || result == 0 || broken {
+                let is_end = result == 0
+                    && !self.sockets.all[connection].reads_shut
+                    && !asks_nothing(origin, entry);
+                if len > 0 || is_end || broken {
                     self.name_ends(origin, connection, &copy);
                     self.received(origin, connection, len, peeks);
                 }
@@ -438,12 +445,15 @@ impl Recording {
         let Some(descriptor) = origin.descriptor(entry.arguments[0] as i32) else {
             return Next::GoOn;
         };
-        if entry.arguments[1] as i32 != libc::SHUT_RD
-            && descriptor.is(FileType::Socket)
+        let how = entry.arguments[1] as i32;
+        if descriptor.is(FileType::Socket)
             && let Some(connection) = self.sockets.find(&descriptor)
         {
-            self.name_ends(origin, connection, &descriptor.copy);
-            self.end_connection(origin, connection);
+            self.sockets.all[connection].reads_shut |= how != libc::SHUT_WR;
+            if how != libc::SHUT_RD {
+                self.name_ends(origin, connection, &descriptor.copy);
+                self.end_connection(origin, connection);
+            }
         }
         Next::GoOn
     }
@@ -643,4 +653,9 @@ mod tests {
         }
         assert_eq!(moved(&ends(0), 1), moved(&ends(0), 2));
     }
+}
+
+/// Whether a read is one of no bytes, which gives nothing whatever comes.
+fn asks_nothing(origin: &Origin, entry: &Entry) -> bool {
+    matches!(origin.row.name, "read" | "recvfrom") && entry.arguments[2] == 0
 }

@@ -1,5 +1,7 @@
 use std::process::Command;
 
+use trace::{Action, Event, FileOp, SyncScope};
+use trace_store::Trace;
 use tracer::calls::{Numbers, ROWS, Row};
 
 use super::{NodeOptions, record};
@@ -65,4 +67,135 @@ fn a_call_that_is_not_known_is_noticed_by_what_it_did() {
             "{script} without {forgotten}"
         );
     }
+}
+
+/// What a script of Python did in a directory, and what was not recorded of it.
+fn traced(script: &str) -> Trace {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new("/usr/bin/python3");
+    command
+        .args(["-IS", "-c", script])
+        .current_dir(directory.path());
+    let options = NodeOptions {
+        name: "node".into(),
+        directory: Some(directory.path().into()),
+        marks: false,
+        ..NodeOptions::default()
+    };
+    let recorded = record(options, command, &|_| false).expect("recorded");
+    let (trace, status) = recorded.expect("not cancelled");
+    assert!(status.success(), "{script}");
+    trace
+}
+
+fn file_ops(trace: &Trace) -> impl Iterator<Item = &FileOp> {
+    let events = trace.run.nodes[0].events.iter();
+    events.filter_map(|event| match &event.action {
+        Action::File(op) => Some(op),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_was_made_of_a_file_elsewhere_is_not_known() {
+    let outside = "o=$(mktemp -p ..); echo x >$o";
+    for script in ["mv $o f", "ln $o f; rm $o", "touch f; mv $o f"] {
+        let noticed = noticed(&format!("{outside}; {script}"), "nothing");
+        assert_eq!(noticed, [super::name_calls::FROM_OUTSIDE], "{script}");
+    }
+    let inside = "echo x >f; mv f g; ln g h; mkdir d; mv h d";
+    assert_eq!(noticed(inside, "nothing"), Vec::<String>::new());
+}
+
+const MAPS: &str = "
+import ctypes, mmap, os, threading
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+file = os.open('f', os.O_RDWR | os.O_CREAT)
+os.truncate(file, 12288)
+def map(at, length, offset, flags=mmap.MAP_SHARED):
+    return libc.mmap(at, length, 3, flags, file, offset)
+";
+
+/// A window that is moved over a file: what it showed before is not synced with what it shows.
+#[test]
+fn a_sync_of_memory_is_one_of_what_is_mapped_there_now() {
+    let fixed = "at = map(None, 12288, 0); map(at + 4096, 4096, 8192, 0x11)";
+    let unmapped = "at = map(None, 12288, 0); libc.munmap(at + 4096, 4096)";
+    for (script, expected) in [
+        (fixed, vec![(0, 4096), (8192, 4096), (8192, 4096)]),
+        (unmapped, vec![(0, 4096), (8192, 4096)]),
+    ] {
+        let trace = traced(&format!("{MAPS}{script}; libc.msync(at, 12288, 4)"));
+        let mut synced: Vec<_> = file_ops(&trace)
+            .filter_map(|op| match op {
+                FileOp::Sync {
+                    scope: SyncScope::Range { offset, len },
+                    ..
+                } => Some((*offset, *len)),
+                _ => None,
+            })
+            .collect();
+        synced.sort_unstable();
+        if script == fixed {
+            assert_eq!(synced, expected, "{script}");
+        } else {
+            // The kernel refuses a range with a hole, after it has synced what is there.
+            assert!(synced.is_empty() || synced == expected, "{synced:?}");
+        }
+    }
+}
+
+/// What another thread stores while a sync goes on need not be in it.
+#[test]
+fn stores_during_a_sync_come_after_it() {
+    let script = "
+at = map(None, 4096, 0)
+store = ctypes.c_long.from_address(at)
+synced = []
+def stores():
+    while len(synced) < 50: store.value += 1
+thread = threading.Thread(target=stores)
+thread.start()
+while len(synced) < 50: synced.append(libc.msync(at, 4096, 4))
+thread.join()
+";
+    let trace = traced(&format!("{MAPS}{script}"));
+    let events = &trace.run.nodes[0].events;
+    let is_sync = |event: &Event| event.action.is_sync();
+    let syncs = events.iter().filter(|event| is_sync(event)).count();
+    assert!(syncs >= 50, "{syncs}");
+    // What is seen when a call begins and when it returns has its time.
+    let is_store = |event: &Event| &*event.call == "store";
+    let of_sync = |sync: &Event, store: &Event| is_store(store) && store.start_ns == sync.start_ns;
+    let mut pairs = events.windows(2);
+    assert!(pairs.any(|pair| is_sync(&pair[0]) && of_sync(&pair[0], &pair[1])));
+}
+
+/// A read that gives nothing for a reason of its own says nothing of the other end.
+#[test]
+fn who_stops_to_read_has_not_seen_the_end() {
+    let connected = "
+import socket
+server = socket.create_server(('127.0.0.1', 0))
+one = socket.create_connection(server.getsockname())
+other = server.accept()[0]
+";
+    let ends = |script: &str| {
+        let trace = traced(&format!("{connected}{script}"));
+        let events = trace.run.nodes[0].events.iter();
+        let mut receives = Vec::new();
+        for event in events {
+            if let Action::Receive(message) = &event.action {
+                receives.push(message.clone());
+            }
+        }
+        receives
+    };
+    assert_eq!(ends("one.recv(0)").len(), 0);
+    assert_eq!(ends("one.shutdown(socket.SHUT_RD); one.recv(9)").len(), 0);
+    assert_eq!(ends("other.close(); one.recv(9)").len(), 1);
 }

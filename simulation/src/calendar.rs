@@ -46,6 +46,13 @@ impl<E> Calendar<E> {
         Some((time, event))
     }
 
+    /// Takes out all events of which `stays` is false, and returns how many.
+    pub(crate) fn drop_all_but(&mut self, mut stays: impl FnMut(&E) -> bool) -> usize {
+        let before = self.events.len();
+        self.events.retain(|_, event| stays(event));
+        before - self.events.len()
+    }
+
     /// All events with their times, the next first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &E)> {
         self.events.iter().map(|((time, ..), event)| (*time, event))
@@ -75,5 +82,16 @@ mod tests {
         expected.push((9, "later"));
         assert_eq!(order, expected);
         assert_eq!(calendar.next_ns(), None);
+    }
+
+    #[test]
+    fn events_that_do_not_stay_are_gone_and_counted() {
+        let mut calendar = Calendar::default();
+        for (time_ns, name) in [(1, "a"), (2, "b"), (2, "a"), (3, "c")] {
+            calendar.add(time_ns, Source::Driver, name);
+        }
+        assert_eq!(calendar.drop_all_but(|name| *name != "a"), 2);
+        let left: Vec<_> = std::iter::from_fn(|| calendar.pop()).collect();
+        assert_eq!(left, [(2, "b"), (3, "c")]);
     }
 }

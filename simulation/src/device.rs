@@ -11,7 +11,7 @@ use std::path::Path;
 
 pub(crate) use disk::Started;
 pub use disk::{Disk, DiskTimes, PowerCut};
-pub(crate) use network::{offer as network_offer, received, sent};
+pub(crate) use network::{SEND, offer as network_offer, received, sent};
 pub(crate) use port::{Port, offer as port_offer};
 
 use crate::vhost_user::{Driver, Offer, Received};

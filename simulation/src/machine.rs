@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 mod fork;
 
 use machine::Uml;
+use nix::sys::signal::Signal;
 
 use crate::clock::Clock;
 use crate::device::{Device, Disk, Kind, Port, network_offer, port_offer};
@@ -28,6 +29,17 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(60);
 const GAP_MAX: Duration = Duration::from_secs(1);
 
 const LOOK_EVERY: Duration = Duration::from_micros(300);
+
+/// How long a kernel that has closed its stream may take to end, in the host's time.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// What somebody else sends, or the host's kernel. Crashes of a kernel come as other ones.
+const OUTSIDE_SIGNALS: [Signal; 4] = [
+    Signal::SIGKILL,
+    Signal::SIGTERM,
+    Signal::SIGQUIT,
+    Signal::SIGXCPU,
+];
 
 /// How many of the last lines of a console are shown with an error.
 const LAST_LINES: usize = 5;
@@ -109,7 +121,8 @@ pub enum End {
     Off,
     /// Its kernel gave up: what it said.
     Panic(String),
-    /// Its process ended in another way, which says nothing about its kernel.
+    /// Its process ended in another way, which says nothing about its kernel. Who was killed by somebody
+    /// else has no end: that is an error of the run.
     Process(String),
 }
 
@@ -439,6 +452,18 @@ impl Machine {
         }
     }
 
+    /// The error that one of a device of its is.
+    pub(crate) fn of_device(&self, error: &io::Error) -> Error {
+        if error.kind() != io::ErrorKind::StorageFull {
+            return self.misbehaves(error.to_string());
+        }
+        self.misbehaves(format!(
+            "had to stop: no room in {} for its memory, {} MiB: free some, or set TMPDIR to a directory with more",
+            self.room.display(),
+            self.memory_mib
+        ))
+    }
+
     /// Everything that its kernels have said.
     pub(crate) fn console_text(&self) -> String {
         let mut bytes = Vec::new();
@@ -479,6 +504,18 @@ impl Machine {
             .collect()
     }
 
+    /// It runs, for a test: what is said to be its kernel is at the other end of a stream.
+    #[cfg(test)]
+    pub(crate) fn be_on(&mut self, process: Process, stream: UnixStream) {
+        self.life += 1;
+        self.running = Some(Running {
+            process,
+            stream,
+            times: Times::of_boot(0),
+            console_from: 0,
+        });
+    }
+
     /// Ends its kernel at once, if it runs, with all that runs in it.
     pub(crate) fn kill(&mut self) {
         if let Some(running) = self.running.take() {
@@ -493,14 +530,23 @@ impl Machine {
         let Some(running) = self.running.take() else {
             return Ok(End::Off);
         };
-        let status = running.process.wait();
+        let status = running.process.wait_or_kill(END_WITHIN);
         self.devices.iter_mut().for_each(Device::switch_off);
         let status = status.doing(|| format!("wait for the kernel of {name}"))?;
+        let Some(status) = status else {
+            return Err(self.misbehaves("has left its calendar, and does not end"));
+        };
         let console = self.console_text();
         let console = console.get(running.console_from..).unwrap_or_default();
         // What the host does to a kernel is nothing that was found.
         if let Some(cause) = machine::host_cause(console, self.memory_mib, &self.room) {
             return Err(self.misbehaves(format!("had to stop: {cause}")));
+        }
+        if let Some(signal) = outside_signal(status) {
+            return Err(self.misbehaves(format!(
+                "was ended from outside, by {signal}: somebody killed it, or the host's kernel for want of memory \
+                 (memory.max of a container or cgroup)"
+            )));
         }
         Ok(how(status, console))
     }
@@ -522,6 +568,12 @@ impl Drop for Machine {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The signal that has ended a kernel, if it is one that no kernel gets by what it does itself.
+fn outside_signal(status: ExitStatus) -> Option<Signal> {
+    let signal = Signal::try_from(status.signal()?).ok()?;
+    OUTSIDE_SIGNALS.contains(&signal).then_some(signal)
 }
 
 fn how(status: ExitStatus, console: &str) -> End {

@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
+use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -40,6 +43,26 @@ impl Process {
         let _ = self.wait();
     }
 
+    /// Waits for its end, but not for longer than that: then it is killed, and there is no status.
+    pub(crate) fn wait_or_kill(self, within: Duration) -> io::Result<Option<ExitStatus>> {
+        let patience = PollTimeout::try_from(within).unwrap_or(PollTimeout::MAX);
+        let process = machine::open_process(self.0)?;
+        let ended = loop {
+            match poll(
+                &mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)],
+                patience,
+            ) {
+                Err(Errno::EINTR) => {}
+                ended => break ended?,
+            }
+        };
+        if ended == 0 {
+            self.kill();
+            return Ok(None);
+        }
+        self.wait().map(Some)
+    }
+
     /// Waits for its end.
     pub(crate) fn wait(self) -> io::Result<ExitStatus> {
         loop {
@@ -58,5 +81,27 @@ impl Process {
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn who_does_not_end_in_time_is_killed_and_has_no_status() {
+        let start = |seconds: &str| {
+            let child = Command::new("sleep").arg(seconds).spawn();
+            Process::spawned(&child.expect("started"))
+        };
+        let ended = start("0").wait_or_kill(Duration::from_secs(60));
+        assert!(ended.expect("waited").expect("it ended").success());
+        let lives = start("1000");
+        let pid = lives.0;
+        let ended = lives.wait_or_kill(Duration::from_millis(10));
+        assert_eq!(ended.expect("waited"), None);
+        assert_eq!(kill(pid, None), Err(Errno::ESRCH));
     }
 }

@@ -11,6 +11,8 @@ mod events;
 mod fork;
 mod kernels;
 mod kicks;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,10 @@ use crate::vhost_user::Received;
 
 /// The time of day at which every simulation begins, in nanoseconds since 1970: in November 2023.
 pub const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
+
+/// What a card has out so soon after its power failed is not lost. Programs send without that time
+/// passes: else there would be no failure after one frame and before the next.
+const STILL_SENT_NS: u64 = 10_000_000;
 
 /// How many digits of the hash of a history are shown: 64 bits.
 const HISTORY_DIGITS: usize = 16;
@@ -101,8 +107,13 @@ pub enum Point {
 /// What is going to happen.
 #[derive(Debug, Clone)]
 enum Event {
-    /// A machine gets a frame.
-    Frame { to: usize, frame: Vec<u8> },
+    /// A machine gets a frame, which is out of the hands of its sender at a time.
+    Frame {
+        from: usize,
+        sent_ns: u64,
+        to: usize,
+        frame: Vec<u8>,
+    },
     /// A driver is told that a ring of its device has something for it.
     Call(Ring),
     /// A disk has done what it was asked for.
@@ -236,6 +247,17 @@ impl Simulation {
         self.now_ns
     }
 
+    /// How late it is for the machine that has run ahead furthest. What is done to machines or to the network
+    /// at [that time](Self::run) is done to all at one instant: before, some may have sent what is later.
+    pub fn latest_ns(&self) -> u64 {
+        let running = self
+            .machines
+            .iter()
+            .filter_map(|machine| machine.running.as_ref());
+        let times_ns = running.map(|running| running.times.local_ns);
+        times_ns.fold(self.now_ns, u64::max)
+    }
+
     /// The network.
     pub fn switch(&mut self) -> &mut Switch {
         &mut self.switch
@@ -297,9 +319,13 @@ impl Simulation {
         running.expect("the machine is on").times.offset_ns
     }
 
-    /// Whether a machine is on.
+    /// Whether a machine is on. One that has run ahead to its end is, until that is told.
     pub fn is_on(&self, machine: usize) -> bool {
+        let mut events = self.calendar.iter();
         self.machines[machine].running.is_some()
+            || events.any(
+                |(_, event)| matches!(event, Event::Ended { machine: of, .. } if *of == machine),
+            )
     }
 
     /// What a machine's kernels have said on its console.
@@ -328,6 +354,7 @@ impl Simulation {
             if self.is_on(index) {
                 continue;
             }
+            self.lose_unsent(index);
             let machine = &mut self.machines[index];
             // Each life has its own random numbers, as each would of a real machine.
             let name = format!("machine {} {}", machine.name, machine.life);
@@ -341,11 +368,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// The power of machines fails, now: nothing comes from them any more, and their disks hold
-    /// what they were asked to write, until [`Disk::power_cut`] says what is lost.
+    /// The power of machines fails, now: nothing comes from them any more but the frames that are out
+    /// within 10 ms, and their disks hold what they were asked to write, until [`Disk::power_cut`] says what is lost.
     pub fn switch_off(&mut self, machines: &[usize]) {
         for index in machines.iter().copied() {
             self.machines[index].kill();
+            self.lose_unsent(index);
+            self.lose_untold(index);
             if self
                 .unanswered
                 .as_ref()
@@ -354,6 +383,24 @@ impl Simulation {
                 self.unanswered = None;
             }
         }
+    }
+
+    /// Loses what a machine's card has not sent yet, but for what is out before long.
+    fn lose_unsent(&mut self, machine: usize) {
+        let now_ns = self.now_ns;
+        let out_ns = now_ns + STILL_SENT_NS;
+        let lost = self.calendar.drop_all_but(|event| {
+            !matches!(event, Event::Frame { from, sent_ns, .. } if *from == machine && *sent_ns > out_ns)
+        });
+        self.switch.reset_card(machine, now_ns, lost as u64);
+    }
+
+    /// Loses what a machine has said or how it ended and nobody was told: that is of no later life, and it may
+    /// have run ahead.
+    fn lose_untold(&mut self, index: usize) {
+        self.calendar.drop_all_but(|event| {
+            !matches!(event, Event::Said { machine, .. } | Event::Ended { machine, .. } if *machine == index)
+        });
     }
 
     /// Freezes a machine: no time passes for it.
@@ -402,7 +449,7 @@ impl Simulation {
 
     /// What a device of a machine does is an error of its kernel's, if it is one.
     fn of_device<T>(&self, machine: usize, done: io::Result<T>) -> Result<T> {
-        done.map_err(|error| self.machines[machine].misbehaves(error.to_string()))
+        done.map_err(|error| self.machines[machine].of_device(&error))
     }
 
     /// Says something to a machine, which hears it after the shortest latency of the network.
@@ -438,7 +485,8 @@ impl Simulation {
             let next_ns = [event_ns, machine.map(|(time_ns, _)| time_ns)];
             let next_ns = next_ns.into_iter().flatten().min();
             let Some(next_ns) = next_ns.filter(|next_ns| *next_ns <= until_ns) else {
-                self.now_ns = until_ns;
+                // That time may be over.
+                self.now_ns = self.now_ns.max(until_ns);
                 return Ok(Happening::Time);
             };
             if event_ns == Some(next_ns) {

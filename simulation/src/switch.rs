@@ -290,6 +290,13 @@ impl Switch {
         OnItsWay { sent_ns, arrivals }
     }
 
+    /// A machine's card has nothing to send any more. So many frames that it had not sent do not arrive.
+    pub(crate) fn reset_card(&mut self, machine: usize, now_ns: u64, unsent: u64) {
+        let plug = &mut self.machines[machine];
+        plug.busy_until_ns = plug.busy_until_ns.min(now_ns);
+        self.lost += unsent;
+    }
+
     /// Who is to get a frame.
     fn receivers(&self, from: usize, frame: &[u8]) -> Vec<usize> {
         let to = frame
@@ -582,6 +589,21 @@ mod tests {
         slow.plug_in("n0", ADDRESSES[0]);
         slow.plug_in("n1", ADDRESSES[1]);
         assert_eq!(arrivals(&mut slow, 0, ADDRESSES[1]), [(5800, 1)]);
+    }
+
+    #[test]
+    fn a_card_that_was_reset_does_not_go_on_sending() {
+        let mut switch = switch(STILL);
+        for _ in 0..100 {
+            switch.send(0, &frame(ADDRESSES[1]), 0);
+        }
+        switch.reset_card(0, 10_000, 80);
+        assert_eq!(switch.lost(), 80);
+        let sent = switch.send(0, &frame(ADDRESSES[1]), 10_000);
+        assert_eq!(sent.sent_ns, 10_480);
+        switch.reset_card(1, 10_000, 0);
+        let sent = switch.send(1, &frame(ADDRESSES[0]), 20_000);
+        assert_eq!(sent.sent_ns, 20_480);
     }
 
     #[test]

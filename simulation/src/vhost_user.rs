@@ -5,15 +5,21 @@
 //! while it runs: that is what makes a simulation deterministic. The crates for this protocol have
 //! no in-band notifications and threads of their own; the rings and the memory are theirs.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use virtio_queue::{Queue, QueueState, QueueT};
-use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
+use vm_memory::{
+    Bytes, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion,
+    GuestRegionMmap, MmapRegion,
+};
 
 /// The numbers of requests of the kernel (docs/interop/vhost-user.rst of QEMU).
 mod request {
@@ -127,6 +133,7 @@ pub(crate) struct Driver {
     /// The way for our own requests.
     backend: Option<UnixStream>,
     memory: GuestMemoryMmap,
+    pages: Pages,
     queues: Vec<Queue>,
 }
 
@@ -138,6 +145,7 @@ impl Driver {
             stream,
             backend: None,
             memory: GuestMemoryMmap::new(),
+            pages: Pages::default(),
             queues: std::iter::repeat_with(queue).take(offer.queues).collect(),
         }
     }
@@ -151,6 +159,7 @@ impl Driver {
             stream,
             backend: None,
             memory: GuestMemoryMmap::new(),
+            pages: Pages::default(),
             queues: rings.map_err(io::Error::other)?,
         })
     }
@@ -227,7 +236,10 @@ impl Driver {
     /// Does what a message is for that needs no words as an answer.
     fn set(&mut self, message: &mut Received) -> io::Result<()> {
         match message.request {
-            request::SET_MEM_TABLE => self.memory = memory(message)?,
+            request::SET_MEM_TABLE => {
+                self.memory = memory(message)?;
+                self.pages = Pages::default();
+            }
             request::SET_BACKEND_REQ_FD => {
                 self.backend = message.descriptors.pop().map(UnixStream::from);
             }
@@ -294,13 +306,14 @@ impl Driver {
     /// What the driver has written to buffers.
     ///
     /// # Errors
-    /// If they are not in memory that it has shown.
-    pub(crate) fn read(&self, buffers: &Buffers) -> io::Result<Vec<u8>> {
+    /// If they are not in memory that it has shown, or that has no room.
+    pub(crate) fn read(&mut self, buffers: &Buffers) -> io::Result<Vec<u8>> {
         let length: usize = buffers.readable.iter().map(|(_, length)| length).sum();
         let mut bytes = Vec::with_capacity(length.min(READ_BYTES_MAX));
         for (address, length) in &buffers.readable {
             let from = bytes.len();
             bytes.resize(from + length, 0);
+            self.pages.be_there(&self.memory, *address, *length)?;
             let read = self.memory.read_slice(&mut bytes[from..], *address);
             read.map_err(io::Error::other)?;
         }
@@ -311,9 +324,9 @@ impl Driver {
     /// how many there was room for.
     ///
     /// # Errors
-    /// If they are not in memory that it has shown.
+    /// If they are not in memory that it has shown, or that has no room.
     pub(crate) fn write(
-        &self,
+        &mut self,
         buffers: &Buffers,
         mut offset: usize,
         mut bytes: &[u8],
@@ -324,6 +337,7 @@ impl Driver {
             offset -= skipped;
             let (now, later) = bytes.split_at(bytes.len().min(length - skipped));
             let at = GuestAddress(address.0 + skipped as u64);
+            self.pages.be_there(&self.memory, at, now.len())?;
             self.memory.write_slice(now, at).map_err(io::Error::other)?;
             bytes = later;
         }
@@ -370,6 +384,52 @@ impl Driver {
     pub(crate) fn called(&mut self) -> io::Result<()> {
         let backend = self.backend.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         backend.read_exact(&mut [0; HEADER_BYTES + size_of::<u64>()])
+    }
+}
+
+/// The pages of a driver's memory that are known to be there: of which region, and which of its file.
+///
+/// That file has holes, and who touches one gets SIGBUS if there is no room to fill it. Rings are there: their
+/// driver has filled them with zeros.
+#[derive(Debug, Default)]
+struct Pages(HashSet<(u64, u64)>);
+
+impl Pages {
+    /// Has a part of the memory be there. What is no memory is for others to refuse.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] if there is no room for it.
+    fn be_there(
+        &mut self,
+        memory: &GuestMemoryMmap,
+        at: GuestAddress,
+        length: usize,
+    ) -> io::Result<()> {
+        let Some(region) = memory.find_region(at).filter(|_| length > 0) else {
+            return Ok(());
+        };
+        let Some(file) = region.file_offset() else {
+            return Ok(());
+        };
+        let start = region.start_addr().0;
+        let from = file.start() + (at.0 - start);
+        let end = file.start() + region.len();
+        let last = (from.saturating_add(length as u64).min(end) - 1) / PAGE_BYTES;
+        for page in from / PAGE_BYTES..=last {
+            if self.0.insert((start, page)) {
+                fill_hole(file.file(), page * PAGE_BYTES)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Has a page of a file be there. A file system that cannot do that has no tmpfs's limits.
+fn fill_hole(file: &File, at: u64) -> io::Result<()> {
+    let fill = || fallocate(file, FallocateFlags::KEEP_SIZE, at, PAGE_BYTES);
+    match retry_on_intr(fill) {
+        Err(Errno::NOSPC) => Err(Errno::NOSPC.into()),
+        _ => Ok(()),
     }
 }
 

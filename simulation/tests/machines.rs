@@ -6,17 +6,21 @@ mod steps;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use block_dev::{Base, Image, Kind};
 use libtest_mimic::{Arguments, Trial};
-use machine::Uml;
+use machine::{OFFLOAD_BYTES, PacketSocket, Uml};
+use nix::libc;
 use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use pace_rules::disk::{Disk as Keeping, Relaxation};
 use simulation::{
     BITS_PER_SECOND, Chance, Chaos, Clock, Disk, DiskTimes, EPOCH_NS, End, Error, Happening, Link,
@@ -25,9 +29,15 @@ use simulation::{
 use tempfile::TempDir;
 
 const INIT: &str = "__init";
+const KEPT_BYTES: u64 = 512 << 10;
+const FILLS: &str = "__fills";
 const PORT: &str = "/dev/vport1p0";
 const DISK: &str = "/dev/vda";
 const DISKS: [&str; 2] = [DISK, "/dev/vdb"];
+const CARD: &str = "eth0";
+/// What a frame is that no protocol uses (IEEE 802, local experiments).
+const OF_EXPERIMENTS: [u8; 2] = [0x88, 0xb5];
+const FRAME_BYTES: usize = 1000;
 const BLOCK: usize = 4096;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -54,7 +64,11 @@ fn main() -> ExitCode {
         serve().expect("served");
         let _ = reboot(RebootMode::RB_POWER_OFF);
     }
-    let tests: [Test; 16] = [
+    if std::env::args().nth(1).as_deref() == Some(FILLS) {
+        fill(Path::new(&std::env::args().nth(2).expect("a kernel")));
+        return ExitCode::SUCCESS;
+    }
+    let tests: [Test; 24] = [
         ("waiting_costs_no_time_and_clocks_agree", clocks),
         ("what_no_flush_covers_is_lost_with_the_power", power),
         (
@@ -62,14 +76,34 @@ fn main() -> ExitCode {
             disks,
         ),
         ("a_run_stands_still_before_a_request_to_a_disk", point),
+        ("a_run_up_to_a_time_that_is_over_changes_no_time", over),
+        (
+            "a_run_stands_still_before_a_frame_and_not_for_those_that_come",
+            frame_point,
+        ),
+        (
+            "what_a_card_has_not_sent_is_lost_with_the_power",
+            frames_left,
+        ),
+        ("nobody_is_ahead_when_it_is_as_late_as_the_latest", meets),
         ("a_flush_that_was_in_flight_covers_nothing", in_flight),
         (
             "a_machine_hears_nothing_of_what_was_said_to_its_last_life",
             lives,
         ),
+        (
+            "what_a_machine_did_ahead_is_told_at_its_time_or_lost_with_its_power",
+            ahead,
+        ),
+        ("a_full_memory_directory_is_an_error", full),
         ("a_frozen_machine_is_behind_when_it_goes_on", freeze),
         ("clocks_are_ahead_and_drift", clocks_drift),
         ("a_kernel_that_panics_says_so", panics),
+        ("a_kernel_that_is_killed_from_outside_is_an_error", killed),
+        (
+            "a_program_that_prints_without_end_is_an_error_and_can_be_stopped",
+            prints,
+        ),
         ("runs_of_one_seed_are_equal_and_others_not", equal),
         ("chaos_takes_time_as_the_seed_says", chaos),
         ("forks_go_on_as_the_run_does_that_is_not_forked", |kernel| {
@@ -104,6 +138,7 @@ fn serve() -> std::io::Result<()> {
         mount(Some(kind), path, Some(kind), MsFlags::empty(), None::<&str>)
     };
     place("proc", "/proc")?;
+    place("sysfs", "/sys")?;
     if !Path::new(PORT).exists() {
         place("devtmpfs", "/dev")?;
     }
@@ -146,6 +181,39 @@ fn serve() -> std::io::Result<()> {
                 take_steps(number(1))?;
                 "taken".into()
             }
+            "card" => {
+                switch_card_on()?;
+                "on".into()
+            }
+            "send" => {
+                send_frames(number(1))?;
+                "sent".into()
+            }
+            "load" => {
+                let (mut disk, mut block) = (File::open(DISK)?, [0; BLOCK]);
+                for _ in 0..number(1) {
+                    disk.read_exact(&mut block)?;
+                }
+                "loaded".into()
+            }
+            "doze" => {
+                doze();
+                return Ok(());
+            }
+            "chatter" => {
+                for _ in 0..number(1) {
+                    doze();
+                    send_frames(1)?;
+                }
+                "chattered".into()
+            }
+            "yes" => loop {
+                port.write_all(b"y\n")?;
+            },
+            "received" => {
+                let path = format!("/sys/class/net/{CARD}/statistics/rx_packets");
+                std::fs::read_to_string(path)?.trim().to_owned()
+            }
             "shown" => shown()?,
             "busy" => busy(number(1))?,
             // No kernel survives the end of its init.
@@ -154,6 +222,43 @@ fn serve() -> std::io::Result<()> {
             other => format!("what is {other}?"),
         };
         port.write_all(format!("{answer}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Switches the network card on, which sends nothing by itself.
+#[allow(unsafe_code)]
+fn switch_card_on() -> std::io::Result<()> {
+    nix::ioctl_write_ptr_bad!(set_flags, libc::SIOCSIFFLAGS, libc::ifreq);
+    std::fs::write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1")?;
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: the structure is plain numbers, of which 0 is one.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, letter) in request.ifr_name.iter_mut().zip(CARD.bytes()) {
+        *place = letter.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as i16;
+    // SAFETY: the structure is what the call reads, and lives until it returns.
+    unsafe { set_flags(socket.as_raw_fd(), &raw const request) }?;
+    Ok(())
+}
+
+/// Sleeps so that the machine wakes at its turn, and then ahead of others.
+fn doze() {
+    std::thread::sleep(Duration::from_millis(1));
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+/// Sends frames to all machines, of a kind that nobody listens to.
+fn send_frames(count: u64) -> std::io::Result<()> {
+    let socket = PacketSocket::open_to_send(CARD)?;
+    let mut frame = vec![0; OFFLOAD_BYTES];
+    frame.extend([0xff; 6]);
+    frame.extend([2; 6]);
+    frame.extend(OF_EXPERIMENTS);
+    frame.resize(OFFLOAD_BYTES + FRAME_BYTES, 0);
+    for _ in 0..count {
+        socket.send(&frame)?;
     }
     Ok(())
 }
@@ -242,6 +347,17 @@ impl Bench {
         this
     }
 
+    /// Two machines that are ready, and their cards too.
+    fn with_cards(kernel: &Path, network: (Link, u64)) -> Self {
+        let clocks = [Clock::default(); 2];
+        let mut this = Self::off_on(network, kernel, 1, &clocks, None, &[Self::base()]);
+        for machine in [0, 1] {
+            this.boot(machine);
+            assert_eq!(this.ask(machine, "card"), "on");
+        }
+        this
+    }
+
     fn off(kernel: &Path, seed: u64, machines: usize, chaos: Option<Chaos>) -> Self {
         let clocks = vec![Clock::default(); machines];
         Self::off_with(kernel, seed, &clocks, chaos, &[Self::base()])
@@ -259,13 +375,26 @@ impl Bench {
         chaos: Option<Chaos>,
         bases: &[Arc<Base>],
     ) -> Self {
+        let network = (Link::USUAL, BITS_PER_SECOND);
+        Self::off_on(network, kernel, seed, clocks, chaos, bases)
+    }
+
+    /// The same on a network with such links and so fast cards.
+    fn off_on(
+        (link, bits_per_second): (Link, u64),
+        kernel: &Path,
+        seed: u64,
+        clocks: &[Clock],
+        chaos: Option<Chaos>,
+        bases: &[Arc<Base>],
+    ) -> Self {
         let kernel = Uml::find_simulated(Some(kernel), seed).expect("a kernel");
         let consoles = tempfile::tempdir().expect("a directory");
         let simulation = Simulation::new(Settings {
             kernel,
             seed,
-            link: Link::USUAL,
-            bits_per_second: BITS_PER_SECOND,
+            link,
+            bits_per_second,
             consoles: consoles.path().to_owned(),
         });
         let mut this = Self {
@@ -501,6 +630,91 @@ fn point(kernel: &Path) {
     assert_eq!(bench.ask(0, "read 1"), "8");
 }
 
+fn over(kernel: &Path) {
+    let mut bench = Bench::off(kernel, 1, 1, None);
+    assert_eq!(bench.run(13 * SECOND_NS), Happening::Time);
+    let ran = bench.simulation.run(10 * SECOND_NS, &|| false);
+    assert_eq!(ran.expect("ran"), Happening::Time);
+    assert_eq!(bench.simulation.now_ns(), 13 * SECOND_NS);
+}
+
+fn frame_point(kernel: &Path) {
+    let mut bench = Bench::with_cards(kernel, (Link::USUAL, BITS_PER_SECOND));
+    let number = bench.simulation.frames_of(0);
+    let point = Point::Frame { machine: 0, number };
+    bench.simulation.stop_at(Some(point));
+    // Its card gets new room for frames after so many.
+    assert_eq!(bench.ask(1, "send 100"), "sent");
+    assert_eq!(bench.run(SECOND_NS), Happening::Time);
+    bench.tell(0, "send 1");
+    assert_eq!(bench.run(SECOND_NS), Happening::Point);
+    assert_eq!(bench.simulation.frames_of(0), number);
+    assert_eq!(bench.line(0), "sent");
+    assert_eq!(bench.simulation.frames_of(0), number + 1);
+    assert_eq!(bench.run(SECOND_NS), Happening::Time);
+    // What was sent before the point arrives, also if no time has passed since.
+    let before: u64 = bench.ask(1, "received").parse().expect("a number");
+    let point = Point::Frame {
+        machine: 0,
+        number: number + 3,
+    };
+    bench.simulation.stop_at(Some(point));
+    bench.tell(0, "send 5");
+    assert_eq!(bench.run(SECOND_NS), Happening::Point);
+    bench.simulation.switch_off(&[0]);
+    assert_eq!(bench.run(SECOND_NS), Happening::Time);
+    assert_eq!(bench.ask(1, "received"), (before + 2).to_string());
+}
+
+fn frames_left(kernel: &Path) {
+    let received = |fails: bool| {
+        let mut bench = Bench::with_cards(kernel, (Link::USUAL, 10_000_000));
+        // Its card takes 48 ms for them.
+        assert_eq!(bench.ask(0, "send 60"), "sent");
+        if fails {
+            bench.simulation.switch_off(&[0]);
+            bench.boot(0);
+        }
+        assert_eq!(bench.run(SECOND_NS), Happening::Time);
+        let lost = bench.simulation.network().lost();
+        let received: u64 = bench.ask(1, "received").parse().expect("a number");
+        assert_eq!(received + lost, 60);
+        received
+    };
+    assert_eq!(received(false), 60);
+    assert_eq!(received(true), 12, "those of 10 ms");
+}
+
+/// A way that is healed then lets pass just what is sent after that.
+fn meets(kernel: &Path) {
+    let far = Link {
+        latency_ns: SECOND_NS / 10,
+        ..Link::USUAL
+    };
+    let mut bench = Bench::with_cards(kernel, (far, BITS_PER_SECOND));
+    bench.simulation.switch().cut(1, 0);
+    bench.simulation.switch().keep_frames();
+    bench.tell(1, "chatter 30");
+    bench.tell(0, "sleep 1000");
+    assert_eq!(bench.line(0), "slept");
+    let latest_ns = bench.simulation.latest_ns();
+    let later_than = |bench: &Bench, time_ns| {
+        let sent = bench.simulation.network().sent();
+        sent.iter().filter(|frame| frame.time_ns > time_ns).count()
+    };
+    let now_ns = bench.simulation.now_ns();
+    assert_eq!(later_than(&bench, now_ns), 1, "the second machine is ahead");
+    while bench.simulation.run(latest_ns, &|| false).expect("ran") != Happening::Time {}
+    assert_eq!(bench.simulation.latest_ns(), latest_ns);
+    assert_eq!(bench.simulation.now_ns(), latest_ns);
+    bench.simulation.switch().heal(1, 0);
+    assert_eq!(bench.line(1), "chattered");
+    assert_eq!(bench.run(SECOND_NS), Happening::Time);
+    let later = later_than(&bench, latest_ns);
+    assert!(later > 0);
+    assert_eq!(bench.ask(0, "received"), later.to_string());
+}
+
 fn in_flight(kernel: &Path) {
     let mut bench = Bench::new(kernel, 1, 1);
     assert_eq!(bench.ask(0, "write 1 7 sync"), "written");
@@ -528,6 +742,70 @@ fn lives(kernel: &Path) {
     bench.simulation.switch_off(&[0]);
     bench.boot(0);
     assert_eq!(bench.run(SECOND_NS), Happening::Time);
+}
+
+fn ahead(kernel: &Path) {
+    let far = Link {
+        latency_ns: SECOND_NS / 10,
+        ..Link::USUAL
+    };
+    // The second machine has done it, while it is not so late for the first one.
+    let done = |line: &str| {
+        let mut bench = Bench::with_cards(kernel, (far, BITS_PER_SECOND));
+        bench.tell(0, "sleep 1000");
+        assert_eq!(bench.run(SECOND_NS - SECOND_NS / 64), Happening::Time);
+        bench.tell(1, line);
+        assert_eq!(bench.line(0), "slept");
+        bench
+    };
+    let lost = |bench: &mut Bench| {
+        bench.simulation.switch_off(&[1]);
+        assert!(!bench.simulation.is_on(1));
+        bench.boot(1);
+        assert_eq!(bench.run(SECOND_NS), Happening::Time);
+    };
+    lost(&mut done("chatter 1"));
+    let mut bench = done("doze");
+    assert_eq!(kernels().len(), 1);
+    lost(&mut bench);
+    drop(bench);
+    let mut bench = done("doze");
+    assert_eq!(kernels().len(), 1);
+    assert!(bench.simulation.is_on(1));
+    bench.simulation.switch_on(&[1], &|| false).expect("it is");
+    let end = Happening::Ended {
+        machine: 1,
+        end: End::Off,
+    };
+    assert_eq!(bench.run(SECOND_NS), end);
+    bench.boot(1);
+}
+
+/// Where it cannot hurt others.
+fn full(kernel: &Path) {
+    let mut alone = Command::new("unshare");
+    alone.arg("--user").arg("--map-root-user").arg("--mount");
+    let program = std::env::current_exe().expect("a program");
+    let ended = alone.arg(program).arg(FILLS).arg(kernel).status();
+    let ended = ended.expect("unshare");
+    assert!(ended.success(), "{ended}");
+}
+
+/// What a disk brings in has no room in the memory of its machine.
+fn fill(kernel: &Path) {
+    let memory = Path::new(machine::MEMORY_DIRECTORY);
+    let (kind, size) = (Some("tmpfs"), Some("size=128M"));
+    mount(kind, memory, kind, MsFlags::empty(), size).expect("mounted");
+    let mut bench = Bench::new(kernel, 1, 1);
+    let mut rest = File::create(memory.join("rest")).expect("made");
+    while rest.write_all(&[0; BLOCK]).is_ok() {}
+    // The kernel is not to be the first to miss some.
+    let length = rest.metadata().expect("a file").len();
+    rest.set_len(length - KEPT_BYTES).expect("cut");
+    bench.tell(0, "load 8000");
+    let ran = bench.simulation.run(100 * SECOND_NS, &|| false);
+    let error = ran.expect_err("no room").to_string();
+    assert!(error.contains("no room in /dev/shm"), "{error}");
 }
 
 fn freeze(kernel: &Path) {
@@ -614,6 +892,47 @@ fn panics(kernel: &Path) {
     assert!(what.contains("Attempted to kill init"), "{what}");
     assert!(!bench.simulation.is_on(0));
     bench.boot(0);
+}
+
+/// The kernels that this thread has started.
+fn kernels() -> Vec<Pid> {
+    let children = std::fs::read_to_string("/proc/thread-self/children").expect("children");
+    let is_kernel = |pid: &&str| {
+        let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        words.is_ok_and(|words| words.contains("umid="))
+    };
+    let pids = children.split_whitespace().filter(is_kernel);
+    pids.map(|pid| Pid::from_raw(pid.parse().expect("a number")))
+        .collect()
+}
+
+/// As the host does it that has no memory left.
+fn killed(kernel: &Path) {
+    let mut bench = Bench::new(kernel, 1, 1);
+    bench.tell(0, "sleep 1000");
+    assert_eq!(bench.run(SECOND_NS / 2), Happening::Time);
+    for pid in kernels() {
+        kill(pid, Signal::SIGKILL).expect("killed");
+    }
+    let ran = bench.simulation.run(10 * SECOND_NS, &|| false);
+    let error = ran.expect_err("nobody's end").to_string();
+    assert!(error.contains("from outside, by SIGKILL"), "{error}");
+    assert!(!bench.simulation.is_on(0));
+    bench.boot(0);
+}
+
+/// No time passes for it.
+fn prints(kernel: &Path) {
+    let ran = |cancelled: &dyn Fn() -> bool| {
+        let mut bench = Bench::new(kernel, 1, 1);
+        bench.tell(0, "yes");
+        bench.simulation.run(10 * SECOND_NS, cancelled)
+    };
+    let error = ran(&|| false).expect_err("endless").to_string();
+    assert!(error.contains("no time passes"), "{error}");
+    let begun = Instant::now();
+    let stopped = ran(&|| begun.elapsed() > Duration::from_millis(200));
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
 }
 
 fn equal(kernel: &Path) {

@@ -123,6 +123,22 @@ impl<'a> Simulated<'a> {
         })
     }
 
+    /// Waits until no machine is ahead of the others: what one has sent later than a fault of links begins or
+    /// ends must not have passed them as they were before.
+    fn meet(&mut self) -> Result<()> {
+        self.cluster.meet(self.cancelled)
+    }
+
+    /// Cuts directions now.
+    fn cut_now(&mut self, directions: &[(Member, Member)]) -> Result<()> {
+        for cut in directions {
+            self.cuts.insert(*cut);
+            let (from, to) = self.machines(*cut);
+            self.cluster.simulation().switch().cut(from, to);
+        }
+        self.verify()
+    }
+
     fn machines(&self, (from, to): (Member, Member)) -> (usize, usize) {
         let cluster = &self.cluster;
         (cluster.machine_of(from), cluster.machine_of(to))
@@ -294,15 +310,12 @@ impl Ground for Simulated<'_> {
     }
 
     fn cut(&mut self, directions: &[(Member, Member)]) -> Result<()> {
-        for cut in directions {
-            self.cuts.insert(*cut);
-            let (from, to) = self.machines(*cut);
-            self.cluster.simulation().switch().cut(from, to);
-        }
-        self.verify()
+        self.meet()?;
+        self.cut_now(directions)
     }
 
     fn heal(&mut self, directions: &[(Member, Member)]) -> Result<()> {
+        self.meet()?;
         for cut in directions {
             self.cuts.remove(cut);
             let (from, to) = self.machines(*cut);
@@ -325,6 +338,7 @@ impl Ground for Simulated<'_> {
         counted: &[(Member, Member)],
         until: Until,
     ) -> Result<()> {
+        self.meet()?;
         self.limited = cut.iter().copied().collect();
         let [cut, counted] =
             [cut, counted].map(|ways| ways.iter().map(|way| self.machines(*way)).collect());
@@ -351,7 +365,7 @@ impl Ground for Simulated<'_> {
     fn cut_limited(&mut self) -> Result<()> {
         let limited: Vec<_> = std::mem::take(&mut self.limited).into_iter().collect();
         self.cluster.simulation().switch().lift_limit();
-        self.cut(&limited)
+        self.cut_now(&limited)
     }
 
     fn lift_limit(&mut self) -> Result<()> {
@@ -383,6 +397,7 @@ impl Ground for Simulated<'_> {
     }
 
     fn set_links(&mut self, directions: &[(Member, Member)], worse: Option<Worse>) -> Result<()> {
+        self.meet()?;
         for direction in directions {
             let (from, to) = self.machines(*direction);
             let switch = self.cluster.simulation().switch();

@@ -6,9 +6,9 @@ use virtio_bindings::virtio_net::VIRTIO_NET_F_MAC;
 
 use crate::vhost_user::{Driver, Offer};
 
-/// The rings.
+/// The rings: that with room for frames that come, and that of frames that the machine sends.
 const RECEIVE: usize = 0;
-const SEND: usize = 1;
+pub(crate) const SEND: usize = 1;
 
 /// What stands before each frame: `struct virtio_net_hdr_v1`, of which only the number of buffers is
 /// not 0 in what is received.

@@ -35,7 +35,7 @@ impl Simulation {
             Event::Ended { machine, end } => {
                 return Ok(Some(Happening::Ended { machine, end }));
             }
-            Event::Frame { to, frame } => self.arrive(to, &frame)?,
+            Event::Frame { to, frame, .. } => self.arrive(to, &frame)?,
             Event::Call(ring) => self.call(ring)?,
             Event::Done { device, head } => self.finish(device, head)?,
             Event::Fill(device) => self.fill(device)?,

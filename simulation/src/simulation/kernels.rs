@@ -26,6 +26,30 @@ const COMPUTES_WITHIN: Duration = Duration::from_secs(120);
 /// How long nothing in a kernel may want the processor, while it is to answer.
 const STILL_WITHIN: Duration = Duration::from_secs(60);
 
+/// So many messages no kernel needs at one time: a program in it writes or sends without end.
+const MESSAGES_AT_ONCE_MAX: u32 = 100_000;
+
+/// After so many of them it is looked whether somebody wants an end.
+const LOOK_AFTER: u32 = 1000;
+
+/// How many messages a kernel has sent since time has passed.
+struct AtOnce {
+    now_ns: u64,
+    messages: u32,
+}
+
+impl AtOnce {
+    fn count(&mut self, now_ns: u64) {
+        if self.now_ns != now_ns {
+            *self = Self {
+                now_ns,
+                messages: 0,
+            };
+        }
+        self.messages += 1;
+    }
+}
+
 impl Simulation {
     /// Lets a machine run at a time until it waits again.
     pub(super) fn let_run(
@@ -100,6 +124,8 @@ impl Simulation {
     /// Answers the messages of the one kernel that runs, until it waits.
     pub(super) fn serve(&mut self, index: usize, cancelled: &dyn Fn() -> bool) -> Result<Served> {
         let mut quiet = None;
+        let (now_ns, messages) = (self.now_ns, 0);
+        let mut at_once = AtOnce { now_ns, messages };
         loop {
             let machine = &self.machines[index];
             if machine.running.is_none() {
@@ -113,6 +139,8 @@ impl Simulation {
                 continue;
             };
             quiet = None;
+            at_once.count(self.now_ns);
+            self.refuse_endless(index, &at_once, cancelled)?;
             let Some(device) = ready.checked_sub(1) else {
                 match self.heed(index)? {
                     Some(Operation::Wait) => return Ok(Served::Waits),
@@ -132,10 +160,28 @@ impl Simulation {
                         return Ok(Served::AtPoint);
                     }
                 }
-                // The kernel ends: its stream says so.
-                Err(_) => self.machines[index].devices[device].driver = None,
+                Err(error) => self.machines[index].lose_driver(device, &error)?,
             }
         }
+    }
+
+    /// Fails if a kernel has sent too much at one time, or somebody wants an end.
+    fn refuse_endless(
+        &self,
+        index: usize,
+        at_once: &AtOnce,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        if at_once.messages.is_multiple_of(LOOK_AFTER) && cancelled() {
+            return Err(Error::Interrupted);
+        }
+        if at_once.messages <= MESSAGES_AT_ONCE_MAX {
+            return Ok(());
+        }
+        Err(self.machines[index].misbehaves(format!(
+            "has spoken to its devices {MESSAGES_AT_ONCE_MAX} times at one time: a program prints or sends without \
+             end, for which no time passes"
+        )))
     }
 
     /// Goes on where the simulation stood still.
@@ -166,12 +212,8 @@ impl Simulation {
             }
         }
         let machine = &mut self.machines[index];
-        let part = &mut machine.devices[device];
-        if let Err(error) = part.answer(at.message) {
-            if error.kind() == io::ErrorKind::Other {
-                return Err(machine.misbehaves(error.to_string()));
-            }
-            part.driver = None;
+        if let Err(error) = machine.devices[device].answer(at.message) {
+            machine.lose_driver(device, &error)?;
         }
         Ok(Served::Waits)
     }
@@ -259,7 +301,7 @@ impl Simulation {
 
     /// A kernel has ended.
     pub(super) fn end(&mut self, index: usize) -> Result<()> {
-        if self.is_on(index) {
+        if self.machines[index].running.is_some() {
             let end = self.machines[index].ended()?;
             let event = Event::Ended {
                 machine: index,
@@ -285,6 +327,16 @@ impl Machine {
         Ok(fds.iter().position(|fd| fd.any() == Some(true)))
     }
 
+    /// A driver cannot be spoken with. If that is since its kernel ends, its stream says so; else a kernel that
+    /// lives on would find a device dead for no reason of its own.
+    fn lose_driver(&mut self, device: usize, error: &io::Error) -> Result<()> {
+        if !is_of_end(error) {
+            return Err(self.misbehaves(format!("cannot be spoken with: {error}")));
+        }
+        self.devices[device].driver = None;
+        Ok(())
+    }
+
     /// Fails if its kernel is to say something and never will.
     pub(super) fn refuse_stuck(&self, activity: &mut Activity) -> Result<()> {
         let pid = self.running.as_ref().map(Running::pid);
@@ -293,6 +345,17 @@ impl Machine {
             None => Ok(()),
         }
     }
+}
+
+/// Whether an error means that nobody is at the other end.
+fn is_of_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof,
+    };
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof
+    )
 }
 
 /// Why a kernel that is to say something never will. Who spins cannot be told from who computes, but

@@ -2,7 +2,7 @@
 
 use super::{Event, Place, Point, Ring, Simulation};
 use crate::calendar::Source;
-use crate::device::{Kind, Started, sent};
+use crate::device::{Kind, SEND, Started, sent};
 use crate::error::Result;
 
 /// How long it takes until a sender is told that its frame is out, after that was so.
@@ -39,6 +39,8 @@ impl Simulation {
         let (index, machine) = (place.machine, &self.machines[place.machine]);
         let part = &machine.devices[place.device];
         let here = match &part.kind {
+            // The driver has made room for frames that come.
+            Kind::Network if queue != SEND => return false,
             Kind::Network => Point::Frame {
                 machine: index,
                 number: machine.frames,
@@ -82,12 +84,17 @@ impl Simulation {
                 self.remember(machine, &frame);
                 self.machines[machine].frames += 1;
                 let way = self.switch.send(machine, &frame, now_ns);
+                let sent_ns = way.sent_ns;
                 for (time_ns, to) in way.arrivals {
-                    let frame = frame.clone();
-                    self.calendar
-                        .add(time_ns, source, Event::Frame { to, frame });
+                    let arrival = Event::Frame {
+                        from: machine,
+                        sent_ns,
+                        to,
+                        frame: frame.clone(),
+                    };
+                    self.calendar.add(time_ns, source, arrival);
                 }
-                Some(way.sent_ns)
+                Some(sent_ns)
             }
             Taken::Request(started) => {
                 self.remember(machine, &started.request);

@@ -294,9 +294,15 @@ impl SimulatedCluster {
         Ok(self.hosts.simulation.disk(node, 0))
     }
 
-    /// Lets so much time pass that no machine is ahead of the others.
-    fn meet(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let ahead_ns = self.hosts.simulation.switch().latency_ns_min();
+    /// Lets time pass, if some machine is ahead of the others, until none is.
+    ///
+    /// # Errors
+    /// If the simulation cannot go on.
+    pub fn meet(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let ahead_ns = self.hosts.simulation.latest_ns() - self.now_ns();
+        if ahead_ns == 0 {
+            return Ok(());
+        }
         self.idle(ahead_ns, cancelled)
     }
 

@@ -16,7 +16,7 @@ use super::rules::{How, Rule};
 use super::section::Choice;
 use super::space::{NodeRules, Space};
 
-/// So many operations of a node are lost at least: another relaxation has the loss of one.
+/// So many operations are lost at least, on all nodes together: another relaxation has the loss of one.
 const LOST_MIN: u32 = 2;
 
 /// What each node of a rule loses in the states of a tuple, in each of these forms.
@@ -151,7 +151,7 @@ impl Tuple<'_> {
             let one = &self.nodes[*place];
             one.lost(self.base[one.node])
         };
-        let is_much = losers.iter().map(lost).max() >= Some(LOST_MIN);
+        let is_much = losers.iter().map(lost).sum::<u32>() >= LOST_MIN;
         let each: Vec<_> = losers.iter().filter(|_| is_much).map(moments).collect();
         let all = each.into_iter().multi_cartesian_product();
         let is_one =
@@ -183,7 +183,7 @@ impl Tuple<'_> {
             .iter()
             .map(|(place, moment)| self.nodes[*place].lost(*moment));
         let keeps = |(place, moment): &(usize, usize)| self.nodes[*place].keeps(*moment);
-        let is_too_little = lost.max() < Some(LOST_MIN) || !moments.iter().any(keeps);
+        let is_too_little = lost.sum::<u32>() < LOST_MIN || !moments.iter().any(keeps);
         if is_too_little || (losers.len() > 1 && self.is_anothers(rule, &moments)) {
             return false;
         }

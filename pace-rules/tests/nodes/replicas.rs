@@ -97,6 +97,26 @@ fn nodes_lose_together_what_they_do_to_files_with_names_that_say_nothing() {
     }
 }
 
+/// Three nodes sync a file and write to it then, which a client has acknowledged: each has one operation that
+/// it can lose. Any copy is enough for such a program, so nothing but the loss of all of them shows it.
+#[test]
+fn all_nodes_lose_the_only_operation_that_each_can_lose() {
+    let mut script = Script::new(3, &[(FOO, "data", 4)]);
+    script.run.nodes.push(Node {
+        name: "client".into(),
+        ..Node::default()
+    });
+    for node in 0..3 {
+        script
+            .message(3, node)
+            .sync(node, FOO)
+            .write(node, FOO, 0, 8, 4)
+            .message(node, 3);
+    }
+    script.mark(3);
+    assert!(lacking(&script, 0).contains(&vec![0, 1, 2]));
+}
+
 /// Three nodes that each can stop at 110 places, whatever the others do, have 1.3 million combinations.
 #[test]
 fn what_all_nodes_lose_at_once_is_left_out_where_they_have_too_many_places_and_that_is_told() {

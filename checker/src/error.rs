@@ -60,6 +60,16 @@ pub enum Undecided {
         /// Of what.
         path: String,
     },
+    /// There is more than is read.
+    #[error("{doing} of '{path}' is too much: {reason}")]
+    TooMuch {
+        /// What was not read.
+        doing: String,
+        /// Of what.
+        path: String,
+        /// What there is too much of, in words.
+        reason: String,
+    },
     /// The running file system shows something else than the model.
     #[error("'{path}': {what}")]
     Differs {

@@ -33,7 +33,8 @@ pub fn check(
 ) -> Result<Vec<Finding>, Undecided> {
     let nothing = Tree::default();
     let mut findings = tree_check::check(&model.contract, recovered);
-    match compare(model, recovered, Some(live.unwrap_or(&nothing))) {
+    let whole = is_read(recovered);
+    match whole.and_then(|()| compare(model, recovered, Some(live.unwrap_or(&nothing)))) {
         Ok(mut compared) => findings.append(&mut compared),
         // What is wrong with the tree in itself is wrong in every reading.
         Err(undecided) if findings.is_empty() => return Err(undecided),
@@ -44,10 +45,28 @@ pub fn check(
 }
 
 /// Checks what recovery left against itself, where nothing is known of what was done.
-pub fn check_itself(contract: &Contract, recovered: &Tree) -> Vec<Finding> {
+///
+/// # Errors
+/// Why it could not be decided whether the tree is legal.
+pub fn check_itself(contract: &Contract, recovered: &Tree) -> Result<Vec<Finding>, Undecided> {
     let mut findings = tree_check::check(contract, recovered);
+    if findings.is_empty() {
+        is_read(recovered)?;
+    }
     findings.truncate(FINDINGS_MAX);
-    findings
+    Ok(findings)
+}
+
+/// Whether a walk has read all that the file system would show.
+fn is_read(tree: &Tree) -> Result<(), Undecided> {
+    let Some(error) = tree.own_limit() else {
+        return Ok(());
+    };
+    Err(Undecided::TooMuch {
+        doing: error.doing.to_owned(),
+        path: error.path.clone(),
+        reason: std::io::Error::from_raw_os_error(error.errno).to_string(),
+    })
 }
 
 /// Compares the live tree with the model: a difference is a mistake of the model, or of the

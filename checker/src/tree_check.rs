@@ -11,6 +11,7 @@ pub(crate) fn check(contract: &Contract, tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<_> = tree
         .errors
         .iter()
+        .filter(|error| !error.is_ours)
         .map(|error| {
             let reason = std::io::Error::from_raw_os_error(error.errno);
             Finding::new(

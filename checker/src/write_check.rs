@@ -3,8 +3,9 @@
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
-use local_fs::{InodeKind, Tree};
+use local_fs::{InodeKind, Tree, raw_path};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::{Errno, write};
 
@@ -15,14 +16,15 @@ const MOVED: &str = ".crashpoint-moved";
 
 /// Writes in every directory of the recovered tree below `root`, then removes everything but
 /// the names of the file system's own. Stops at the first failure, whose consequences the
-/// later ones would be; a full disk is none.
+/// later ones would be; a full disk is none. Where that keeps something from being removed, nothing
+/// more can be said.
 pub fn write_check(root: impl AsFd, tree: &Tree, own_names: &[&str]) -> Option<Finding> {
     let root = root.as_fd();
     for path in directories(tree) {
-        if let Err((doing, errno)) = use_directory(root, &path)
-            && errno != Errno::NOSPC
-        {
-            return Some(failure(&path, doing, errno));
+        match use_directory(root, &path) {
+            Ok(Left::Nothing) => {}
+            Ok(Left::File) => return None,
+            Err((doing, errno)) => return Some(failure(&path, doing, errno)),
         }
     }
     let mut removal = Removal {
@@ -33,6 +35,7 @@ pub fn write_check(root: impl AsFd, tree: &Tree, own_names: &[&str]) -> Option<F
     removal
         .empty(tree.root, "", own_names)
         .err()
+        .filter(|(_, _, errno)| *errno != Errno::NOSPC)
         .map(|(path, doing, errno)| failure(&path, doing, errno))
 }
 
@@ -65,11 +68,23 @@ fn directories(tree: &Tree) -> Vec<String> {
     found
 }
 
-fn use_directory(root: impl AsFd, path: &str) -> Result<(), (&'static str, Errno)> {
-    let (made, moved) = (format!("{path}/{MADE}"), format!("{path}/{MOVED}"));
+/// What a directory has after it was used that it had not before.
+enum Left {
+    Nothing,
+    /// The disk was too full to delete the new file.
+    File,
+}
+
+/// A full disk is no error.
+fn use_directory(root: impl AsFd, path: &str) -> Result<Left, (&'static str, Errno)> {
+    let path = raw_path(path);
+    let [made, moved] = [MADE, MOVED].map(|name| Path::new(&path).join(name));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = openat(root.as_fd(), &made, flags, Mode::from_raw_mode(0o600))
-        .map_err(|errno| ("making a file", errno))?;
+    let file = match openat(root.as_fd(), &made, flags, Mode::from_raw_mode(0o600)) {
+        Ok(file) => file,
+        Err(Errno::NOSPC) => return Ok(Left::Nothing),
+        Err(errno) => return Err(("making a file", errno)),
+    };
     let written = write(&file, b"crashpoint").map_err(|errno| ("writing a new file", errno));
     drop(file);
     let renamed = renameat(root.as_fd(), &made, root.as_fd(), &moved)
@@ -77,7 +92,15 @@ fn use_directory(root: impl AsFd, path: &str) -> Result<(), (&'static str, Errno
     let name = if renamed.is_ok() { &moved } else { &made };
     let removed = unlinkat(root.as_fd(), name, AtFlags::empty())
         .map_err(|errno| ("deleting a new file", errno));
-    written.map(drop).and(renamed).and(removed)
+    outcome([written.map(drop), renamed, removed])
+}
+
+/// What it comes to that a new file was written, renamed and deleted.
+fn outcome(done: [Result<(), (&'static str, Errno)>; 3]) -> Result<Left, (&'static str, Errno)> {
+    let left = done[2].map_or(Left::File, |()| Left::Nothing);
+    let mut failures = done.into_iter().filter_map(Result::err);
+    let failure = failures.find(|(_, errno)| *errno != Errno::NOSPC);
+    failure.map_or(Ok(left), Err)
 }
 
 type Failure = (String, &'static str, Errno);
@@ -112,7 +135,7 @@ impl Removal<'_> {
             } else {
                 (AtFlags::empty(), "deleting")
             };
-            unlinkat(self.root, &path, flags).map_err(|errno| (path, doing, errno))?;
+            unlinkat(self.root, &*raw_path(&path), flags).map_err(|errno| (path, doing, errno))?;
         }
         Ok(())
     }

@@ -45,6 +45,36 @@ fn a_file_that_has_grown_has_what_made_it_grow() {
         .legal();
 }
 
+/// The file is made longer first, by a call of its own, and then its memory is written.
+#[test]
+fn what_grew_through_memory_may_be_longer_without_what_was_stored() {
+    for text in [
+        "creat foo; write foo 0 4K | mmapwrite foo 4K 8K",
+        "creat foo; write foo 0 4K | mmapwrite foo 4K 8K; creat bar; fsync bar",
+        "creat foo; write foo 0 4K | mmapwrite foo 2K 10K",
+    ] {
+        crash(SIZE_FOLLOWS, text)
+            .edit(|toy| toy.node("foo").zero(4096, 12288))
+            .legal();
+        crash(SIZE_FOLLOWS, text)
+            .edit(|toy| toy.node("foo").zero(0, 12288))
+            .breaks(&[Promise::Sync]);
+    }
+    let zeros = |text| crash(ALL, text).edit(|toy| toy.node("foo").zero(4096, 12288));
+    zeros("creat foo; write foo 0 4K | mmapwrite foo 4K 8K; fsync foo")
+        .breaks(&[Promise::FsyncData]);
+    zeros("creat foo; write foo 0 4K | mmapwrite foo 4K 8K; msync foo 4K 8K")
+        .breaks(&[Promise::RangeData]);
+    zeros("creat foo; write foo 0 4K; mmapwrite foo 4K 8K | creat bar").breaks(&[Promise::Sync]);
+    // What wrote after it had been made longer grew nothing.
+    crash(
+        SIZE_FOLLOWS,
+        "creat foo | mmapwrite foo 0 4K; append foo 4K",
+    )
+    .edit(|toy| toy.node("foo").zero(4096, 8192))
+    .breaks(&[Promise::DataWithSize]);
+}
+
 #[test]
 fn zeros_that_somebody_made_are_data_as_well() {
     // It was as large before, and read as zeros.

@@ -5,8 +5,8 @@
 
 mod support;
 
-use checker::Promise;
-use local_fs::{Content, InodeKind, Segment, Tree, WalkError};
+use checker::{Contract, Promise};
+use local_fs::{Content, InodeKind, Segment, Tree, Variant, WalkError};
 use support::{ALL, Crashes, Kind, ORDERED, Toy, crash};
 
 const BTRFS: [&str; 1] = ["btrfs"];
@@ -1036,6 +1036,46 @@ fn nothing_appears_that_nobody_made() {
 }
 
 #[test]
+fn what_is_too_much_to_read_accuses_nobody() {
+    let workload = support::workload("creat foo; write foo 0 4K; fsync foo");
+    let model = support::model("ext4", &workload);
+    let mut toy = Toy::new();
+    for (number, op) in support::operations(&workload).iter().enumerate() {
+        toy.apply(number, op);
+    }
+    let mut recovered = toy.tree("ext4");
+    recovered.errors.push(WalkError {
+        path: "foo".into(),
+        doing: "read",
+        errno: 27,
+        is_ours: true,
+    });
+    let number = recovered.lookup("foo").expect("it is there");
+    let inode = recovered.inodes.get_mut(&number).expect("it is there");
+    inode.kind = InodeKind::File(Content::default());
+    let ext4 = Variant::parse_list("ext4").expect("it is known").remove(0);
+    let contract = Contract::for_variant(&ext4).expect("a contract");
+    let of_model = checker::oracle::check(&model, None, &recovered);
+    let of_itself = checker::oracle::check_itself(&contract, &recovered);
+    for undecided in [of_model, of_itself] {
+        let why = undecided.expect_err("it was not read").to_string();
+        assert_eq!(
+            why,
+            "read of 'foo' is too much: File too large (os error 27)"
+        );
+    }
+    // What else is wrong is so however much there is.
+    let inode = recovered.inodes.get_mut(&number).expect("it is there");
+    inode.link_count = 3;
+    let findings = checker::oracle::check(&model, None, &recovered).expect("it can be decided");
+    assert_eq!(
+        findings,
+        checker::oracle::check_itself(&contract, &recovered).expect("the same")
+    );
+    assert_eq!(findings[0].promise, Promise::LinkCount);
+}
+
+#[test]
 fn what_cannot_be_read_is_a_finding() {
     let workload = support::workload("creat foo");
     for file_system in ALL {
@@ -1048,6 +1088,7 @@ fn what_cannot_be_read_is_a_finding() {
             path: "foo".into(),
             doing: "read",
             errno: 5,
+            is_ours: false,
         });
         let findings =
             checker::oracle::check(&model, Some(&live), &recovered).expect("it can be decided");

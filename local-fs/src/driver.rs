@@ -287,9 +287,9 @@ impl Drop for Serving {
     }
 }
 
-/// Whether what a driver gives as the reason is about us and the machine, and not about what is on
+/// Whether what a program gives as the reason is about us and the machine, and not about what is on
 /// the disk.
-fn is_about_us(said: &str) -> bool {
+pub(crate) fn is_about_us(said: &str) -> bool {
     Error::OURS
         .iter()
         .any(|errno| said.contains(nix::errno::Errno::from_raw(*errno).desc()))

@@ -58,10 +58,10 @@ pub enum Error {
         output: String,
     },
     /// A program was ended by a signal from outside: by somebody, or by a kernel that is short of
-    /// memory.
+    /// memory. Or it ended because the machine had no room for it.
     #[error("{what}")]
     Killed {
-        /// The command line, and the signal.
+        /// The command line, and the signal or what it said.
         what: String,
     },
     /// A mount was refused.

@@ -4,8 +4,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
 use machine::{Logged, log_end};
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::driver;
 use crate::error::Context;
 use crate::format::program_failed;
 use crate::table::{Fsck, Program, Repair};
@@ -58,7 +60,7 @@ const REPAIRS_MAX: usize = 4;
 /// that did not work.
 ///
 /// # Errors
-/// If the program is missing, cannot be run, or is killed.
+/// If the program is missing, cannot be run, is killed, or has no room on this machine.
 pub fn repair(variant: &Variant, image: &Path) -> Result<std::result::Result<(), String>> {
     let Some(Repair {
         program,
@@ -104,8 +106,30 @@ fn failed(program: &Program, command: &Command, output: &Output) -> Error {
         } if output.status.code().is_some_and(is_canceled) => Error::Killed {
             what: format!("{command}: canceled from outside, {status}"),
         },
+        failed @ Error::Program { .. } if is_about_us(output) => Error::Killed {
+            what: failed.to_string(),
+        },
         error => error,
     }
+}
+
+/// How a program says that there is no memory for it, besides with the words of the system.
+const NO_MEMORY: [&str; 5] = [
+    "malloc",
+    "emory allocation",
+    "nough memory",
+    "nsufficient memory",
+    "o memory for",
+];
+
+/// Whether what a program says is about the machine, which has no room for what it wants, and not
+/// about what is on the disk. Its exit status need not tell: xfs_repair has the same one for both.
+fn is_about_us(output: &Output) -> bool {
+    let said = [output.stdout.as_slice(), &output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let no_room = [Errno::ENOSPC, Errno::EAGAIN].map(Errno::desc);
+    let mut words = NO_MEMORY.into_iter().chain(no_room);
+    words.any(|words| said.contains(words)) || driver::is_about_us(&said)
 }
 
 fn command(program: &Program, image: &Path) -> Result<Command> {
@@ -137,7 +161,9 @@ impl RunningFsck {
                 clean: true,
                 output: String::new(),
             }),
-            Some(status) if self.fsck.damage_statuses.contains(&status) => {
+            Some(status)
+                if self.fsck.damage_statuses.contains(&status) && !is_about_us(&output) =>
+            {
                 let text = [output.stdout, output.stderr].concat();
                 Ok(FsckReport {
                     clean: false,

@@ -17,6 +17,7 @@ mod holes;
 mod kernel_log;
 mod mount;
 mod scratch;
+mod shown_name;
 mod shutdown;
 mod table;
 mod tree;
@@ -32,6 +33,7 @@ pub use holes::with_data;
 pub use kernel_log::{KernelLog, KernelMessage};
 pub use mount::Mounted;
 pub use scratch::{NAME_PREFIX, Scratch, enter_mount_namespace};
+pub use shown_name::raw_path;
 pub use table::{
     Debugger, Driver, FileSystem, Fsck, Lack, Program, Repair, Rest, TABLE, find, find_program,
 };

@@ -5,6 +5,7 @@ use brief::{Brief, BriefList};
 
 /// Everything a file system shows of itself.
 ///
+/// What is not UTF-8 in a name is shown as `\xff`; [`raw_path`](crate::raw_path) has its bytes.
 /// Directories name inodes by number, so that hard links, and damage such as a directory with
 /// two parents, show as what they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,6 +27,8 @@ pub struct WalkError {
     pub doing: &'static str,
     /// The error number.
     pub errno: i32,
+    /// The file system did not refuse it: it is more than a walk reads.
+    pub is_ours: bool,
 }
 
 /// One inode as stat(2), listxattr(2), lseek(2) and read(2) show it.
@@ -130,6 +133,12 @@ impl Tree {
         errors
             .filter_map(|error| self.lookup(&error.path))
             .collect()
+    }
+
+    /// What a walk did not read although the file system may have shown it: nothing can be said of
+    /// all of the tree.
+    pub fn own_limit(&self) -> Option<&WalkError> {
+        self.errors.iter().find(|error| error.is_ours)
     }
 
     /// The entries of a directory; none if it is not one.

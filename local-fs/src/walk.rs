@@ -14,12 +14,14 @@ use rustix::io::Errno;
 
 use crate::FileSystem;
 use crate::holes::data_extents;
+use crate::shown_name::{raw_path, shown_name};
 use crate::tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
 
 /// A walk reads at most this much of a file's data; workloads write less by far.
 const CONTENT_BYTES_MAX: u64 = 64 << 20;
 
-/// The longest value that the kernel takes (XATTR_SIZE_MAX).
+/// The longest value, and the longest list of names, that the kernel gives (XATTR_SIZE_MAX and
+/// XATTR_LIST_MAX).
 const XATTR_BYTES_MAX: usize = 65536;
 
 /// How much of a directory is read with one system call: all of it, in a workload.
@@ -78,6 +80,17 @@ impl Walk<'_> {
             path: path.to_owned(),
             doing,
             errno: errno.raw_os_error(),
+            is_ours: false,
+        });
+    }
+
+    /// Notes what is more than a walk reads.
+    fn too_much(&mut self, path: &str, doing: &'static str, errno: Errno) {
+        self.tree.errors.push(WalkError {
+            path: path.to_owned(),
+            doing,
+            errno: errno.raw_os_error(),
+            is_ours: true,
         });
     }
 
@@ -106,7 +119,7 @@ impl Walk<'_> {
     fn directory(&mut self, parent: &OwnedFd, name: &str, path: &str, stat: &Stat) {
         // Entered before its children, so that a directory that holds itself is walked once.
         self.add(path, stat, InodeKind::Directory(BTreeMap::new()));
-        let opened = openat(parent, name, DIRECTORY, Mode::empty());
+        let opened = openat(parent, &*raw_path(name), DIRECTORY, Mode::empty());
         let Some(directory) = self.or_error(path, "open", opened) else {
             return;
         };
@@ -138,7 +151,7 @@ impl Walk<'_> {
     }
 
     fn entry(&mut self, directory: &OwnedFd, name: &str, path: &str) -> Option<u64> {
-        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = statat(directory, &*raw_path(name), AtFlags::SYMLINK_NOFOLLOW);
         let stat = self.or_error(path, "stat", stat)?;
         if self.tree.inodes.contains_key(&stat.st_ino) {
             return Some(stat.st_ino);
@@ -152,7 +165,7 @@ impl Walk<'_> {
                 InodeKind::File(self.content(directory, name, path, stat.st_size as u64))
             }
             FileType::Symlink => {
-                let target = readlinkat(directory, name, Vec::new());
+                let target = readlinkat(directory, &*raw_path(name), Vec::new());
                 let target = self.or_error(path, "readlink", target).unwrap_or_default();
                 InodeKind::Symlink(target.to_string_lossy().into_owned())
             }
@@ -185,13 +198,9 @@ impl Walk<'_> {
         if matches!(kind, InodeKind::Symlink(_)) {
             return found;
         }
-        let full = self.path.join(path);
-        let mut names = [0; 4096];
-        let listed = rustix::fs::llistxattr(&full, &mut names[..]);
-        let Some(length) = self.or_error(path, "listxattr", listed) else {
-            return found;
-        };
-        for name in names[..length]
+        let full = self.path.join(&*raw_path(path));
+        let names = self.xattr_names(&full, path);
+        for name in names
             .split(|byte| *byte == 0)
             .filter(|name| !name.is_empty())
         {
@@ -213,16 +222,36 @@ impl Walk<'_> {
         found
     }
 
+    /// The names of the attributes of what is at `full`, each with a zero byte after it.
+    fn xattr_names(&mut self, full: &Path, path: &str) -> Vec<u8> {
+        let mut names = Vec::with_capacity(XATTR_BYTES_MAX);
+        let room = rustix::buffer::spare_capacity(&mut names);
+        match rustix::fs::llistxattr(full, room) {
+            Ok(_) => {}
+            // The kernel hands on no longer list, whatever the file system has.
+            Err(errno @ Errno::TOOBIG) => self.too_much(path, "listxattr", errno),
+            Err(errno) => self.error(path, "listxattr", errno),
+        }
+        names
+    }
+
     fn content(&mut self, directory: &OwnedFd, name: &str, path: &str, size_bytes: u64) -> Content {
         if size_bytes == 0 {
             return Content::default();
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = openat(directory, name, flags, Mode::empty());
+        let opened = openat(directory, &*raw_path(name), flags, Mode::empty());
         let Some(file) = self.or_error(path, "open", opened) else {
             return Content::default();
         };
-        let read = segments(&File::from(file), size_bytes);
+        let file = File::from(file);
+        let extents = self.or_error(path, "read", data_extents(&file, size_bytes));
+        let extents = extents.unwrap_or_default();
+        if extents.iter().map(|(start, end)| end - start).sum::<u64>() > CONTENT_BYTES_MAX {
+            self.too_much(path, "read", Errno::FBIG);
+            return Content::default();
+        }
+        let read = segments(&file, extents);
         Content {
             segments: self.or_error(path, "read", read).unwrap_or_default(),
         }
@@ -242,21 +271,17 @@ fn list(directory: impl AsFd) -> Result<Vec<String>, Errno> {
     let mut entries = RawDir::new(directory, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        let name = entry.file_name().to_string_lossy();
-        if name != "." && name != ".." {
-            names.push(name.into_owned());
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(shown_name(name));
         }
     }
     Ok(names)
 }
 
-/// Where a file has data is asked before any of it is read, and nothing is read ahead: a page
-/// of zeros that a read brings into the cache would show as data from then on.
-fn segments(file: &File, size_bytes: u64) -> Result<Vec<Segment>, Errno> {
-    let extents = data_extents(file, size_bytes)?;
-    if extents.iter().map(|(start, end)| end - start).sum::<u64>() > CONTENT_BYTES_MAX {
-        return Err(Errno::FBIG);
-    }
+/// What a file has in these stretches. Nothing is read ahead: a page of zeros that a read brings
+/// into the cache would show as data from then on.
+fn segments(file: &File, extents: Vec<(u64, u64)>) -> Result<Vec<Segment>, Errno> {
     if extents.is_empty() {
         return Ok(Vec::new());
     }
@@ -271,4 +296,70 @@ fn segments(file: &File, size_bytes: u64) -> Result<Vec<Segment>, Errno> {
         })
     };
     extents.into_iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn walked(path: &Path) -> Tree {
+        let (skip, skip_attributes) = (&[][..], &[][..]);
+        let options = WalkOptions {
+            skip,
+            skip_attributes,
+        };
+        walk(path, options)
+    }
+
+    #[test]
+    fn names_need_not_be_text() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &[u8]| directory.path().join(OsStr::from_bytes(name));
+        std::fs::create_dir(path(b"D\xff")).expect("made");
+        std::fs::write(path(b"D\xff/f\xfe"), "foo").expect("written");
+        std::fs::write(path(b"D\xff/f\xff"), "bar").expect("written");
+        symlink("nowhere", path(b"l\xff")).expect("made");
+        let tree = walked(directory.path());
+        assert_eq!(tree.errors, []);
+        for (name, data) in [("D\\xff/f\\xfe", b"foo"), ("D\\xff/f\\xff", b"bar")] {
+            let inode = tree.inode(tree.lookup(name).expect(name)).expect(name);
+            let InodeKind::File(content) = &inode.kind else {
+                panic!("{name} is no file");
+            };
+            assert_eq!(content.segments[0].data, data);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_for_a_walk_says_nothing_of_the_file_system() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let bytes = vec![1; CONTENT_BYTES_MAX as usize];
+        std::fs::write(directory.path().join("most"), &bytes).expect("written");
+        assert_eq!(walked(directory.path()).errors, []);
+        std::fs::write(directory.path().join("more"), [&bytes[..], &[1]].concat())
+            .expect("written");
+        let tree = walked(directory.path());
+        let limit = tree.own_limit().expect("it is too long");
+        assert_eq!((limit.path.as_str(), limit.doing), ("more", "read"));
+        assert_eq!(tree.errors.len(), 1);
+    }
+
+    #[test]
+    fn all_names_of_attributes_are_read() {
+        let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        for number in 0..30 {
+            let name = format!("user.{number:0>200}");
+            rustix::fs::setxattr(&file, name, b"value", rustix::fs::XattrFlags::empty())
+                .expect("set");
+        }
+        let tree = walked(directory.path());
+        assert_eq!(tree.errors, []);
+        let inode = tree.inode(tree.lookup("file").expect("it is there"));
+        assert_eq!(inode.expect("it is there").xattrs.len(), 30);
+    }
 }

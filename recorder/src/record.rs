@@ -225,6 +225,12 @@ impl Recorder {
         })
     }
 
+    /// Whether the last run's file system is being unmounted, and the kernel may still say something
+    /// about it.
+    pub fn is_unmounting(&self) -> bool {
+        matches!(&self.leaving, Some(Leaving::Now(thread)) if !thread.is_finished())
+    }
+
     /// Waits until the last run's file system is unmounted, which may go on after the return of
     /// [`Self::record`]: from then on the recorded disk is idle, and the kernel has said what it
     /// had to say about it. If it cannot be unmounted the next [`Self::record`] fails.

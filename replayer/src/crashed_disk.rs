@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use block_dev::{Base, FrontEnd, Image, MemfdDisk};
+use block_dev::{Base, FrontEnd, Image, MemfdDisk, is_unmounted};
 use local_fs::{FsckReport, Mounted, Rest, Variant};
 
 use crate::engine::EngineError;
@@ -17,6 +18,10 @@ use crate::test_bed::Ticket;
 
 /// So many checks run side by side.
 const CHECKS: u32 = 2;
+
+/// How long it may take until nothing is mounted from a disk any more. Who unmounted it has waited
+/// already.
+const LET_GO_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A copy for the checker, and what looks at it.
 struct Copy {
@@ -57,6 +62,8 @@ pub(crate) struct CrashedDisk {
     /// Where to mount what is looked at once more.
     mount_point: PathBuf,
     disk: MemfdDisk,
+    /// What was mounted from the disk may still be, out of sight.
+    is_in_doubt: bool,
     while_mounted: WhileMounted,
     copies: Vec<Copy>,
     /// Which copy is the next to be checked.
@@ -83,6 +90,7 @@ impl CrashedDisk {
             base: Arc::clone(base),
             mount_point: mount_point.into(),
             disk: MemfdDisk::new(base)?,
+            is_in_doubt: false,
             while_mounted: WhileMounted::of(variant.file_system.rest, base),
             copies: (0..CHECKS).map(copy).collect::<Result<_, _>>()?,
             next: 0,
@@ -94,6 +102,25 @@ impl CrashedDisk {
     /// The disk itself.
     pub(crate) fn disk(&self) -> &MemfdDisk {
         &self.disk
+    }
+
+    /// Says whether what was mounted from the disk may still be, out of sight.
+    pub(crate) fn set_in_doubt(&mut self, is_in_doubt: bool) {
+        self.is_in_doubt = is_in_doubt;
+    }
+
+    /// Has nothing be mounted from the disk. A disk with a live file system must not change under
+    /// it, and whoever mounts it gets that one, whatever the disk holds: another takes its place.
+    fn make_free(&mut self) -> Result<(), EngineError> {
+        if self.is_in_doubt && !is_unmounted(self.disk.device(), LET_GO_PATIENCE) {
+            if self.variant.file_system.remembered_by_identity {
+                // While it stays no copy of it can be mounted.
+                return Err("the file system of an earlier crash state is still mounted".into());
+            }
+            self.disk = MemfdDisk::new(&self.base)?;
+        }
+        self.is_in_doubt = false;
+        Ok(())
     }
 
     /// What a check said is kept, once it has ended.
@@ -153,6 +180,7 @@ impl CrashedDisk {
         watch: &mut Stopwatch,
         timing: &mut Timing,
     ) -> Result<Result<(), String>, EngineError> {
+        self.make_free()?;
         if self.variant.file_system.repair.is_some() {
             // A host repairs the copy.
             self.settle(self.next);

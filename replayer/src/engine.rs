@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block_dev::{Base, Image};
+use block_dev::{Base, Image, Kind, Mark};
 use checker::Contract;
 use crash_images::{rebuild, requests};
 use local_fs::{Tree, Variant};
@@ -20,7 +20,7 @@ use recorder::Recorded;
 use specification::Specification;
 use workloads::Workload;
 
-use self::refusal::{Refusal, kept_after_removal, refusal};
+use self::refusal::{Refusal, kept_after_removal, refusals};
 use self::states::Recording;
 use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
@@ -275,11 +275,7 @@ impl Engine {
         if self.hash_log {
             result.block_log = Some(trace.log.hash());
         }
-        match refusal(&self.variant, workload, &trace.outcomes) {
-            Some(Refusal::NotApplicable(why)) => result.not_applicable = Some(why),
-            Some(Refusal::Unexpected(why)) => result.inconclusive = Some(why),
-            None => {}
-        }
+        self.note_refusal(workload, &trace, result);
         if trace.crash_points.is_empty() {
             let why = "the workload has no persistence operation and no crash point";
             result.inconclusive.get_or_insert(why.into());
@@ -310,12 +306,46 @@ impl Engine {
             return Err(why.into());
         }
         let (trace, places) = imported.into_trace(workload, &before);
-        let last = trace
+        let Some(last) = self.last_imported(workload, &trace, &mut unfinished.result) else {
+            return Ok(());
+        };
+        let recording = Recording::new(workload, &trace, last, Some(&places), self.disk);
+        self.visit_states(&recording, unfinished, tell)
+    }
+
+    /// Notes in a result the first operation that was refused.
+    fn note_refusal(&self, workload: &Workload, trace: &Recorded, result: &mut WorkloadResult) {
+        match refusals(&self.variant, workload, &trace.outcomes).next() {
+            Some((_, Refusal::NotApplicable(why))) => result.not_applicable = Some(why),
+            Some((_, Refusal::Unexpected(why))) => result.inconclusive = Some(why),
+            None => {}
+        }
+    }
+
+    /// The last position of an imported log of whose states anything can be said; none if there is
+    /// none. Nobody looked at the running file system, so it is not known which part an operation
+    /// has done that was refused.
+    fn last_imported(
+        &self,
+        workload: &Workload,
+        trace: &Recorded,
+        result: &mut WorkloadResult,
+    ) -> Option<usize> {
+        self.note_refusal(workload, trace, result);
+        let end = trace
             .crash_points
             .last()
             .map_or(trace.durable_position, |point| point.log_position);
-        let recording = Recording::new(workload, &trace, last, Some(&places), self.disk);
-        self.visit_states(&recording, unfinished, tell)
+        let mut refusals = refusals(&self.variant, workload, &trace.outcomes);
+        let refused = refusals.find(|(_, refusal)| matches!(refusal, Refusal::Unexpected(_)));
+        let Some((number, Refusal::Unexpected(why))) = refused else {
+            return Some(end);
+        };
+        result.inconclusive.get_or_insert(why);
+        let begins = Kind::Mark(Mark::OperationStart(number as u32));
+        let entries = trace.log.entries();
+        let last = entries.iter().position(|entry| entry.kind == begins)?;
+        (last >= trace.durable_position).then(|| last.min(end))
     }
 
     /// What the disk shows before any crash. What is wrong with it then, crashes have not done.

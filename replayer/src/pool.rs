@@ -282,6 +282,14 @@ impl Worker {
         self.steps(workload, answer)
     }
 
+    /// Has a workload done and nothing besides, while other workers may work under this kernel.
+    /// Where the kernel dies of it, that is the result.
+    pub(crate) fn work_singly(&mut self, workload: &Workload) -> Result<WorkloadResult, Gone> {
+        self.send(&Job::Workload(workload.clone()))?;
+        let answer = self.work(&Job::Finish);
+        self.steps(workload, answer)
+    }
+
     /// Has it look for a crash state while no other worker works under this kernel.
     pub(crate) fn search(
         &mut self,

@@ -523,6 +523,50 @@ impl WorkloadResult {
         }
     }
 
+    /// The result of a second try, with what the first one saw: that stays seen.
+    pub(crate) fn after(mut self, first: Self) -> Self {
+        let missing = self.missing_of(&first);
+        // A kernel that died, and then lived through all of it, may have died of anything.
+        if self.inconclusive.is_some() {
+            self.death = self.death.or(first.death);
+        }
+        if missing.is_empty() {
+            return self;
+        }
+        let also = format!("only the first of two tries found: {}", missing.join("; "));
+        let inconclusive = match &self.inconclusive {
+            Some(why) => format!("{why}; {also}"),
+            None => also,
+        };
+        self.inconclusive = Some(inconclusive);
+        if self.broken.is_empty() {
+            // The places of its states are places in its log.
+            (self.broken, self.log) = (first.broken, first.log);
+        }
+        self
+    }
+
+    /// What another try found and this one did not, each kind once.
+    fn missing_of(&self, other: &Self) -> Vec<String> {
+        let findings = |of: &Self| -> Vec<Finding> {
+            let states = of.broken.iter();
+            states.flat_map(|state| state.findings.clone()).collect()
+        };
+        let mut known = findings(self);
+        let mut missing = Vec::new();
+        for finding in findings(other) {
+            if known.iter().all(|known| known.kind() != finding.kind()) {
+                missing.push(
+                    format!("{} {}", finding.path, finding.what)
+                        .trim()
+                        .to_owned(),
+                );
+                known.push(finding);
+            }
+        }
+        missing
+    }
+
     /// What it amounts to.
     pub fn verdict(&self) -> Verdict {
         match (

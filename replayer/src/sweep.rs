@@ -379,8 +379,7 @@ impl Workers {
         Ok(())
     }
 
-    /// What comes of a workload with no other worker at work. Who is interrupted keeps what the
-    /// first try found.
+    /// What comes of a workload with no other worker at work, and what the first try found.
     fn retried(
         &mut self,
         workload: &Workload,
@@ -390,7 +389,10 @@ impl Workers {
         if interrupt.requested() {
             return Ok(first);
         }
-        self.alone(workload)
+        if let Some(worker) = self.processes.first_mut() {
+            worker.obey(interrupt);
+        }
+        Ok(self.alone(workload, interrupt)?.after(first))
     }
 }
 
@@ -450,11 +452,11 @@ impl Workers {
         if let Some(worker) = self.processes.first_mut() {
             worker.obey(interrupt);
         }
-        Ok(self.alone(workload)?.death)
+        Ok(self.alone(workload, interrupt)?.death)
     }
 
     /// Has one worker do a workload while the others rest.
-    fn alone(&mut self, workload: &Workload) -> Result<WorkloadResult> {
+    fn alone(&mut self, workload: &Workload, interrupt: &Interrupt) -> Result<WorkloadResult> {
         let worker = self.processes.first_mut().ok_or(Error::NoWorker)?;
         let result = match worker.work_alone(workload) {
             Ok(result) if result.death.is_none() => return Ok(result),
@@ -463,7 +465,10 @@ impl Workers {
                 WorkloadResult::inconclusive(workload.name.clone(), gone.words().to_owned())
             }
         };
-        self.processes[0] = self.replacement()?;
+        // Who wants to stop needs no other, and what was found is not to be lost if there is none.
+        if !interrupt.requested() {
+            self.processes[0] = self.replacement()?;
+        }
         Ok(result)
     }
 }
@@ -495,9 +500,11 @@ fn feed(
     results: &ResultSender,
 ) -> Result<Worker> {
     worker.obey(interrupt);
+    let is_in_guest = workers.lock().expect("no holder panics").are_in_guests();
     let mut feeder = Feeder {
         worker,
         workers,
+        is_in_guest,
         results,
         interrupt,
         waiting: VecDeque::new(),
@@ -523,6 +530,8 @@ fn feed(
 struct Feeder<'a, 'w> {
     worker: Worker,
     workers: &'a Mutex<&'w mut Workers>,
+    /// Each worker has a kernel of its own.
+    is_in_guest: bool,
     results: &'a ResultSender,
     interrupt: &'a Interrupt,
     waiting: VecDeque<Workload>,
@@ -560,6 +569,7 @@ impl Feeder<'_, '_> {
     /// Waits for the answer to the workload that waits longest.
     fn collect(&mut self) -> Result<()> {
         match self.worker.receive() {
+            Ok(Answer::Step(_)) => Ok(()),
             Ok(answer) => {
                 self.deaths = 0;
                 let workload = self.waiting.pop_front().expect("an answer has a question");
@@ -582,7 +592,7 @@ impl Feeder<'_, '_> {
         let _ = self.results.send((workload, result));
     }
 
-    /// The worker is gone. Each workload that waits is tried once more, alone, with a new worker:
+    /// The worker is gone. Each workload that waits is tried once more by itself, with a new worker:
     /// so the one that it died of is told from the others, and a finding from an accident.
     fn replace(&mut self, gone: &Gone) -> Result<()> {
         if self.interrupt.requested() {
@@ -601,9 +611,10 @@ impl Feeder<'_, '_> {
         ));
         self.renew()?;
         for workload in std::mem::take(&mut self.waiting) {
-            match self.worker.work_alone(&workload) {
-                Ok(result) => {
+            match self.again(&workload) {
+                Ok(mut result) => {
                     let died = result.death.is_some();
+                    result.retry_alone |= died && !self.is_in_guest;
                     self.pass_on(workload, Answer::Result(Box::new(result)));
                     self.deaths = 0;
                     if died {
@@ -611,12 +622,32 @@ impl Feeder<'_, '_> {
                     }
                 }
                 Err(gone) => {
-                    self.pass_on(workload, Answer::Failed(gone.words().to_owned()));
+                    self.give_up(workload, &gone);
                     self.renew()?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Has a new worker do nothing but a workload. In a guest it is alone under its kernel; under
+    /// ours the other workers go on, and may be whom the kernel complains about.
+    fn again(&mut self, workload: &Workload) -> Result<WorkloadResult, Gone> {
+        if self.is_in_guest {
+            self.worker.work_alone(workload)
+        } else {
+            self.worker.work_singly(workload)
+        }
+    }
+
+    /// Two workers died of a workload. Under our kernel it has not been alone yet.
+    fn give_up(&self, workload: Workload, gone: &Gone) {
+        let why = gone.words().to_owned();
+        let result = WorkloadResult {
+            retry_alone: !self.is_in_guest,
+            ..WorkloadResult::inconclusive(workload.name.clone(), why)
+        };
+        let _ = self.results.send((workload, result));
     }
 
     fn renew(&mut self) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod again;
 mod engines;
+mod imports;
 mod results;
 mod rules;
 mod sweeps;
@@ -45,7 +46,13 @@ fn first_found(text: &str, mut result: WorkloadResult) -> Found {
 
 /// A machine whose workers are threads, each with a toy of its own that has this bug.
 fn machine(bug: Bug) -> Machine {
+    machine_of(move || bug)
+}
+
+/// The same; each worker that is started has the bug that is told then.
+fn machine_of(bug: impl Fn() -> Bug + Send + Sync + 'static) -> Machine {
     Machine::Thread(ThreadBody::new(move |input, output| {
+        let bug = bug();
         let output = Mutex::new(output);
         let answer = move |answer: &Answer| {
             let mut output = output.lock().expect("no holder panics");

@@ -7,7 +7,7 @@ use workloads::Workload;
 
 use crate::drain::{ResultSender, Source};
 use crate::error::{Error, Result};
-use crate::pool::{Gone, Worker};
+use crate::pool::Worker;
 use crate::result::WorkloadResult;
 use crate::sweep::Workers;
 use crate::worker::{Answer, Job};
@@ -50,26 +50,37 @@ impl Workers {
 
     /// Does a workload, and once more if the guest does not survive it.
     fn in_its_guest(&self, workload: &Workload, interrupt: &Interrupt) -> Result<WorkloadResult> {
-        let job = || Job::Alone(workload.clone());
-        let gone = match Worker::work_once(&self.machine, &self.start, workload, job(), interrupt) {
-            Ok(Ok(result)) if result.death.is_none() && !result.retry_alone => return Ok(result),
-            Ok(Ok(result)) => result
-                .death
-                .map(|death| death.what)
-                .or(result.inconclusive)
-                .unwrap_or_default(),
-            Ok(Err(gone)) => gone.words().to_owned(),
-            Err(error) => one_line(&error),
+        // With whether it is to be tried once more.
+        let run = || -> Result<(WorkloadResult, bool)> {
+            let job = Job::Alone(workload.clone());
+            let done = Worker::work_once(&self.machine, &self.start, workload, job, interrupt)?;
+            Ok(match done {
+                Ok(result) => {
+                    let is_open = result.death.is_some() || result.retry_alone;
+                    (result, is_open)
+                }
+                Err(gone) => (lost(workload, gone.words()), true),
+            })
         };
-        say(&format!("{gone}; what it was doing is tried once more"));
-        let again = Worker::work_once(&self.machine, &self.start, workload, job(), interrupt)?;
-        let inconclusive = |gone: Gone| {
-            WorkloadResult::inconclusive(workload.name.clone(), gone.words().to_owned())
+        let first = match run() {
+            Ok((result, false)) => return Ok(result),
+            Ok((result, true)) => result,
+            Err(error) => lost(workload, &one_line(&error)),
         };
+        let death = first.death.as_ref().map(|death| &death.what);
+        let why = death.or(first.inconclusive.as_ref());
+        let why = why.map(String::as_str).unwrap_or_default();
+        say(&format!("{why}; what it was doing is tried once more"));
+        let (again, _) = run()?;
         // It was alone both times.
         Ok(WorkloadResult {
             retry_alone: false,
-            ..again.unwrap_or_else(inconclusive)
+            ..again.after(first)
         })
     }
+}
+
+/// The result of a workload that no guest has measured.
+fn lost(workload: &Workload, why: &str) -> WorkloadResult {
+    WorkloadResult::inconclusive(workload.name.clone(), why.to_owned())
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use block_dev::Base;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
@@ -38,6 +38,9 @@ pub(crate) const BASE_NAME: &str = "base";
 
 /// Jobs that may wait: more than are ever given without an answer.
 const JOBS_MAX: usize = 8;
+
+/// How often a worker that is not alone says what it does.
+const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// Messages that may be on their way into a worker: as many workloads as it may have, one to have
 /// it finish, and what the host did with two slots.
@@ -75,7 +78,7 @@ pub(crate) struct Start {
 /// What a worker is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Job {
-    /// A workload. Its answer may come only after the next job.
+    /// A workload. Its answer may come only after the next job. Now and then a step is told.
     Workload(Workload),
     /// The answers of all workloads so far are wanted now.
     Finish,
@@ -289,7 +292,7 @@ impl Worker {
     fn work(&mut self, job: Job) -> io::Result<()> {
         match job {
             Job::Workload(workload) => {
-                let next = self.engine.start(&workload, &mut |_| {});
+                let next = self.now_and_then(|engine, tell| engine.start(&workload, tell))?;
                 let previous = self.unfinished.replace(next);
                 self.finish(previous)
             }
@@ -343,6 +346,21 @@ impl Worker {
         let mut tell = |step: &str| told = answer(&Answer::Step(step.to_owned()));
         let done = doing(&mut self.engine, &mut tell);
         told.map(|()| done)
+    }
+
+    /// Has the engine do something, and says a step of it whenever nothing was said for a while:
+    /// whoever waits sees that it goes on, and each message costs time.
+    fn now_and_then<T>(&mut self, doing: impl FnOnce(&mut Engine, Tell<'_>) -> T) -> io::Result<T> {
+        let mut said: Option<Instant> = None;
+        self.step_by_step(|engine, tell| {
+            let mut seldom = |step: &str| {
+                if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+                    said = Some(Instant::now());
+                    tell(step);
+                }
+            };
+            doing(engine, &mut seldom)
+        })
     }
 
     fn finish(&mut self, unfinished: Option<Unfinished>) -> io::Result<()> {

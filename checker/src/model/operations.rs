@@ -216,10 +216,7 @@ impl Model {
                 target,
                 offset,
                 length,
-            } => self.edit(self.target(target)?, |content| {
-                content.write(operation, *offset, *length);
-                content.extend(offset + length);
-            }),
+            } => self.write_mapped(operation, self.target(target)?, *offset, *length),
             Op::Append { target, length } => self.edit(self.target(target)?, |content| {
                 content.write(operation, content.size_bytes(), *length);
             }),
@@ -239,6 +236,28 @@ impl Model {
             Op::Reflink { .. } => self.reflink(op),
             _ => None,
         }
+    }
+
+    /// A file that is too short is made longer first, by a call of its own: a crash may show that it
+    /// is longer, and nothing that was stored.
+    fn write_mapped(
+        &mut self,
+        operation: usize,
+        inode: InodeId,
+        offset: u64,
+        length: u64,
+    ) -> Option<()> {
+        let mut longer = self.inodes[inode].content.current().clone();
+        let is_too_short = longer.size_bytes() < offset + length;
+        self.edit(inode, |content| {
+            content.write(operation, offset, length);
+        })?;
+        if is_too_short && length > 0 {
+            longer.truncate(offset + length);
+            let time = self.time;
+            self.inodes[inode].content.insert_before(time, longer);
+        }
+        Some(())
     }
 
     fn reflink(&mut self, op: &Op) -> Option<()> {

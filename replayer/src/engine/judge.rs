@@ -164,10 +164,15 @@ impl Engine {
         live: Option<&Tree>,
         seen: &Visited,
     ) -> Result<Vec<Finding>, Undecided> {
-        let mut findings = match (&seen.tree, model) {
-            (None, _) => Vec::new(),
-            (Some(tree), Some(model)) => oracle::check(model, live, tree)?,
+        let compared = match (&seen.tree, model) {
+            (None, _) => Ok(Vec::new()),
+            (Some(tree), Some(model)) => oracle::check(model, live, tree),
             (Some(tree), None) => oracle::check_itself(&self.contract, tree),
+        };
+        let mut findings = match compared {
+            // What is wrong whatever the tree shows needs no comparison.
+            Err(_) if !seen.findings.is_empty() => Vec::new(),
+            compared => compared?,
         };
         findings.extend(seen.findings.iter().cloned());
         Ok(findings)

@@ -12,27 +12,30 @@ pub(super) enum Refusal {
     Unexpected(String),
 }
 
-/// Names the first operation that the file system refused.
-pub(super) fn refusal(
-    variant: &Variant,
-    workload: &Workload,
-    outcomes: &[Outcome],
-) -> Option<Refusal> {
-    workload.operations().zip(outcomes).enumerate().find_map(
-        |(number, (op, outcome))| match outcome {
+/// The operations that the file system refused, each with its number, in their order.
+pub(super) fn refusals<'a>(
+    variant: &'a Variant,
+    workload: &'a Workload,
+    outcomes: &'a [Outcome],
+) -> impl Iterator<Item = (usize, Refusal)> + 'a {
+    workload
+        .operations()
+        .zip(outcomes)
+        .enumerate()
+        .filter_map(|(number, (op, outcome))| match outcome {
             Outcome::Done => None,
             Outcome::Refused(errno) => {
                 let reason = std::io::Error::from_raw_os_error(*errno);
                 let why = format!("operation {number}, {op}, was refused: {reason}");
                 let lacking = *errno == libc::EOPNOTSUPP || is_lacking(variant.file_system, op);
-                Some(if lacking {
+                let refusal = if lacking {
                     Refusal::NotApplicable(why)
                 } else {
                     Refusal::Unexpected(why)
-                })
+                };
+                Some((number, refusal))
             }
-        },
-    )
+        })
 }
 
 /// Whether a file system has no place for what an operation does, or no way to do it.

@@ -4,6 +4,7 @@
 //! of the same name is only the first to be tried; then come all others, the most similar first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::path::Path;
 
 use block_dev::Image;
@@ -21,8 +22,8 @@ use super::{Engine, Result, Tell, Unfinished, inconclusive};
 use crate::moment::Progress;
 use crate::result::{RunLog, StateFindings, WorkloadResult};
 
-/// A search looks at no more states than this: what is that far from the state wanted is another
-/// finding.
+/// A search looks at no more states than this, the nearest ones: what is that far from the state
+/// wanted is another finding.
 const STATES_MAX: usize = 4_000;
 
 /// What a search looks for.
@@ -77,13 +78,40 @@ impl Search {
     }
 }
 
-/// The one that is wanted, if a disk may show it, and those of a space, but not too many.
-fn first_of(wanted: &State, rules: &Log, space: &Space<'_>) -> Vec<State> {
+/// The one that is wanted, if a disk may show it, and those of a space that are nearest by
+/// `distance`, the nearest first, but not too many.
+fn nearest_to<D: Ord>(
+    wanted: &State,
+    rules: &Log,
+    space: &Space<'_>,
+    distance: impl Fn(&State) -> D,
+) -> Vec<State> {
     let same = Some(wanted.clone()).filter(|state| rules.check(state).is_ok());
-    same.into_iter()
-        .chain(space.iter())
-        .take(STATES_MAX)
-        .collect()
+    let mut near: Vec<_> = if space.len() < space.spanned() {
+        space.iter().collect()
+    } else {
+        let mut stretches = stretches(space);
+        let first = |stretch: &Range<u128>| space.get(stretch.start);
+        stretches.sort_by_cached_key(|stretch| first(stretch).map(|state| distance(&state)));
+        let all = stretches.into_iter().flatten();
+        all.filter_map(|number| space.get(number))
+            .take(STATES_MAX)
+            .collect()
+    };
+    near.sort_by_cached_key(distance);
+    same.into_iter().chain(near).take(STATES_MAX).collect()
+}
+
+/// The stretches of a space, which is no sample, whose states are of one kind and at one position:
+/// one of them is as near as another.
+fn stretches(space: &Space<'_>) -> Vec<Range<u128>> {
+    let mut end = 0_u128;
+    let mut stretch = |states: u128| {
+        let start = end;
+        end = end.saturating_add(states);
+        start..end
+    };
+    space.kinds().map(|(_, states)| stretch(states)).collect()
 }
 
 /// How much a state differs from the one that is wanted, but for its position.
@@ -108,6 +136,8 @@ struct Hunt<'a> {
     search: &'a Search,
     result: &'a mut WorkloadResult,
     tell: Tell<'a>,
+    /// There are states that were too far away to be looked at.
+    is_cut: bool,
 }
 
 impl<'a> Hunt<'a> {
@@ -119,8 +149,15 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    fn has_looked_at_enough(&self) -> bool {
-        self.result.states_checked as usize > STATES_MAX
+    fn has_looked_at_enough(&mut self) -> bool {
+        let is_enough = self.result.states_checked as usize > STATES_MAX;
+        self.is_cut |= is_enough;
+        is_enough
+    }
+
+    /// Notes how many states there were to choose from.
+    fn chooses_from(&mut self, space: &Space<'_>) {
+        self.is_cut |= space.len() > STATES_MAX as u128;
     }
 }
 
@@ -205,8 +242,13 @@ impl Engine {
             search,
             result,
             tell: &mut *tell,
+            is_cut: false,
         };
         let found = self.find(&mut hunt)?;
+        if found.is_none() && hunt.is_cut {
+            let why = format!("it is in none of the {STATES_MAX} states that are most like it");
+            result.inconclusive.get_or_insert(why);
+        }
         if let Some(Hit { image, state }) = found {
             if let Some(look) = look {
                 tell("mounting the state for a look");
@@ -227,9 +269,7 @@ impl Engine {
             ..
         } = hunt.recording;
         let search = hunt.search;
-        let space = hunt.recording.space(&search.states, self.seed);
-        let mut states = first_of(&search.state, rules, &space);
-        states.sort_by_cached_key(|state| search.distance(state, progress[state.position]));
+        let states = self.states_like(hunt);
         let mut judged = HashSet::new();
         for state in states {
             rebuild(&mut self.image, &trace.log, rules, &state);
@@ -258,6 +298,18 @@ impl Engine {
         Ok(None)
     }
 
+    /// The states that may be the wanted one, the likeliest first.
+    fn states_like(&self, hunt: &mut Hunt<'_>) -> Vec<State> {
+        let Hunt {
+            recording, search, ..
+        } = *hunt;
+        let space = recording.space(&search.states, self.seed);
+        hunt.chooses_from(&space);
+        nearest_to(&search.state, &recording.rules, &space, |state| {
+            search.distance(state, recording.progress[state.position])
+        })
+    }
+
     /// What is in the image, which is what was looked for.
     fn hit(&self, state: StateFindings) -> Hit {
         let image = self.image.clone();
@@ -280,7 +332,7 @@ impl Engine {
         };
         let wanted = &hunt.search.again[depth];
         let mut judged = HashSet::new();
-        for state in self.states_again(&recovered, wanted, &crashed.address()) {
+        for state in self.states_again(hunt, &recovered, wanted, &crashed.address()) {
             recovered.crash_into(&mut self.image, &image, &state);
             let is_new = judged.insert(self.image.hash());
             let is_worth_it = is_new || self.rules.tell_disks_apart();
@@ -311,14 +363,19 @@ impl Engine {
 
     /// The states of a recovery that may be the wanted one, the likeliest first. `address` is that
     /// of the state that recovers.
-    fn states_again(&self, recovered: &Recovery, wanted: &State, address: &str) -> Vec<State> {
+    fn states_again(
+        &self,
+        hunt: &mut Hunt<'_>,
+        recovered: &Recovery,
+        wanted: &State,
+        address: &str,
+    ) -> Vec<State> {
         let space = self.recovery_space(&recovered.rules, address);
-        let mut states = first_of(wanted, &recovered.rules, &space);
-        states.sort_by_cached_key(|state| {
+        hunt.chooses_from(&space);
+        nearest_to(wanted, &recovered.rules, &space, |state| {
             let position = state.position.abs_diff(wanted.position);
             (unlike(wanted, state), position)
-        });
-        states
+        })
     }
 
     /// What is in the image, the last of some crashes, if it breaks what is looked for. `image` is
@@ -483,4 +540,42 @@ fn fewest(
         }
     }
     Ok(fewest)
+}
+
+#[cfg(test)]
+mod tests {
+    use block_dev::BlockLog;
+    use crash_images::requests;
+    use pace_rules::disk::Disk;
+
+    use super::*;
+
+    #[test]
+    fn of_more_states_than_can_be_looked_at_the_nearest_are() {
+        const WRITES: usize = 120;
+        let mut log = BlockLog::default();
+        for place in 0..WRITES as u64 {
+            log.push_write(place * 4096, &[1; 4096], 0);
+        }
+        let rules = Log::new(&requests(&log), 0, Disk::Honest);
+        let wanted: State = "lost-3-7@120".parse().expect("a state");
+        let promised: Vec<_> = (0..=WRITES).collect();
+        for (states, far_max) in [("all", 0), ("reorder:2,every-write,sample:20000", 20)] {
+            let states: States = states.parse().expect("states");
+            let space = Space::new(&rules, &promised, &states, 7);
+            assert!(space.len() > 2 * STATES_MAX as u128);
+            let distance = |state: &State| {
+                let position = state.position.abs_diff(wanted.position);
+                (unlike(&wanted, state), position)
+            };
+            let near = nearest_to(&wanted, &rules, &space, distance);
+            assert_eq!((near.len(), &near[0]), (STATES_MAX, &wanted));
+            for state in &near[1..] {
+                let is_alike =
+                    matches!(&state.relaxation, Relaxation::Lost(lost) if lost.len() == 2);
+                let far = state.position.abs_diff(wanted.position);
+                assert!(is_alike && far <= far_max, "{state}");
+            }
+        }
+    }
 }

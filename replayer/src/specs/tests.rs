@@ -351,6 +351,7 @@ fn tree(size: u64) -> Tree {
             path: "A/h".into(),
             doing: "read",
             errno: libc::EIO,
+            is_ours: false,
         }],
     }
 }
@@ -462,6 +463,7 @@ fn of_what_could_not_be_read_nothing_is_told_under_any_name() {
         path: path.into(),
         doing,
         errno: libc::EIO,
+        is_ours: false,
     };
     tree.errors = vec![
         error("A/g", "read"),
@@ -553,6 +555,7 @@ fn what_is_absent_is_no_violation_where_not_everything_was_shown() {
             path: String::new(),
             doing: "open",
             errno: libc::ENOMEM,
+            is_ours: false,
         }],
         ..Tree::default()
     };

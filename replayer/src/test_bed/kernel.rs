@@ -63,6 +63,8 @@ impl KernelBed {
     }
 
     fn mount(&mut self) -> local_fs::Result<Mounted> {
+        // Until it is known to be unmounted.
+        self.crashed.set_in_doubt(true);
         Mounted::new(
             &self.variant,
             self.crashed.disk().device(),
@@ -177,6 +179,36 @@ impl KernelBed {
         let said = said.unwrap_or_default();
         Ok(Recovery::MountFails(format!("{why}{said}")))
     }
+
+    /// Has an image recover, while the recorded disk may still be unmounted.
+    fn recover_beside(
+        &mut self,
+        image: &Image,
+        watch: &mut Stopwatch,
+        timing: &mut Timing,
+    ) -> Result<Recovery> {
+        let loaded = self.crashed.load(image, watch, timing)?;
+        // What other disks had to say before this one was mounted is not about it.
+        self.kernel_log.skip()?;
+        if let Err(why) = loaded {
+            return Ok(Recovery::RepairFails(why));
+        }
+        let mounted = self.mount();
+        watch.lap(&mut timing.mount_us);
+        let recovered = match mounted {
+            Ok(mounted) => {
+                let seen = self.look_at(mounted, watch, timing);
+                seen.map(|seen| {
+                    // What is not usable may not have been unmounted, to be at rest.
+                    let is_unmounted = seen.unusable.is_none() && seen.stays_mounted.is_none();
+                    self.crashed.set_in_doubt(!is_unmounted);
+                    Recovery::Mounted(Box::new(seen))
+                })
+            }
+            Err(error) => self.unmountable(error),
+        };
+        recovered.or_else(driver_dies)
+    }
 }
 
 impl TestBed for KernelBed {
@@ -203,22 +235,14 @@ impl TestBed for KernelBed {
         watch: &mut Stopwatch,
         timing: &mut Timing,
     ) -> Result<Recovery> {
-        let loaded = self.crashed.load(image, watch, timing)?;
-        // What other disks had to say before this one was mounted is not about it.
-        self.kernel_log.skip()?;
-        if let Err(why) = loaded {
-            return Ok(Recovery::RepairFails(why));
+        let is_alone = !self.recorder.is_unmounting();
+        let recovery = self.recover_beside(image, watch, timing)?;
+        if is_alone || !has_stack_trace(&recovery) {
+            return Ok(recovery);
         }
-        let mounted = self.mount();
-        watch.lap(&mut timing.mount_us);
-        let recovered = match mounted {
-            Ok(mounted) => {
-                let seen = self.look_at(mounted, watch, timing);
-                seen.map(|seen| Recovery::Mounted(Box::new(seen)))
-            }
-            Err(error) => self.unmountable(error),
-        };
-        recovered.or_else(driver_dies)
+        // It may be about the disk of the run, which was being unmounted.
+        self.recorder.finish_unmounting();
+        self.recover_beside(image, watch, timing)
     }
 
     fn record_recovery(&mut self, image: &Image) -> Result<Result<BlockLog, String>> {
@@ -279,12 +303,21 @@ impl TestBed for KernelBed {
             let mut mounted = self.mount()?;
             walk(mounted.path(), WalkOptions::of(self.variant.file_system));
             mounted.unmount()?;
+            self.crashed.set_in_doubt(false);
         }
         Ok(started.elapsed())
     }
 
     fn on_recovered(&mut self, hook: RecoveredHook) {
         self.recovered = Some(hook);
+    }
+}
+
+/// Whether the kernel printed a stack trace, which names no disk.
+fn has_stack_trace(recovery: &Recovery) -> bool {
+    match recovery {
+        Recovery::Mounted(seen) => matches!(seen.kernel_says, Complaint::StackTrace(_)),
+        _ => false,
     }
 }
 

@@ -1,18 +1,22 @@
 //! Many workloads, on several workers.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use campaign::Interrupt;
 use checker::Promise;
 use workloads::Workload;
 
 use super::toy_bed::Bug;
-use super::{broken, first_found, options, sweep, variant, workload};
+use super::{broken, first_found, machine, machine_of, options, sweep, variant, workload};
 use crate::crash_again::CrashAgain;
 use crate::engine::search::Search;
 use crate::error::Error;
 use crate::findings::{Found, FoundWhat};
 use crate::minimize::{minimize, search_for};
+use crate::pool::Worker;
 use crate::result::{StateFindings, Timing, Verdict, WorkloadResult};
 use crate::sweep::{SweepOptions, Workers};
+use crate::worker::{Answer, Job};
 
 const TEXTS: [&str; 9] = [
     "creat a; fsync a",
@@ -103,6 +107,49 @@ fn a_check_that_somebody_killed_is_done_again() {
     let results = sweep(&options(Bug::FsckIsKilled, "prefix", 1), &TEXTS);
     assert_eq!(results[3].verdict(), Verdict::Clean, "{:?}", results[3]);
     assert!(!results[3].retry_alone);
+}
+
+#[test]
+fn what_the_first_try_found_stays_whatever_becomes_of_the_second() {
+    let of = |bug| {
+        let result = sweep(&options(bug, "prefix", 1), &["creat bad; fsync bad"]).remove(0);
+        assert_eq!(broken(&result), [Promise::Usable], "{bug:?}: {result:?}");
+        assert!(result.log.is_some(), "{bug:?}: {result:?}");
+        result.inconclusive.expect("why it is not all")
+    };
+    let died = of(Bug::DiesInSecondTry);
+    assert!(died.starts_with("the worker died"), "{died}");
+    let healed = of(Bug::HealsInSecondTry);
+    let expected = "only the first of two tries found: bad deleting fails";
+    assert_eq!(healed, expected);
+}
+
+#[test]
+fn who_works_in_the_place_of_another_is_not_alone_yet() {
+    // The first two workers do not survive it, and then the kernel says something once.
+    let started = AtomicU32::new(0);
+    let machine = machine_of(move || match started.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => Bug::WorkerDies,
+        _ => Bug::KernelWarnsOnce,
+    });
+    let options = SweepOptions {
+        machine,
+        ..options(Bug::None, "prefix", 2)
+    };
+    let result = sweep(&options, &["creat bad; fsync bad"]).remove(0);
+    assert_ne!(result.verdict(), Verdict::Finding, "{result:?}");
+}
+
+#[test]
+fn a_worker_says_that_it_goes_on_with_each_workload() {
+    let workers = Workers::start(&variant(), &options(Bug::None, "prefix", 1)).expect("workers");
+    let mut worker = Worker::start(&machine(Bug::None), &workers.start).expect("a worker");
+    let text = workload("creat a; fsync a");
+    for job in [Job::Workload(text), Job::Finish] {
+        worker.send(&job).expect("sent");
+    }
+    let first = worker.receive().expect("received");
+    assert!(matches!(first, Answer::Step(_)), "{first:?}");
 }
 
 #[test]

@@ -78,10 +78,17 @@ pub(super) enum Bug {
     KernelSays,
     /// The kernel prints a stack trace.
     KernelWarns,
+    /// The kernel prints a stack trace, once.
+    KernelWarnsOnce,
     /// Its checker finds something.
     FsckComplains,
     /// Somebody kills its checker, once.
     FsckIsKilled,
+    /// Nothing can be written to it, until somebody kills its checker. After that the worker does
+    /// not survive it.
+    DiesInSecondTry,
+    /// The same, but after that nothing is wrong any more.
+    HealsInSecondTry,
     /// The worker does not survive it.
     WorkerDies,
     /// There is none to begin with.
@@ -155,6 +162,7 @@ pub(super) struct ToyBed {
     reports: BTreeMap<Ticket, Result<FsckReport>>,
     started: u64,
     was_killed: bool,
+    has_warned: bool,
 }
 
 impl ToyBed {
@@ -165,6 +173,7 @@ impl ToyBed {
             reports: BTreeMap::new(),
             started: 0,
             was_killed: false,
+            has_warned: false,
         }
     }
 
@@ -172,7 +181,11 @@ impl ToyBed {
         self.started += 1;
         let ticket = Ticket(self.started);
         let clean = !(is_bad && self.bug == Bug::FsckComplains);
-        let report = if is_bad && self.bug == Bug::FsckIsKilled && !self.was_killed {
+        let is_killed = matches!(
+            self.bug,
+            Bug::FsckIsKilled | Bug::DiesInSecondTry | Bug::HealsInSecondTry
+        );
+        let report = if is_bad && is_killed && !self.was_killed {
             self.was_killed = true;
             let what = "a checker was killed".to_owned();
             Err(local_fs::Error::Killed { what }.into())
@@ -321,6 +334,8 @@ impl TestBed for ToyBed {
         let has = |bug| is_bad && self.bug == bug;
         let because = || "of the name bad".to_owned();
         assert!(!has(Bug::WorkerDies), "the worker dies");
+        let is_second = self.was_killed;
+        assert!(!(has(Bug::DiesInSecondTry) && is_second), "the worker dies");
         if has(Bug::CannotRepair) {
             return Ok(Recovery::RepairFails(because()));
         } else if self.bug == Bug::TrustsHeads
@@ -332,11 +347,15 @@ impl TestBed for ToyBed {
         } else if has(Bug::DriverDies) {
             return Ok(Recovery::DriverDies(because()));
         }
-        let unusable =
-            has(Bug::CannotWrite).then(|| Finding::new(Promise::Usable, BAD, "deleting fails"));
+        let is_unusable = has(Bug::CannotWrite)
+            || !is_second && (has(Bug::DiesInSecondTry) || has(Bug::HealsInSecondTry));
+        let unusable = is_unusable.then(|| Finding::new(Promise::Usable, BAD, "deleting fails"));
         let kernel_says = match self.bug {
             Bug::KernelSays if is_bad => Complaint::OfDisk(because()),
             Bug::KernelWarns if is_bad => Complaint::StackTrace(because()),
+            Bug::KernelWarnsOnce if is_bad && !std::mem::replace(&mut self.has_warned, true) => {
+                Complaint::StackTrace(because())
+            }
             _ => Complaint::None,
         };
         Ok(Recovery::Mounted(Box::new(Seen {

@@ -98,6 +98,11 @@ impl<'a> Blocks<'a> {
         })
     }
 
+    /// The nodes that have a disk.
+    fn nodes(&self) -> Vec<usize> {
+        self.disks.iter().map(|(node, _)| *node).collect()
+    }
+
     /// Whether copies of one of the disks cannot be mounted side by side.
     pub fn one_at_a_time(&self) -> bool {
         self.disks

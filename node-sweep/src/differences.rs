@@ -51,8 +51,7 @@ fn compare_names(
         let other = Damage::of(&shown(path), "is no directory");
         return Ok((vec![other], Vec::new()));
     }
-    let names = fs::read_dir(real)?.map(|entry| Ok(Name::from(entry?.file_name().into_vec())));
-    let found: BTreeSet<Name> = names.collect::<io::Result<_>>()?;
+    let found = names_in(real)?;
     let told = |name: &Name, words| {
         let path = path.join(OsStr::from_bytes(name));
         Damage::of(&path.display().to_string(), words)
@@ -66,6 +65,13 @@ fn compare_names(
         .iter()
         .map(|(name, file)| (**file, path.join(OsStr::from_bytes(name))));
     Ok((more.chain(missing).collect(), there.collect()))
+}
+
+fn names_in(directory: &Path) -> io::Result<BTreeSet<Name>> {
+    let names = fs::read_dir(directory)?;
+    names
+        .map(|entry| Ok(Name::from(entry?.file_name().into_vec())))
+        .collect()
 }
 
 fn different_content(content: &Content, path: &Path, real: &Path) -> io::Result<Vec<Damage>> {

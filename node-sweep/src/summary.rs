@@ -452,7 +452,7 @@ mod tests {
             not_followed: 0,
         };
         assert_eq!(found(None, "ext4 on disk").len(), 1);
-        assert_eq!(found(Some(counts.clone()), "linux, again").len(), 0);
+        assert_eq!(found(Some(counts), "linux, again").len(), 0);
         assert_eq!(found(Some(counts), "ext4 on disk, again").len(), 0);
     }
 

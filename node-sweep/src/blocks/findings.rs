@@ -129,7 +129,6 @@ impl BlockFindings<'_> {
         kind: Kind,
         blocks: &mut Blocks<'_>,
     ) -> Result<Finding> {
-        let is_held_before = self.is_held_before(broken.smallest, blocks);
         let crash_state = blocks.crash_state(state);
         let turns = crash_state.turns.clone();
         let mut finding = Finding {
@@ -144,16 +143,14 @@ impl BlockFindings<'_> {
             key: crash_state.key,
             ..Findings::told(self.trace, &state.cut)
         };
-        for ((node, _), disk) in blocks.disks.iter().zip(&crash_state.disks) {
-            let files = self.differs(*node, state.cut[*node], disk)?;
-            let of_node = state.disks[*node].as_ref().expect("it has a disk");
-            let told = &mut finding.nodes[*node];
+        for (node, disk) in blocks.nodes().into_iter().zip(&crash_state.disks) {
+            let files = self.differs(node, state.cut[node], disk)?;
+            let of_node = state.disks[node].as_ref().expect("it has a disk");
+            let told = &mut finding.nodes[node];
             told.disk = Some(DiskStory {
                 differs: files.iter().map(Damage::line).collect(),
-                held_until: is_held_before
-                    .then(|| self.held_until(*node, broken.smallest))
-                    .flatten(),
-                ..self.disk(*node, of_node)
+                held_until: self.held_until(node, broken.smallest, blocks),
+                ..self.disk(node, of_node)
             });
             told.files = files;
         }

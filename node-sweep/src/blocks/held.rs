@@ -6,24 +6,24 @@ use super::{BlockFindings, Blocks};
 use crate::findings::Findings;
 
 impl BlockFindings<'_> {
-    /// Whether a crash at the moment before, at which the disk of a program lost nothing either,
-    /// broke nothing: that was looked at.
-    pub(super) fn is_held_before(&self, index: u64, blocks: &mut Blocks<'_>) -> bool {
-        let Some(decided) = self.decided.filter(|_| self.trace.run.nodes.len() == 1) else {
-            return false;
-        };
-        let before = self.space.in_order_before(index);
-        before.is_some_and(|before| {
-            let key = blocks.crash_state(&self.space.state(before)).key;
-            !decided.broken.contains_key(&key)
-        })
-    }
-
-    /// What was going on when the disk of a program, which lost nothing, got what broke a promise
-    /// that held at the moment before. None if something was promised between the two.
-    pub(super) fn held_until(&self, node: usize, index: u64) -> Option<String> {
+    /// What was going on when the disk of a program, which lost nothing, got what broke a promise: a
+    /// crash at the moment before breaks nothing. None where that is not so, or not known: something
+    /// was promised between the two, or not all states were decided.
+    pub(super) fn held_until(
+        &self,
+        node: usize,
+        index: u64,
+        blocks: &mut Blocks<'_>,
+    ) -> Option<String> {
+        let decided = self.decided.filter(|_| self.trace.run.nodes.len() == 1)?;
         let before = self.space.in_order_before(index)?;
         let (before, state) = (self.space.state(before), self.space.state(index));
+        if decided
+            .broken
+            .contains_key(&blocks.crash_state(&before).key)
+        {
+            return None;
+        }
         let events = &self.trace.run.nodes[node].events;
         let mut between = events.get(before.cut[node]..state.cut[node])?.iter();
         if between.any(|event| matches!(event.action, Action::Mark { .. })) {

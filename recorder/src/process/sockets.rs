@@ -626,6 +626,11 @@ fn unix_name(address: &UnixAddr) -> Option<Vec<u8>> {
     path.or_else(|| address.as_abstract().map(|name| [b"\0", name].concat()))
 }
 
+/// Whether a read is one of no bytes, which gives nothing whatever comes.
+fn asks_nothing(origin: &Origin, entry: &Entry) -> bool {
+    matches!(origin.row.name, "read" | "recvfrom") && entry.arguments[2] == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -653,9 +658,4 @@ mod tests {
         }
         assert_eq!(moved(&ends(0), 1), moved(&ends(0), 2));
     }
-}
-
-/// Whether a read is one of no bytes, which gives nothing whatever comes.
-fn asks_nothing(origin: &Origin, entry: &Entry) -> bool {
-    matches!(origin.row.name, "read" | "recvfrom") && entry.arguments[2] == 0
 }

@@ -151,18 +151,23 @@ impl Simulation {
                     }
                 }
             };
-            match self.machines[index].devices[device].receive() {
-                Ok(None) => {}
-                Ok(Some(message)) => {
-                    let place = self.place(index, device);
-                    let at = Unanswered { place, message };
-                    if let Served::AtPoint = self.attend(at)? {
-                        return Ok(Served::AtPoint);
-                    }
-                }
-                Err(error) => self.machines[index].lose_driver(device, &error)?,
+            if let Served::AtPoint = self.hear(index, device)? {
+                return Ok(Served::AtPoint);
             }
         }
+    }
+
+    /// Does what the driver of a device asks for, of which there is something to be read.
+    fn hear(&mut self, index: usize, device: usize) -> Result<Served> {
+        match self.machines[index].devices[device].receive() {
+            Ok(None) => {}
+            Ok(Some(message)) => {
+                let place = self.place(index, device);
+                return self.attend(Unanswered { place, message });
+            }
+            Err(error) => self.machines[index].lose_driver(device, &error)?,
+        }
+        Ok(Served::Waits)
     }
 
     /// Fails if a kernel has sent too much at one time, or somebody wants an end.

@@ -6,17 +6,20 @@ use regex::Regex;
 use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
 
-/// Adds them to a connection.
+/// Adds them to a connection. What has no value has no value after them either.
 pub(crate) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC
         | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function("matches", 2, flags, |context| {
-        Ok(pattern(context)?.is_match(context.get_raw(1).as_str()?))
+        let text = context.get_raw(1).as_str_or_null()?;
+        let pattern = pattern(context)?;
+        Ok(text.map(|text| pattern.is_match(text)))
     })?;
     connection.create_scalar_function("captured", 2, flags, |context| {
+        let text = context.get_raw(1).as_str_or_null()?;
         let pattern = pattern(context)?;
-        Ok(capture(&pattern, context.get_raw(1).as_str()?).map(str::to_owned))
+        Ok(text.and_then(|text| capture(&pattern, text).map(str::to_owned)))
     })?;
     connection.create_scalar_function("number", 1, flags, |context| {
         Ok(context.get_raw(0).as_str_or_null()?.and_then(number))

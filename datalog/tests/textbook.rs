@@ -246,6 +246,32 @@ fn numbers_and_texts_are_calculated_and_compared() {
     assert_eq!(facts(&mut database, &program, "next"), numbers(&[&[13]]));
 }
 
+#[test]
+fn what_has_no_value_makes_the_body_not_hold() {
+    let text = r#"
+        leads(L) :- event(key: L), capture(L, "role=(.*)") ~ "lead".
+        follows(L) :- event(key: L), capture(L, "role=(.*)") !~ "lead".
+        # Only one of the groups matches.
+        either(L) :- event(key: L), capture(L, "role=follow|id=(.*)") ~ "^7".
+        inner(T) :- event(key: L), T = capture(capture(L, "role=(.*)"), "(....)$").
+    "#;
+    let program = program(text);
+    let mut database = database(&[]);
+    let rows = ["role=leader", "role=follower", "nothing", "id=7"];
+    let rows = rows.map(|line| vec!["log".into(), line.into(), 1.into()]);
+    database.add("event", rows).expect("added");
+    for (relation, expected) in [
+        ("leads", ["role=leader"]),
+        ("follows", ["role=follower"]),
+        ("either", ["id=7"]),
+    ] {
+        let found = facts(&mut database, &program, relation);
+        assert_eq!(found, texts(&[&expected]), "{relation}");
+    }
+    let inner = facts(&mut database, &program, "inner");
+    assert_eq!(inner, texts(&[&["ader"], &["ower"]]));
+}
+
 /// Twice reached: late by a short way, early by a long one.
 #[test]
 fn a_fact_holds_from_when_it_first_held_also_if_that_was_found_later() {

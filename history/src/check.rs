@@ -242,6 +242,7 @@ impl Checked<'_> {
         let mut contract = Contract::new(guess.model);
         if let Some(initial) = &self.settings.initial {
             contract.initial = initial.clone();
+            contract.begins()?;
         }
         contract.consistency = self.settings.consistency.unwrap_or(contract.consistency);
         Ok(Told {
@@ -283,7 +284,9 @@ impl Checked<'_> {
     ) -> Result<(Linear, Vec<String>), Refused> {
         let contract = &told.contract;
         let (answer, found) = self.found(self.history, (key, operations), contract)?;
-        if let Linear::Undecided { longest } = &answer.linear {
+        if let Linear::Undecided { longest } = &answer.linear
+            && contract.consistency.forbids(Failure::NotLinearizable)
+        {
             self.report.undecided.push(format!(
                 "whether there is an order for the operations of {}: time or memory was over when {} were placed",
                 in_words(key),
@@ -318,12 +321,19 @@ impl Checked<'_> {
             model,
             describe: self.settings.describe,
         };
-        let answer = model.linear(&of_key, &contract.initial, &self.limits)?;
+        let is_ordered = contract.consistency.forbids(Failure::NotLinearizable);
+        let mut limits = self.limits;
+        if !is_ordered {
+            // Operations are still refused that are not of the model.
+            limits.deadline = Some(Instant::now());
+        }
+        let answer = model.linear(&of_key, &contract.initial, &limits)?;
         let seen = Seen {
             key,
             places: operations,
             history,
             initial: &contract.initial,
+            may_be_old: !is_ordered,
         };
         let mut found = kinds::failures(model, &seen)?;
         if let Linear::Not { longest, stuck } = &answer.linear {

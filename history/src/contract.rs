@@ -45,17 +45,38 @@ impl Contract {
         }
     }
 
-    /// Whether the promise is one that can be made of the model.
+    /// Whether the promise is one that can be made of the model, and the model can be that at first.
     ///
     /// # Errors
-    /// One is of objects, and the other of transactions.
+    /// If the promise is of objects, and the model of transactions, or the other way round; or the model
+    /// begins with something else.
     pub fn fits(&self) -> Result<(), Refused> {
+        self.begins()?;
         if self.model.is_transactional() == self.consistency.is_transactional() {
             return Ok(());
         }
         Err(Refused::Consistency {
             model: self.model.row().name,
             consistency: self.consistency.name(),
+        })
+    }
+
+    /// Whether the model can be that at first.
+    pub(crate) fn begins(&self) -> Result<(), Refused> {
+        let initial = &self.initial;
+        let (begins, expected) = match self.model {
+            Model::Register | Model::Map | Model::RwRegister => return Ok(()),
+            Model::Counter => (initial.as_int().is_some(), "a whole number"),
+            Model::Set => (initial.is_null() || initial.as_list().is_some(), "a list"),
+            _ => (initial.is_null(), "nothing"),
+        };
+        if begins {
+            return Ok(());
+        }
+        Err(Refused::Initial {
+            model: self.model.row().name,
+            initial: initial.to_string(),
+            expected,
         })
     }
 }

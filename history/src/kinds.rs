@@ -273,6 +273,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) places: &'a [usize],
     pub(crate) history: &'a History,
     pub(crate) initial: &'a Value,
+    /// Whether a read may be old: then only what nobody can have seen later is lost.
+    pub(crate) may_be_old: bool,
 }
 
 impl<'a> Seen<'a> {

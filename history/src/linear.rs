@@ -40,6 +40,10 @@ pub(crate) trait Sequential {
     fn produces(&self, _call: &Self::Call, _read: &Self::Call) -> bool {
         true
     }
+    /// How many bytes a state takes besides its own size, about.
+    fn heap_bytes(_state: &Self::State) -> usize {
+        0
+    }
     /// The state in words.
     fn words(&self, state: &Self::State) -> String;
 }

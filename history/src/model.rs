@@ -198,6 +198,16 @@ pub enum Refused {
         /// What it should be.
         consistency: &'static str,
     },
+    /// It begins with something else.
+    #[error("a {model} is {expected} at first, and not {initial}")]
+    Initial {
+        /// What was looked at.
+        model: &'static str,
+        /// What it should be at first.
+        initial: String,
+        /// What it is.
+        expected: &'static str,
+    },
     /// There is no such model.
     #[error("there is no model {name} (there are {known})")]
     Model {

@@ -79,8 +79,8 @@ pub(crate) fn check(
         });
     }
     let mut inferred = match model {
-        Model::RwRegister => rw_register::infer(history, &transactions)?,
-        _ => list_append::infer(history, &transactions)?,
+        Model::RwRegister => rw_register::infer(history, &transactions, &contract.initial)?,
+        _ => list_append::infer(history, &transactions, consistency)?,
     };
     let (found, undecided) = cycles::find(history, &transactions, &mut inferred.graph, consistency);
     let mut anomalies = inferred.anomalies;

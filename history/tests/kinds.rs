@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use history::{
-    Contract, Event, Failure, History, Kind, Model, Process, Report, Rule, Settings, Value,
-    Verdict, check, guess,
+    Consistency, Contract, Event, Failure, History, Kind, Model, Process, Report, Rule, Settings,
+    Value, Verdict, check, guess,
 };
 
 /// A history of words: `0+write:1` calls, `0=` is answered with what was called, `0=5` with 5, `0!`
@@ -13,7 +15,7 @@ fn history(words: &str) -> History {
     let mut history = History::default();
     let mut open = std::collections::BTreeMap::new();
     for (at, word) in words.split_whitespace().enumerate() {
-        let (who, rest) = word.split_at(1);
+        let (who, rest) = word.split_at(word.find(['+', '=', '!', '?']).unwrap_or(1));
         let (kind, rest) = match rest.split_at(1) {
             ("+", rest) => (Kind::Invoke, rest),
             ("=", rest) => (Kind::Ok, rest),
@@ -131,6 +133,39 @@ fn locks_and_semaphores() {
             Some(Failure::DoubleLock),
         ),
         (Model::Lock, "0+acquire 0? 1+acquire 1=", None),
+        // A release takes effect late: somebody else gave back what is acquired meanwhile.
+        (
+            Model::Lock,
+            r#"0+acquire:"A" 0? 5+release:"A" 5? 6+acquire:"A" 6= 7+acquire:"B" 7="#,
+            None,
+        ),
+        (
+            Model::Lock,
+            r#"0+acquire:"A" 1+release:"A" 0= 1= 2+acquire:"B" 2="#,
+            None,
+        ),
+        // Of two releases either may be the one that is late.
+        (
+            Model::Lock,
+            r#"0+acquire:"A" 0= 1+release:"A" 2+release:"A" 2= 3+acquire:"A" 3= 4+acquire:"B" 4= 1="#,
+            None,
+        ),
+        // One that had ended before gave something else back, and one gives back once.
+        (
+            Model::Lock,
+            r#"0+acquire:"A" 0? 5+release:"A" 5= 6+acquire:"A" 6= 7+acquire:"B" 7="#,
+            Some(Failure::DoubleLock),
+        ),
+        (
+            Model::Lock,
+            r#"5+release:"A" 6+acquire:"A" 6= 6+acquire:"A" 6= 7+acquire:"B" 7= 5="#,
+            Some(Failure::DoubleLock),
+        ),
+        (
+            Model::Lock,
+            r#"0+acquire:"A" 0? 5+release:"C" 5? 6+acquire:"A" 6= 7+acquire:"B" 7="#,
+            Some(Failure::DoubleLock),
+        ),
         (Model::Semaphore(2), "0+acquire 0= 1+acquire 1=", None),
         (
             Model::Semaphore(2),
@@ -261,6 +296,334 @@ fn told(model: Model, words: &str) -> Vec<(Failure, usize)> {
     let found = report.expect("it is of the model").anomalies.into_iter();
     let named = found.filter(|one| one.kind != Failure::NotLinearizable);
     named.map(|one| (one.kind, one.more.len())).collect()
+}
+
+/// What is wrong with a history of which no more is promised than that it is eventually so.
+fn in_the_end(model: Model, words: &str) -> Vec<Failure> {
+    let contract = Contract {
+        consistency: Consistency::Eventual,
+        ..Contract::new(model)
+    };
+    let report = check(&history(words), &Settings::of_all(contract)).expect("it is of the model");
+    assert_eq!(report.undecided, [""; 0], "{words}");
+    report.anomalies.iter().map(|one| one.kind).collect()
+}
+
+#[test]
+fn a_read_may_be_old_where_no_more_than_the_end_is_promised() {
+    for (model, words) in [
+        // What was not seen at once was overwritten before anybody saw it.
+        (
+            Model::Register,
+            "0+write:1 0= 0+write:2 0= 1+read 1=1 0+write:3 0= 1+read 1=3",
+        ),
+        (
+            Model::Register,
+            "0+write:1 0= 0+delete 0= 1+read 1=1 0+write:3 0= 1+read 1=3",
+        ),
+        // The write that is seen may be the later one.
+        (
+            Model::Register,
+            "0+write:1 2+write:2 0= 2= 1+read 1=null 1+read 1=1",
+        ),
+        (
+            Model::Register,
+            "0+write:1 0= 0+delete 0= 1+read 1=1 1+read 1=null",
+        ),
+        (Model::Counter, "0+inc 0= 1+read 1=0 1+read 1=1"),
+        (Model::Counter, "0+inc 0= 1+read 1=0 0+dec 0= 1+read 1=0"),
+        (Model::Counter, "0+inc 0= 0+dec 0= 1+read 1=1 1+read 1=0"),
+        // The second addition need not have taken effect.
+        (Model::Counter, "0+inc 0= 1+read 1=0 0+inc 0? 1+read 1=1"),
+        (Model::Counter, "0+inc 1+read 1=1 1+read 1=0 0= 1+read 1=1"),
+        (
+            Model::Set,
+            "0+add:1 0= 1+read 1=[] 0+remove:1 0= 1+read 1=[]",
+        ),
+        (Model::Set, "0+add:1 0= 1+read 1=[] 1+contains:1 1=true"),
+        (
+            Model::Set,
+            "0+add:1 0= 0+remove:1 0= 1+read 1=[1] 0+add:1 0= 1+read 1=[1]",
+        ),
+    ] {
+        assert_eq!(in_the_end(model, words), [], "{words}");
+    }
+}
+
+#[test]
+fn what_is_gone_in_the_end_is_lost_whatever_is_promised() {
+    use Failure as F;
+    for (model, words, expected) in [
+        (
+            Model::Register,
+            "0+write:1 0= 0+write:2 0= 1+read 1=1 1+read 1=1",
+            F::WriteLost,
+        ),
+        // What is there later was there before.
+        (
+            Model::Register,
+            "0+write:1 0= 0+write:2 0= 0+write:3 0= 1+read 1=1 1+read 1=2",
+            F::WriteLost,
+        ),
+        (
+            Model::Register,
+            "0+write:1 0= 0+delete 0= 1+read 1=1 1+read 1=1",
+            F::DeletedBack,
+        ),
+        // A write that failed overwrote nothing.
+        (
+            Model::Register,
+            "0+write:1 0= 1+read 1=null 0+write:2 0! 1+read 1=null",
+            F::WriteLost,
+        ),
+        (
+            Model::Counter,
+            "0+inc 0= 1+read 1=0 1+read 1=0",
+            F::CounterWrong,
+        ),
+        // Nobody ever added that much.
+        (
+            Model::Counter,
+            "0+inc 0= 1+read 1=2 1+read 1=1",
+            F::CounterWrong,
+        ),
+        (
+            Model::Counter,
+            "0+inc 0= 0+inc 0= 1+read 1=0 1+read 1=1",
+            F::CounterWrong,
+        ),
+        (
+            Model::Counter,
+            "0+add:5 1+read 1=5 1+read 1=3 1+read 1=4 0?",
+            F::CounterBack,
+        ),
+        (
+            Model::Set,
+            "0+add:1 0= 1+read 1=[] 1+read 1=[]",
+            F::ElementLost,
+        ),
+        (
+            Model::Set,
+            "0+add:1 0= 1+read 1=[] 0+remove:1 0! 1+read 1=[]",
+            F::ElementLost,
+        ),
+        (
+            Model::Set,
+            "0+add:1 0= 0+remove:1 0= 0+add:1 0= 1+read 1=[] 1+read 1=[]",
+            F::ElementLost,
+        ),
+        (
+            Model::Set,
+            "0+add:1 0= 0+remove:1 0= 1+read 1=[1] 1+read 1=[1]",
+            F::DeletedBack,
+        ),
+    ] {
+        let found = in_the_end(model, words);
+        assert_eq!(found.first(), Some(&expected), "{words}");
+    }
+}
+
+/// A store whose reads may be of any earlier moment, until the last one.
+fn eventual(model: Model) -> impl Strategy<Value = String> {
+    let step = (0..4u8, 1..4i64, 0..8u8, any::<prop::sample::Index>());
+    prop::collection::vec(step, 1..25).prop_map(move |steps| {
+        let mut moments: Vec<Vec<i64>> = vec![vec![]];
+        let read = |moment: &[i64]| match model {
+            Model::Register => moment.last().map_or("null".to_owned(), i64::to_string),
+            Model::Counter => moment.iter().sum::<i64>().to_string(),
+            _ => format!("{moment:?}").replace(' ', ""),
+        };
+        let mut words = String::new();
+        for (f, value, outcome, seen) in steps {
+            let mut next = moments.last().expect("the first one").clone();
+            let call = match (model, f) {
+                (_, 0 | 1) => {
+                    let seen = read(&moments[seen.index(moments.len())]);
+                    words += &format!("1+read 1={seen} ");
+                    continue;
+                }
+                (Model::Register, 2) => format!("write:{value}"),
+                (Model::Register, _) => "delete".to_owned(),
+                (_, 2) => format!("add:{value}"),
+                (Model::Counter, _) => "dec".to_owned(),
+                _ => format!("remove:{value}"),
+            };
+            match (model, f) {
+                (Model::Register, 3) => next.clear(),
+                (Model::Counter, 3) => next.push(-1),
+                (Model::Set, _) => next.retain(|other| *other != value),
+                _ => {}
+            }
+            if f == 2 {
+                next.push(value);
+            }
+            // An outcome that is unknown may have been an effect.
+            let end = match outcome {
+                0 | 1 => "?",
+                3 => "!",
+                _ => "=",
+            };
+            if outcome != 1 && outcome != 3 {
+                moments.push(next);
+            }
+            let process = words.len() + 10;
+            words += &format!("{process}+{call} {process}{end} ");
+        }
+        words + "1+read 1=" + &read(moments.last().expect("the first one"))
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_store_whose_reads_are_old_is_not_accused(
+        register in eventual(Model::Register),
+        counter in eventual(Model::Counter),
+        set in eventual(Model::Set),
+    ) {
+        for (model, words) in [
+            (Model::Register, register),
+            (Model::Counter, counter),
+            (Model::Set, set),
+        ] {
+            prop_assert_eq!(in_the_end(model, &words), [], "{}", words);
+        }
+    }
+}
+
+#[test]
+fn no_order_is_searched_where_none_is_promised() {
+    let contract = Contract {
+        consistency: Consistency::Eventual,
+        ..Contract::new(Model::Bag)
+    };
+    let settings = Settings {
+        time_limit: Some(Duration::ZERO),
+        ..Settings::of_all(contract)
+    };
+    let words = "0+enqueue:1 0= ".repeat(50) + &"0+enqueue:2 0= 1+dequeue 1=2 ".repeat(1000);
+    let report = check(&history(&words), &settings).expect("a bag");
+    assert_eq!(report.verdict(), Verdict::Clean, "{:?}", report.undecided);
+    // What is not of the model is still refused.
+    check(&history("0+jump 0="), &settings).expect_err("no operation of a bag");
+}
+
+#[test]
+fn what_an_object_is_at_first_is_looked_at_or_refused() {
+    let of = |model, initial: &str, words: &str| {
+        let contract = Contract {
+            initial: history::parse_value(initial).expect("JSON"),
+            ..Contract::new(model)
+        };
+        let report = check(&history(words), &Settings::of_all(contract));
+        let report = report.map_err(|refused| refused.to_string())?;
+        Ok::<_, String>(
+            report
+                .anomalies
+                .iter()
+                .map(|one| one.kind)
+                .collect::<Vec<_>>(),
+        )
+    };
+    let reads = r#"0+txn:[["r","x",null]] 0=[["r","x",0]] "#;
+    let writes = r#"1+txn:[["w","x",1]] 1=[["w","x",1]] "#;
+    let register = Model::RwRegister;
+    assert_eq!(of(register, "0", reads), Ok(vec![]));
+    assert_eq!(of(register, "0", &(reads.to_owned() + writes)), Ok(vec![]));
+    // It was overwritten before.
+    let old = of(register, "0", &(writes.to_owned() + reads));
+    assert_eq!(old, Ok(vec![Failure::RealTime]));
+    let nothing = reads.replace(",0]", ",null]");
+    assert_eq!(of(register, "0", &nothing), Ok(vec![Failure::NeverWritten]));
+    assert_eq!(of(register, "null", reads), Ok(vec![Failure::NeverWritten]));
+    // Nobody would know whose it is.
+    of(register, "1", writes).expect_err("the first value is written");
+    assert_eq!(of(Model::Set, "[1]", "0+read 0=[1]"), Ok(vec![]));
+    assert_eq!(of(Model::Counter, "5", "0+read 0=5"), Ok(vec![]));
+    for (model, initial, words, said) in [
+        (
+            Model::Queue,
+            r#"["a"]"#,
+            r#"0+dequeue 0="a""#,
+            r#"a queue is nothing at first, and not ["a"]"#,
+        ),
+        (
+            Model::Bag,
+            "[]",
+            "0+dequeue 0=",
+            "a bag is nothing at first, and not []",
+        ),
+        (
+            Model::Lock,
+            "1",
+            "0+acquire 0=",
+            "a lock is nothing at first, and not 1",
+        ),
+        (
+            Model::Semaphore(2),
+            "1",
+            "0+acquire 0=",
+            "a semaphore is nothing at first, and not 1",
+        ),
+        (
+            Model::ListAppend,
+            "[1]",
+            reads,
+            "a list-append is nothing at first, and not [1]",
+        ),
+        (
+            Model::Set,
+            "1",
+            "0+read 0=[1]",
+            "a set is a list at first, and not 1",
+        ),
+        (
+            Model::Counter,
+            r#""5""#,
+            "0+read 0=5",
+            r#"a counter is a whole number at first, and not "5""#,
+        ),
+    ] {
+        assert_eq!(of(model, initial, words), Err(said.to_owned()), "{model:?}");
+    }
+}
+
+#[test]
+fn a_guess_that_cannot_be_so_at_first_is_undecided() {
+    let settings = Settings {
+        initial: Some(Value::List(vec!["a".into()])),
+        ..Settings::default()
+    };
+    let words = r#"0+q/enqueue:"b" 0= 0+q/dequeue 0="a" 1+r/write:1 1= 1+r/read 1=1"#;
+    let report = check(&history(words), &settings).expect("it is left out");
+    assert_eq!(report.verdict(), Verdict::Undecided);
+    assert!(report.undecided[0].starts_with("key q: a bag is nothing at first"));
+}
+
+#[test]
+fn a_text_that_is_appended_to_nothing_makes_a_text_or_a_list() {
+    for (words, is_right) in [
+        (r#"0+append:"a" 0= 1+read 1=["a"]"#, true),
+        (
+            r#"0+append:"a" 0= 0+append:"b" 0= 1+read 1=["a","b"]"#,
+            true,
+        ),
+        (r#"0+append:"a" 0= 0+append:"b" 0= 1+read 1="ab""#, true),
+        (
+            r#"0+append:"a" 0= 0+append:"b" 0= 1+read 1=["b","a"]"#,
+            false,
+        ),
+        (r#"0+append:"a" 0= 0+append:"b" 0= 1+read 1=["ab"]"#, false),
+        (r#"0+append:"a" 0= 1+read 1=["a"] 1+read 1="a""#, false),
+        // A list that was written makes no list of what is appended to nothing.
+        (
+            r#"0+write:["a"] 0= 1+read 1=["a"] 0+delete 0= 0+append:"a" 0= 1+read 1="a""#,
+            true,
+        ),
+    ] {
+        let settings = Settings::of_all(Contract::new(Model::Map));
+        let report = check(&history(words), &settings).expect("a map");
+        assert_eq!(report.anomalies.is_empty(), is_right, "{words}");
+    }
 }
 
 #[test]

@@ -34,7 +34,10 @@ fn register(state: &Value, one: &Operation) -> Vec<Value> {
 
 fn semaphore(state: &Value, one: &Operation) -> Vec<Value> {
     let mut held = list(state);
-    let who = Value::Int(one.process as i64);
+    let who = match &one.argument {
+        Value::Null => Value::Int(one.process as i64),
+        named => named.clone(),
+    };
     if one.f == "acquire" {
         if held.len() == 2 {
             return vec![];
@@ -139,6 +142,8 @@ fn brute(rule: Rule, state: &Value, left: &mut Vec<&Operation>) -> bool {
 /// What a client of a model may do: an operation, what it is called with, and what it returns.
 fn called(model: Model, choice: u8, value: i64, other: i64) -> (&'static str, Value, Value) {
     let null = Value::Null;
+    let named = ["A", "B"].get(value as usize).map(|&name| name.into());
+    let named = named.unwrap_or_default();
     let pair: Value = vec![Value::Int(value), Value::Int(other)].into();
     match (model, choice % 4) {
         (Model::Register, 0 | 1) if value == 0 => ("read", null.clone(), null),
@@ -150,8 +155,8 @@ fn called(model: Model, choice: u8, value: i64, other: i64) -> (&'static str, Va
             if choice < 128 { pair } else { false.into() },
         ),
         (Model::Counter, _) => ("add", (value - 1).into(), null),
-        (Model::Semaphore(_), 0 | 1) => ("acquire", null.clone(), null),
-        (Model::Semaphore(_), _) => ("release", null.clone(), null),
+        (Model::Semaphore(_), 0 | 1) => ("acquire", named, null),
+        (Model::Semaphore(_), _) => ("release", named, null),
         (Model::Set, 0) => ("read", null, pair),
         (Model::Set, 1) => ("read", null, vec![Value::Int(value)].into()),
         (Model::Set, 2) => ("add", value.into(), null),

@@ -152,6 +152,26 @@ fn list_append() {
             ReadUncommitted,
             Failure::IncompatibleOrder,
         ),
+        // What was appended itself is read at its place among others.
+        (
+            "ax1rx1 ax2rx2",
+            SnapshotIsolation,
+            Failure::IncompatibleOrder,
+        ),
+        (
+            "ax1rx1 | ax2rx2",
+            SnapshotIsolation,
+            Failure::IncompatibleOrder,
+        ),
+        (
+            "ax1 ax2 ax3rx213 rx12",
+            SnapshotIsolation,
+            Failure::IncompatibleOrder,
+        ),
+        // The same, and nobody else read it.
+        ("ax1 | ax2rx2", StrictSerializable, Failure::RealTime),
+        // It read what another one wrote before its own.
+        ("ax1ry1 ax2rx12ay1", SnapshotIsolation, Failure::G1c),
         ("ax1 rx11", ReadUncommitted, Failure::DuplicateElements),
         ("ax1 rx7", ReadUncommitted, Failure::NeverWritten),
         // Both appended, and one did not see the other's.
@@ -170,6 +190,8 @@ fn list_append() {
         "ax1 rx rx1",
         "?ax1 rx rx1",
         "ax1rx1 ax2rx12",
+        "ax1rx1ax2rx12 ax3rx123ax4",
+        "ax1rx1 | ax2rx12 | rx12",
         "?ax1 | rx | rx1",
     ] {
         assert_eq!(
@@ -259,6 +281,14 @@ fn a_stale_read_in_a_file_of_jepsen() {
 ";
     let history = history::read(words.as_bytes()).expect("EDN");
     // The last one began after 8 was appended, and seen, and does not see it.
+    let found = failures(Model::ListAppend, StrictSerializable, &history);
+    // It would have to be before that; but the one before it has read z without its 4.
+    assert_eq!(found, [Failure::G2]);
+    // Where what was appended itself is not read, only the clock says so.
+    let without = words
+        .replace(" [:r :z nil]", "")
+        .replace(" [:r :z [3]]", "");
+    let history = history::read(without.as_bytes()).expect("EDN");
     let found = failures(Model::ListAppend, StrictSerializable, &history);
     assert_eq!(found, [Failure::RealTime]);
 }

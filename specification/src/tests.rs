@@ -85,6 +85,106 @@ fn of_a_live_run_there_are_no_facts_that_only_a_plan_or_a_probe_brings_about() {
     assert!(problem(known, About::Run).ends_with("such facts of live runs only"));
 }
 
+/// An operation of a lock: who does what, whom it names, how it ends, and when it is called and ends.
+type Locking<'a> = (i64, &'a str, &'a str, &'a str, i64, i64);
+
+/// What `mutual-exclusion.dl` says of operations of a lock.
+fn held_twice(operations: &[Locking<'_>]) -> Vec<String> {
+    let facts = facts(About::Run);
+    let mut database = datalog::Database::in_memory(&facts).expect("made");
+    for (op, &(process, f, holder, outcome, called, time)) in (0_i64..).zip(operations) {
+        let operation = || -> Vec<datalog::Value> {
+            let texts = [f, "l", holder].map(datalog::Value::from);
+            let who = [op.into(), "c".into(), process.into()];
+            who.into_iter().chain(texts).collect()
+        };
+        let with = |more: [datalog::Value; 3]| operation().into_iter().chain(more).collect();
+        let call = operation().into_iter().chain([called.into()]).collect();
+        database.add("called", [call]).expect("added");
+        let answer: Vec<_> = with(["null".into(), called.into(), time.into()]);
+        database.add(outcome, [answer]).expect("added");
+    }
+    let specification = Specification {
+        name: "m".into(),
+        text: include_str!("../../specs/mutual-exclusion.dl").into(),
+    };
+    let program = specification.program("m.dl", About::Run).expect("rules");
+    database.evaluate(&program).expect("evaluated");
+    let mut examined = Examined::default();
+    examined.add("m", &program, &database).expect("read");
+    let violated = examined.violated.into_iter();
+    violated.map(|violated| violated.fact).collect()
+}
+
+#[test]
+fn a_lock_is_given_back_by_a_release_that_is_not_refused_of_whoever_holds_it() {
+    let (ok, fail, unknown) = ("acknowledged", "refused", "unknown");
+    for (operations, is_twice) in [
+        (
+            &[
+                (0, "acquire", "null", ok, 1, 2),
+                (1, "acquire", "null", ok, 3, 4),
+            ][..],
+            true,
+        ),
+        (
+            &[
+                (0, "acquire", "null", ok, 1, 2),
+                (0, "release", "null", ok, 3, 4),
+                (1, "acquire", "null", ok, 5, 6),
+            ],
+            false,
+        ),
+        // A release that was refused released nothing; one of unknown outcome may have.
+        (
+            &[
+                (0, "acquire", "null", ok, 1, 2),
+                (0, "release", "null", fail, 3, 4),
+                (1, "acquire", "null", ok, 5, 6),
+            ],
+            true,
+        ),
+        (
+            &[
+                (0, "acquire", "null", ok, 1, 2),
+                (0, "release", "null", unknown, 3, 9),
+                (1, "acquire", "null", ok, 5, 6),
+            ],
+            false,
+        ),
+        // Whoever names the holder gives it back, whatever that one does meanwhile.
+        (
+            &[
+                (0, "acquire", "A", ok, 1, 2),
+                (0, "write", "1", unknown, 2, 9),
+                (5, "release", "A", ok, 3, 4),
+                (1, "acquire", "B", ok, 5, 6),
+            ],
+            false,
+        ),
+        // Another holder's release does not, nor that of a process that named nobody.
+        (
+            &[
+                (0, "acquire", "A", ok, 1, 2),
+                (0, "release", "C", ok, 3, 4),
+                (1, "acquire", "B", ok, 5, 6),
+            ],
+            true,
+        ),
+        (
+            &[
+                (0, "acquire", "A", ok, 1, 2),
+                (0, "release", "null", ok, 3, 4),
+                (1, "acquire", "B", ok, 5, 6),
+            ],
+            true,
+        ),
+    ] {
+        let found = held_twice(operations);
+        assert_eq!(!found.is_empty(), is_twice, "{operations:?}: {found:?}");
+    }
+}
+
 #[test]
 fn what_had_something_to_look_at_in_one_run_is_not_unlooked_in_all() {
     let unlooked = |violation: &str| Unlooked {

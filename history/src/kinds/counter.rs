@@ -17,7 +17,11 @@ pub(super) fn failures(seen: &Seen<'_>) -> Result<Vec<Anomaly>, Refused> {
             values.push((place, one, value));
         }
     }
-    let mut found = out_of_bounds(seen, &added, &values);
+    let mut wrong = values.clone();
+    if seen.may_be_old {
+        wrong = lasting(seen, &added, wrong);
+    }
+    let mut found = out_of_bounds(seen, &added, &wrong);
     if added.iter().all(|(_, amount)| *amount >= 0) {
         found.extend(goes_back(seen, &mut values));
     }
@@ -37,7 +41,7 @@ fn out_of_bounds(
     // From what to what has to be added to make all wrong values right.
     let mut lacking: Option<(i64, i64)> = None;
     for &(place, one, value) in values {
-        let (least, most) = bounds(added, one, initial);
+        let (least, most) = bounds(added, one, initial, false);
         let now = (least.saturating_sub(value), most.saturating_sub(value));
         let both = lacking.map(|(from, to)| (from.max(now.0), to.min(now.1)));
         let both = both.filter(|(from, to)| from <= to);
@@ -58,13 +62,43 @@ fn out_of_bounds(
     told.finish()
 }
 
-/// The least and the most that a counter can be when an operation looks at it.
-fn bounds(added: &[(&Operation, i64)], one: &Operation, initial: i64) -> (i64, i64) {
+/// Without the values that are only old: they lack what was certainly added before, or still have
+/// what was taken away, and a later one may lack, or have, less of it.
+fn lasting<'a>(
+    seen: &Seen<'_>,
+    added: &[(&Operation, i64)],
+    mut values: Vec<(usize, &'a Operation, i64)>,
+) -> Vec<(usize, &'a Operation, i64)> {
+    let initial = seen.initial.as_int().unwrap_or(0);
+    let (mut least_lack, mut least_excess) = (i64::MAX, i64::MAX);
+    values.reverse();
+    values.retain(|&(_, one, value)| {
+        let (least, most) = bounds(added, one, initial, false);
+        let lack = least.saturating_sub(value);
+        let excess = value.saturating_sub(most);
+        let is_made_up = lack > least_lack.max(0) || excess > least_excess.max(0);
+        least_lack = least_lack.min(lack);
+        least_excess = least_excess.min(excess);
+        let (least, most) = bounds(added, one, initial, true);
+        !(is_made_up && (least..=most).contains(&value))
+    });
+    values.reverse();
+    values
+}
+
+/// The least and the most that a counter can be when an operation looks at it. One that may be old need
+/// not see anything but what the operation did itself.
+fn bounds(
+    added: &[(&Operation, i64)],
+    one: &Operation,
+    initial: i64,
+    may_be_old: bool,
+) -> (i64, i64) {
     let end = one.returned().unwrap_or(usize::MAX);
     let (mut least, mut most) = (initial, initial);
     for &(other, amount) in added {
-        let certain =
-            std::ptr::eq(other, one) || other.outcome == Outcome::Ok && before(other, one);
+        let certain = std::ptr::eq(other, one)
+            || !may_be_old && other.outcome == Outcome::Ok && before(other, one);
         let possible = may_be_before(other, end);
         if certain || possible && amount < 0 {
             least = least.saturating_add(amount);
@@ -79,22 +113,19 @@ fn bounds(added: &[(&Operation, i64)], one: &Operation, initial: i64) -> (i64, i
 /// Values that are below one that was seen before. Only of counters from which nothing is taken. What
 /// grows again after it went back, and is not yet what it was, went back once.
 fn goes_back(seen: &Seen<'_>, values: &mut [(usize, &Operation, i64)]) -> Vec<Anomaly> {
-    let mut by_end: Vec<_> = values.to_vec();
-    by_end.sort_by_key(|(_, one, _)| one.returned());
     values.sort_by_key(|(_, one, _)| one.call);
-    let mut ended = by_end.into_iter().peekable();
-    let mut highest: Option<(usize, i64)> = None;
     let mut told = Told::new();
     let mut failure = 0;
     let mut since: Option<i64> = None;
-    for &mut (place, one, value) in values {
-        while let Some((earlier, _, value)) = ended.next_if(|(_, earlier, _)| before(earlier, one))
-        {
-            if highest.is_none_or(|(_, highest)| highest < value) {
-                highest = Some((earlier, value));
-            }
-        }
-        let Some((earlier, _)) = highest.filter(|(_, highest)| *highest > value) else {
+    let around = highest_before(values)
+        .into_iter()
+        .zip(highest_later(values));
+    for (&(place, _, value), (highest, later)) in values.iter().zip(around) {
+        // One that may be old says nothing, if what was seen before is there later.
+        let below = highest.filter(|(_, highest)| {
+            *highest > value && !(seen.may_be_old && later.is_some_and(|later| later >= *highest))
+        });
+        let Some((earlier, _)) = below else {
             since = None;
             continue;
         };
@@ -103,6 +134,41 @@ fn goes_back(seen: &Seen<'_>, values: &mut [(usize, &Operation, i64)]) -> Vec<An
         told.tell(failure, place, || back(seen, place, earlier));
     }
     told.finish()
+}
+
+/// Of each value the highest of those that had ended before it, and whose that was. They are by their
+/// calls.
+fn highest_before(values: &[(usize, &Operation, i64)]) -> Vec<Option<(usize, i64)>> {
+    let mut by_end: Vec<_> = values.to_vec();
+    by_end.sort_by_key(|(_, one, _)| one.returned());
+    let mut ended = by_end.into_iter().peekable();
+    let mut highest: Option<(usize, i64)> = None;
+    let of = |(_, one, _): &(usize, &Operation, i64)| {
+        while let Some((earlier, _, value)) = ended.next_if(|(_, earlier, _)| before(earlier, one))
+        {
+            if highest.is_none_or(|(_, highest)| highest < value) {
+                highest = Some((earlier, value));
+            }
+        }
+        highest
+    };
+    values.iter().map(of).collect()
+}
+
+/// Of each value the highest of those after it.
+fn highest_later(values: &[(usize, &Operation, i64)]) -> Vec<Option<i64>> {
+    let mut highest = None;
+    let mut all: Vec<_> = values
+        .iter()
+        .rev()
+        .map(|(_, _, value)| {
+            let later = highest;
+            highest = highest.max(Some(*value));
+            later
+        })
+        .collect();
+    all.reverse();
+    all
 }
 
 /// A value that is below an earlier one.

@@ -14,6 +14,12 @@ struct Write<'a> {
     value: &'a Value,
 }
 
+impl Write<'_> {
+    fn is_deletion(&self) -> bool {
+        self.value.is_null() && self.operation.f != "cas"
+    }
+}
+
 const NOTHING: &Value = &Value::Null;
 
 /// What an operation writes, if it does.
@@ -26,33 +32,36 @@ fn written(operation: &Operation) -> Option<&Value> {
     }
 }
 
+fn writes<'a>(seen: &Seen<'a>) -> Vec<Write<'a>> {
+    let all = seen.operations().filter_map(|(place, operation)| {
+        let value = written(operation)?;
+        Some(Write {
+            place,
+            operation,
+            value,
+        })
+    });
+    all.collect()
+}
+
 pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
     // What is appended makes values that nobody wrote as they are.
     if seen.operations().any(|(_, one)| one.f == "append") {
         return Vec::new();
     }
-    let writes: Vec<_> = seen
-        .operations()
-        .filter_map(|(place, operation)| {
-            let value = written(operation)?;
-            Some(Write {
-                place,
-                operation,
-                value,
-            })
-        })
-        .collect();
+    let writes = writes(seen);
     let mut writers: HashMap<&Value, Vec<&Write<'_>>> = HashMap::new();
     for write in &writes {
         writers.entry(write.value).or_default().push(write);
     }
     let overwriting = Overwriting::of(&writes);
+    let later = Later::of(seen, &writers);
     let mut told = Told::new();
     let reads = seen.called(READS);
     for (place, read) in reads.filter(|(_, one)| one.outcome == Outcome::Ok) {
         let of_value = writers.get(&read.result).map_or(&[][..], Vec::as_slice);
         let found = never_written(seen, place, read, of_value)
-            .or_else(|| overwritten(seen, place, read, of_value, &overwriting));
+            .or_else(|| overwritten(seen, (place, read), of_value, &overwriting, &later));
         if let Some((same, anomaly)) = found {
             told.tell(same, place, || anomaly);
         }
@@ -137,10 +146,10 @@ impl<'a> Overwriting<'a> {
 /// The read of a value that had certainly been overwritten.
 fn overwritten<'a>(
     seen: &Seen<'_>,
-    place: usize,
-    read: &'a Operation,
+    (place, read): (usize, &'a Operation),
     writers: &[&Write<'_>],
     overwriting: &Overwriting<'_>,
+    later: &Later<'_>,
 ) -> Option<(Same<'a>, Anomaly)> {
     let newer = overwriting.before(read.call)?;
     let returned = read.returned()?;
@@ -161,9 +170,9 @@ fn overwritten<'a>(
         .into_iter()
         .chain(older.map(|older| older.place))
         .collect();
-    let is_deletion = newer.value.is_null() && newer.operation.f != "cas";
     // A deletion that was seen after it has not been undone: the read was old.
-    if is_deletion && seen_after(seen, read, newer.value).is_none() {
+    let later = later.seen_after(read, newer);
+    if newer.is_deletion() && later.is_none() {
         let what = format!(
             "{who} saw what had been deleted: {}",
             seen.words(newer.place)
@@ -172,33 +181,87 @@ fn overwritten<'a>(
         let same = (kind, Some(newer.place), Some(&read.result));
         return Some((same, seen.anomaly(kind, what, shown)));
     }
-    Some(stale_or_lost(seen, place, read, newer, shown))
+    Some(stale_or_lost(seen, place, newer, later, shown))
 }
 
-/// A read of a value that was called after another read.
-fn seen_after(seen: &Seen<'_>, read: &Operation, value: &Value) -> Option<usize> {
-    let mut later = seen.called(READS).filter(|(_, other)| {
-        other.outcome == Outcome::Ok && other.result == *value && other.call > read.call
+/// What was read, by the calls of the reads.
+struct Later<'a> {
+    may_be_old: bool,
+    /// Each with when the last of those had ended that may have written it; never, if nobody knows.
+    reads: Vec<(usize, &'a Operation, Option<usize>)>,
+}
+
+impl<'a> Later<'a> {
+    fn of(seen: &Seen<'a>, writers: &HashMap<&Value, Vec<&Write<'_>>>) -> Self {
+        let ends: HashMap<_, _> = writers
+            .iter()
+            .filter(|_| seen.may_be_old)
+            .map(|(value, writers)| (*value, last_ends(writers)))
+            .collect();
+        let reads = seen.called(READS);
+        let reads = reads.filter(|(_, read)| read.outcome == Outcome::Ok);
+        let reads = reads.map(|(place, read)| {
+            let of_value = ends.get(&read.result).map_or(&[][..], Vec::as_slice);
+            let returned = read.returned().unwrap_or(usize::MAX);
+            let count = of_value.partition_point(|(call, _)| *call < returned);
+            let last = count.checked_sub(1).map(|last| of_value[last].1);
+            (place, read, last)
+        });
+        Self {
+            may_be_old: seen.may_be_old,
+            reads: reads.collect(),
+        }
+    }
+
+    /// The first read after another one that saw a write; or, where a read may be old, what may have
+    /// overwritten it.
+    fn seen_after(&self, read: &Operation, newer: &Write<'_>) -> Option<(usize, bool)> {
+        let first = self
+            .reads
+            .partition_point(|(_, other, _)| other.call <= read.call);
+        let mut later = self.reads[first..].iter().filter(|(_, other, last)| {
+            other.result == *newer.value
+                || self.may_be_old && last.is_some_and(|last| last > newer.operation.call)
+        });
+        let (place, later, _) = later.next()?;
+        Some((*place, later.result == *newer.value))
+    }
+}
+
+/// Of each write that may have taken effect its call, and the last end of it and those before it.
+fn last_ends(writers: &[&Write<'_>]) -> Vec<(usize, usize)> {
+    let possible = writers
+        .iter()
+        .map(|write| write.operation)
+        .filter(|write| write.outcome != Outcome::Fail);
+    let ends = possible.scan(0, |last, write| {
+        *last = write.returned().unwrap_or(usize::MAX).max(*last);
+        Some((write.call, *last))
     });
-    later.next().map(|(place, _)| place)
+    ends.collect()
 }
 
 /// A read that lacks an acknowledged write, by whether anybody saw that write after it.
 fn stale_or_lost<'a>(
     seen: &Seen<'_>,
     place: usize,
-    read: &Operation,
     newer: &Write<'_>,
+    later: Option<(usize, bool)>,
     shown: Vec<usize>,
 ) -> (Same<'a>, Anomaly) {
     let (who, newer_words) = (seen.words(place), seen.words(newer.place));
-    let (kind, same, what) = match seen_after(seen, read, newer.value) {
+    let (kind, same, what) = match later {
         // Each of these may be of a reason of its own.
-        Some(later) => (
+        Some((later, is_same)) => (
             Failure::StaleRead,
             place,
             format!(
-                "{who} saw an older value than the one acknowledged before: {newer_words}; later it was there: {}",
+                "{who} saw an older value than the one acknowledged before: {newer_words}; later {} was there: {}",
+                if is_same {
+                    "it"
+                } else {
+                    "what may have overwritten it"
+                },
                 seen.words(later)
             ),
         ),

@@ -43,11 +43,23 @@ struct Known<'a> {
     last_seen: HashMap<&'a Value, usize>,
     /// Of each element that was removed where the last read without it was called.
     last_missed: HashMap<&'a Value, usize>,
+    /// Whether a read may be old.
+    may_be_old: bool,
 }
 
 impl<'a> Known<'a> {
     /// Takes in what a read, which are in order, says of what it has and has not.
     fn add(&mut self, read: &'a Operation) {
+        if let Value::Bool(is_there) = read.result {
+            // Who asked for one element saw that one only.
+            let last = if is_there {
+                &mut self.last_seen
+            } else {
+                &mut self.last_missed
+            };
+            last.insert(&read.argument, read.call);
+            return;
+        }
         let all: BTreeSet<_> = read.result.as_list().unwrap_or_default().iter().collect();
         let removed = self
             .elements
@@ -66,11 +78,34 @@ impl<'a> Known<'a> {
     /// been undone: the read was old.
     fn of_removed(&self, value: &Value, read: &Operation) -> Failure {
         let last_missed = self.last_missed.get(value);
-        if last_missed.is_some_and(|&last| last > read.call) {
+        let added = self.elements.get(value).map(|element| &element.added);
+        if last_missed.is_some_and(|&last| last > read.call)
+            || self.may_be_undone(read, added.map_or(&[], Vec::as_slice))
+        {
             Failure::StaleRead
         } else {
             Failure::DeletedBack
         }
+    }
+
+    /// What it is that a read has not an element that was added.
+    fn of_added(&self, value: &Value, read: &Operation) -> Failure {
+        let last_seen = self.last_seen.get(value);
+        let removed = self.elements.get(value).map(|element| &element.removed);
+        if last_seen.is_some_and(|&last| last > read.call)
+            || self.may_be_undone(read, removed.map_or(&[], Vec::as_slice))
+        {
+            Failure::StaleRead
+        } else {
+            Failure::ElementLost
+        }
+    }
+
+    /// Whether one of these may have undone, before anybody saw it, what an old read does not see.
+    fn may_be_undone(&self, read: &Operation, others: &[Placed<'_>]) -> bool {
+        let may_be_later =
+            |(_, other): &Placed<'_>| other.outcome != Outcome::Fail && other.call > read.call;
+        self.may_be_old && others.iter().any(may_be_later)
     }
 }
 
@@ -88,9 +123,11 @@ pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
         initial: seen.initial.as_list().unwrap_or_default().iter().collect(),
         last_seen: HashMap::new(),
         last_missed: HashMap::new(),
+        may_be_old: seen.may_be_old,
     };
-    for (_, read) in &reads {
-        known.add(read);
+    let looks = seen.called(&["read", "contains"]);
+    for (_, look) in looks.filter(|(_, one)| one.outcome == Outcome::Ok) {
+        known.add(look);
     }
     let mut told = Told::new();
     for read in reads {
@@ -119,12 +156,7 @@ fn look_at<'a>(
         let Some(add) = lacking(read, element) else {
             continue;
         };
-        let last = known.last_seen.get(value);
-        let kind = if last.is_some_and(|&last| last > read.call) {
-            Failure::StaleRead
-        } else {
-            Failure::ElementLost
-        };
+        let kind = known.of_added(value, read);
         told.tell((kind, Some(add), value), place, || {
             wrongly_gone(seen, (place, read), value, add, kind)
         });
@@ -213,14 +245,19 @@ fn wrongly_gone(
             format!("{who}, which was acknowledged before, and nobody did after it: {words}");
         return seen.anomaly(kind, what, [place, add]);
     }
-    let later = seen.called(&["read"]).find(|(_, other)| {
+    let later = seen.called(&["read", "contains"]).find(|(_, other)| {
         let elements = other.result.as_list().unwrap_or_default();
-        other.call > read.call && elements.contains(value)
+        let is_there = other.result == Value::Bool(true) && other.argument == *value;
+        other.call > read.call && (is_there || elements.contains(value))
     });
     let shown: Vec<_> = [place, add]
         .into_iter()
         .chain(later.map(|(later, _)| later))
         .collect();
-    let what = format!("{who}, which was acknowledged before: {words}; later it was there");
+    let later = match later {
+        Some(_) => "it was there",
+        None => "it may have been removed",
+    };
+    let what = format!("{who}, which was acknowledged before: {words}; later {later}");
     seen.anomaly(kind, what, shown)
 }

@@ -62,6 +62,8 @@ struct Frame<S> {
     moves: Vec<Move<S>>,
     /// Whether the moves with unknown operations are among them.
     is_complete: bool,
+    /// What it took when it was made, about.
+    bytes: usize,
     /// What was placed to get here.
     placed: Option<Placed>,
 }
@@ -146,6 +148,8 @@ struct Search<'a, S: Sequential> {
     limits: &'a Limits,
     steps: u64,
     remembered_bytes: usize,
+    /// Of the points that were not left, and of moves that are being gathered.
+    open_bytes: usize,
     is_over: bool,
     /// Those whose end is known, by their calls.
     known: Vec<&'a Timed<S::Call>>,
@@ -193,6 +197,7 @@ impl<'a, S: Sequential> Search<'a, S> {
             limits,
             steps: 0,
             remembered_bytes: 0,
+            open_bytes: 0,
             is_over: false,
             unknown: with_unknown.map(|(class, _)| class).collect(),
             placed: vec![false; known.len()],
@@ -254,6 +259,7 @@ impl<'a, S: Sequential> Search<'a, S> {
     fn leave(&mut self, frames: &mut Vec<Frame<S::State>>, longest: &mut Longest) {
         longest.see(frames, self);
         let left = frames.pop().expect("there is a last one");
+        self.open_bytes -= left.bytes;
         longest.shared = longest.shared.min(frames.len());
         if let Some(placed) = left.placed {
             self.take_back(&placed);
@@ -265,7 +271,7 @@ impl<'a, S: Sequential> Search<'a, S> {
         self.steps += 1;
         let look = self.steps.is_multiple_of(STEPS_PER_LOOK);
         self.is_over |= look && self.limits.is_over();
-        self.is_over |= self.remembered_bytes > self.limits.memory_bytes;
+        self.is_over |= self.remembered_bytes + self.open_bytes > self.limits.memory_bytes;
     }
 
     /// A point, with the moves that need no unknown operation.
@@ -274,11 +280,15 @@ impl<'a, S: Sequential> Search<'a, S> {
         self.list.candidates(&mut candidates);
         let (moves, is_complete) = self.direct(&state, &candidates);
         self.candidates = candidates;
+        let of_moves: usize = moves.iter().map(move_bytes::<S>).sum();
+        let bytes = size_of::<Frame<S::State>>() + S::heap_bytes(&state) + of_moves;
+        self.open_bytes += bytes;
         Frame {
             state,
             high,
             moves,
             is_complete: is_complete || self.unknown.is_empty(),
+            bytes,
             placed,
         }
     }
@@ -325,7 +335,9 @@ impl<'a, S: Sequential> Search<'a, S> {
         self.step();
         if frame.moves.is_empty() && !frame.is_complete {
             frame.is_complete = true;
+            let before = self.open_bytes;
             frame.moves = self.with_unknown(&frame.state);
+            frame.bytes += self.open_bytes - before;
         }
         frame.moves.pop()
     }
@@ -399,7 +411,7 @@ impl<'a, S: Sequential> Search<'a, S> {
     /// After a chain whose last operation, `unknown`, was called in `state` and left `after`: each
     /// known operation that needs it.
     fn add_moves(
-        &self,
+        &mut self,
         chain: &mut Chain<S::State>,
         state: &S::State,
         unknown: &S::Call,
@@ -411,11 +423,13 @@ impl<'a, S: Sequential> Search<'a, S> {
                 continue;
             };
             if !self.is_redundant(state, unknown, call, &last, false) {
-                chain.moves.push(Move {
+                let next = Move {
                     unknown: chain.classes.clone(),
                     known,
                     state: last,
-                });
+                };
+                self.open_bytes += move_bytes::<S>(&next);
+                chain.moves.push(next);
             }
         }
     }
@@ -517,6 +531,7 @@ impl<'a, S: Sequential> Search<'a, S> {
         });
         let used: Used = used.collect();
         let bytes = size_of::<Key<S::State>>()
+            + S::heap_bytes(&key.state)
             + size_of::<Vec<Used>>()
             + 4 * key.holes.len()
             + 8 * used.len()
@@ -529,6 +544,11 @@ impl<'a, S: Sequential> Search<'a, S> {
         seen.push(used);
         Some(bytes)
     }
+}
+
+/// What a move takes, about.
+fn move_bytes<S: Sequential>(next: &Move<S::State>) -> usize {
+    size_of::<Move<S::State>>() + 4 * next.unknown.len() + S::heap_bytes(&next.state)
 }
 
 /// What was placed to get to the last point, and then at it.
@@ -575,5 +595,42 @@ impl Longest {
         self.shared = self.ends.len();
         let first = search.list.candidates(&mut Vec::new());
         self.stuck = first.map_or(0, |first| search.known[first].operation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::set::{Call, Set};
+
+    /// What comes of additions to a set of a thousand elements, one after the other or all at once, within
+    /// so many bytes.
+    fn searched(memory_bytes: usize, is_at_once: bool) -> Linear {
+        let elements: Vec<_> = (0..1000).map(crate::Value::Int).collect();
+        let set = Set::new(&elements.into());
+        let operations: Vec<_> = (0..100)
+            .map(|at| Timed {
+                operation: at,
+                call_at: if is_at_once { at } else { 2 * at },
+                return_at: if is_at_once { 1000 + at } else { 2 * at + 1 },
+                call: Call::Add(1000 + at as u32),
+            })
+            .collect();
+        let limits = Limits {
+            deadline: None,
+            memory_bytes,
+        };
+        search(&set, &operations, &limits)
+    }
+
+    #[test]
+    fn what_states_take_counts_for_the_memory() {
+        let order = Linear::Linearizable((0..100).collect());
+        assert_eq!(searched(2_000_000, false), order);
+        let is_undecided = |linear| matches!(linear, Linear::Undecided { .. });
+        // A hundred states of 4,000 bytes are remembered, and as many are open.
+        assert!(is_undecided(searched(600_000, false)));
+        // Of each of these points each operation that is left may be the next.
+        assert!(is_undecided(searched(2_000_000, true)));
     }
 }

@@ -72,6 +72,10 @@ impl Sequential for Semaphore {
         false
     }
 
+    fn heap_bytes(state: &Vec<Value>) -> usize {
+        size_of_val(state.as_slice())
+    }
+
     fn words(&self, state: &Vec<Value>) -> String {
         if state.is_empty() {
             return "free".to_owned();

@@ -152,6 +152,10 @@ impl Sequential for Queue {
         *call == Call::Empty
     }
 
+    fn heap_bytes(state: &Waiting) -> usize {
+        size_of_val(state.elements.as_slice()) + size_of_val(state.spent.as_slice())
+    }
+
     fn words(&self, state: &Waiting) -> String {
         let values = self.values.borrow();
         let elements = state.elements.iter().map(|&one| values.value(one).clone());

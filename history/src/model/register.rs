@@ -138,19 +138,34 @@ impl Register {
                 elements.push(more.clone());
                 Value::List(elements)
             }
-            (Value::Null, text @ Value::Text(_)) => text.clone(),
-            (Value::Null, more) => Value::List(vec![more.clone()]),
+            (Value::Null, more) => self.first(more),
             _ => return None,
         };
-        let observed = self.observed.borrow();
-        let next = observed.range(&together..).next();
-        let together = if next.is_some_and(|next| starts_with(next, &together)) {
+        let together = if self.is_beginning(&together) {
             values.number(&together)
         } else {
             UNSEEN
         };
         self.appended.borrow_mut().insert((state, more), together);
         Some(together)
+    }
+
+    /// What is there after something was appended to nothing. A text makes a list only if such a list was
+    /// observed, and no such text.
+    fn first(&self, more: &Value) -> Value {
+        let list = Value::List(vec![more.clone()]);
+        let is_text = matches!(more, Value::Text(_));
+        if is_text && (self.is_beginning(more) || !self.is_beginning(&list)) {
+            return more.clone();
+        }
+        list
+    }
+
+    /// Whether something was observed that it is, or that can become of it.
+    fn is_beginning(&self, value: &Value) -> bool {
+        let observed = self.observed.borrow();
+        let next = observed.range(value..).next();
+        next.is_some_and(|next| starts_with(next, value))
     }
 }
 

@@ -112,6 +112,10 @@ impl Sequential for Set {
         matches!(call, Call::Read(_) | Call::Contains(..))
     }
 
+    fn heap_bytes(state: &Vec<u32>) -> usize {
+        size_of_val(state.as_slice())
+    }
+
     fn words(&self, state: &Vec<u32>) -> String {
         let values = self.values.borrow();
         let elements = state.iter().map(|&one| values.value(one).clone());

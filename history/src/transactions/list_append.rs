@@ -6,9 +6,9 @@ use super::graph::{Because, Graph};
 use super::{Inferred, Part, Transaction, Writers, Wrong, anomaly, words};
 use crate::kinds::Told;
 use crate::model::Refused;
-use crate::{Anomaly, Failure, History, Outcome, Value};
+use crate::{Anomaly, Consistency, Failure, History, Outcome, Value};
 
-/// A list that a transaction read before it appended to it.
+/// A list that a transaction read.
 struct Read<'a> {
     by: usize,
     list: &'a [Value],
@@ -17,7 +17,10 @@ struct Read<'a> {
 pub(super) fn infer(
     history: &History,
     transactions: &[Transaction<'_>],
+    consistency: Consistency,
 ) -> Result<Inferred, Refused> {
+    // Below that, what a transaction sees of its own is not yet at its place among others.
+    let is_own_placed = consistency.forbids(Failure::Internal);
     let writers = super::writers(transactions, "elements that nobody else appends")?;
     let mut anomalies = Vec::new();
     let mut wrong = Wrong(Told::new());
@@ -28,7 +31,7 @@ pub(super) fn infer(
         for (key, list, is_of_others) in lists(one)? {
             let found = wrong_elements(history, transactions, &writers, one, key, list);
             wrong.tell(one, key, found);
-            if is_of_others {
+            if is_of_others || is_own_placed {
                 reads.entry(key).or_default().push(Read { by: at, list });
             }
         }
@@ -225,10 +228,12 @@ impl List<'_> {
         }
     }
 
-    /// Whoever read is after who appended the last element, and before who appended the next.
+    /// Whoever read is after who appended the last element of others, and before who appended the next.
     fn add_read(&self, read: &Read<'_>, graph: &mut Graph) {
         let key = self.key;
-        if let Some(last) = read.list.last()
+        let mut others = read.list.iter().rev();
+        let others = others.find(|element| self.writers.get(&(key, element)) != Some(&read.by));
+        if let Some(last) = others
             && let Some(writer) = self.writer(last)
         {
             graph.add(writer, read.by, Because::WriteRead, Some((key, last, last)));

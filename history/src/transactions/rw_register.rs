@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::graph::{Because, Graph};
-use super::{Inferred, NOTHING, Part, Transaction, Writers, Wrong, anomaly, words};
+use super::{Inferred, Part, Transaction, Writers, Wrong, anomaly, words};
 use crate::kinds::Told;
 use crate::model::Refused;
 use crate::{Anomaly, Failure, History, Outcome, Value};
@@ -18,22 +18,25 @@ struct Register<'a> {
     newer: Vec<(&'a Value, usize, &'a Value)>,
 }
 
+const EXPECTED: &str = "values that nobody else writes";
+
 pub(super) fn infer(
     history: &History,
     transactions: &[Transaction<'_>],
+    initial: &Value,
 ) -> Result<Inferred, Refused> {
-    let expected = "values that nobody else writes";
-    let writes_nothing = |one: &&Transaction<'_>| {
-        one.parts
-            .iter()
-            .any(|part| matches!(part, Part::Write(_, Value::Null)))
+    let writes_initial = |one: &&Transaction<'_>| {
+        one.parts.iter().any(
+            |part| matches!(part, Part::Write(_, value) if value.is_null() || *value == initial),
+        )
     };
-    if let Some(one) = transactions.iter().find(writes_nothing) {
-        return Err(Refused::value(one.operation, expected));
+    if let Some(one) = transactions.iter().find(writes_initial) {
+        return Err(Refused::value(one.operation, EXPECTED));
     }
-    let writers = super::writers(transactions, expected)?;
+    let writers = super::writers(transactions, EXPECTED)?;
     let mut reads = Reads {
         history,
+        initial,
         transactions,
         writers: &writers,
         registers: BTreeMap::new(),
@@ -55,7 +58,7 @@ pub(super) fn infer(
     let mut graph = Graph::new(transactions.len());
     for (key, register) in &registers {
         anomalies.extend(lost_updates(history, transactions, key, register));
-        add(transactions, &writers, key, register, &mut graph);
+        add(transactions, &writers, (key, initial), register, &mut graph);
     }
     Ok(Inferred { anomalies, graph })
 }
@@ -63,6 +66,8 @@ pub(super) fn infer(
 /// What the reads of transactions say, while these are looked at.
 struct Reads<'a> {
     history: &'a History,
+    /// What each register is at first.
+    initial: &'a Value,
     transactions: &'a [Transaction<'a>],
     writers: &'a Writers<'a>,
     registers: BTreeMap<&'a Value, Register<'a>>,
@@ -114,7 +119,9 @@ impl<'a> Reads<'a> {
         value: &'a Value,
     ) {
         let (history, transactions) = (self.history, self.transactions);
-        let found = wrong_read(history, transactions, self.writers, one, key, value);
+        let found = (value != self.initial)
+            .then(|| wrong_read(history, transactions, self.writers, one, key, value))
+            .flatten();
         self.wrong
             .tell(one, key, found.map(|anomaly| (value, anomaly)));
         let register = self.registers.entry(key).or_default();
@@ -130,9 +137,6 @@ fn wrong_read(
     key: &Value,
     value: &Value,
 ) -> Option<Anomaly> {
-    if value.is_null() {
-        return None;
-    }
     let who = words(history, one);
     let Some(&writer) = writers.get(&(key, value)) else {
         let what = format!("{who} read {value}, which nobody wrote");
@@ -177,7 +181,7 @@ fn lost_updates(
 fn add(
     transactions: &[Transaction<'_>],
     writers: &Writers<'_>,
-    key: &Value,
+    (key, initial): (&Value, &Value),
     register: &Register<'_>,
     graph: &mut Graph,
 ) {
@@ -205,20 +209,25 @@ fn add(
             graph.add(reader, newer, Because::ReadWrite, Some((key, old, new)));
         }
     }
-    for &reader in register.readers.get(NOTHING).into_iter().flatten() {
-        add_before_all(transactions, key, reader, graph);
+    for &reader in register.readers.get(initial).into_iter().flatten() {
+        add_before_all(transactions, (key, initial), reader, graph);
     }
 }
 
-/// Whoever read nothing was before all that certainly wrote.
-fn add_before_all(transactions: &[Transaction<'_>], key: &Value, reader: usize, graph: &mut Graph) {
+/// Whoever read what was there at first was before all that certainly wrote.
+fn add_before_all(
+    transactions: &[Transaction<'_>],
+    (key, initial): (&Value, &Value),
+    reader: usize,
+    graph: &mut Graph,
+) {
     let certain = transactions
         .iter()
         .enumerate()
         .filter(|(_, one)| one.is_ok());
     for (at, one) in certain {
         if let Some(value) = one.writes_to(key).next() {
-            graph.add(reader, at, Because::ReadWrite, Some((key, NOTHING, value)));
+            graph.add(reader, at, Because::ReadWrite, Some((key, initial, value)));
         }
     }
 }

@@ -4,8 +4,8 @@ use pace_rules::nodes::{Explore, Log, MODELS, Relaxation, Space, State};
 use trace::{ChangeOfName, FileId, FileKind, FileOp, Name};
 
 use super::support::{
-    BAR, Byte, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, content, has, moved_over, moved_to,
-    name, new_in, request, size, told, tree, who, who_at_all, with_directory,
+    BAR, Byte, DIRECTORY, FOO, NOBODY, OTHER, Script, Tree, content, has, is_zeros, moved_over,
+    moved_to, name, new_in, request, size, told, tree, who, who_at_all, with_directory,
 };
 
 /// btrfs_log_new_name: what the log tree has it follows, and the next sync of anybody keeps it.
@@ -35,6 +35,32 @@ fn a_new_name_of_what_was_synced_can_be_kept_without_what_was_before_it_on_btrfs
         .mark(0);
     let none: [&str; 0] = [];
     assert_eq!(who(&script, 1, alone), none);
+}
+
+/// A commit has what came before the first new file, and a log tree the second one. That a write to another
+/// file came before the sync of that changes nothing.
+#[test]
+fn what_a_sync_logs_is_there_without_what_was_made_before_it_on_btrfs() {
+    let second = FileId(40);
+    for appends in [false, true] {
+        let mut script = Script::new(1, &[(FOO, "log", 8)]);
+        script
+            .create(0, BAR, "earlier")
+            .write(0, BAR, 0, 8, 0)
+            .create(0, OTHER, "first")
+            .create(0, second, "second")
+            .write(0, second, 0, 8, 0);
+        if appends {
+            script.write(0, FOO, 8, 8, 8);
+        }
+        script.sync(0, second).sync(0, OTHER).mark(0);
+        let without = |tree: &Tree| {
+            let is_whole = size(tree, "earlier") == Some(8) && !is_zeros(&content(tree, "earlier"));
+            is_whole && has(tree, "second") && !has(tree, "first")
+        };
+        let trees = told(&script, "btrfs", 1, 0);
+        assert!(trees.iter().any(without), "{appends}");
+    }
 }
 
 /// The models that may lose one operation of a run and nothing else.

@@ -90,6 +90,31 @@ fn a_file_that_replaces_another_can_be_zeros_on_ext4_and_empty_elsewhere() {
     );
 }
 
+/// ext4 finds the space for what the new file holds before it renames it (ext4_alloc_da_blocks): what makes
+/// the rename durable, makes that its size.
+#[test]
+fn a_file_that_replaces_another_is_not_empty_on_ext4_once_the_rename_is_durable() {
+    let mut directory = replaced_by_rename();
+    directory.sync(0, FileId::ROOT).mark(0);
+    let mut other = Script::new(1, &[(FOO, "foo", 8)]);
+    other
+        .create(0, BAR, "tmp")
+        .write(0, BAR, 0, 8, 0)
+        .write(0, BAR, 8, 8, 8)
+        .rename(0, BAR, "tmp", "foo", Some(FOO))
+        .create(0, OTHER, "z")
+        .sync(0, OTHER)
+        .mark(0);
+    for (script, marks) in [(directory, 2), (other, 1)] {
+        let empty = who(&script, marks, |tree| size(tree, "foo") == Some(0));
+        assert!(
+            !empty.iter().any(|model| model.starts_with("ext4")),
+            "{empty:?}"
+        );
+        assert!(empty.contains(&"xfs"), "{empty:?}");
+    }
+}
+
 #[test]
 fn a_file_that_was_emptied_can_stay_so_while_the_sync_of_another_one_persists() {
     let mut script = Script::new(1, &[(FOO, "foo", 8)]);

@@ -45,6 +45,9 @@ pub(super) struct Reader<'a> {
     replacing: Vec<(usize, FileId)>,
     /// The groups that are sizes for which no space has to be found.
     reserved: HashSet<usize>,
+    /// The sizes that a rename waits for, each with the first group of that: where the rename is durable, so
+    /// is the size.
+    awaited: HashMap<usize, usize>,
     /// Operations that have changed nothing that fdatasync waits for.
     idle: HashSet<usize>,
     /// How many groups there are before each event.
@@ -126,6 +129,7 @@ impl<'a> Reader<'a> {
             unflushed: Vec::new(),
             replacing: Vec::new(),
             reserved: HashSet::new(),
+            awaited: HashMap::new(),
             idle: HashSet::new(),
             groups_before: Vec::new(),
             touching: HashMap::new(),
@@ -252,6 +256,7 @@ impl Reader<'_> {
         } = op
         {
             self.replacing.push((operation, *file));
+            self.note_awaited(*file, first);
         }
         self.this.all.push(Operation {
             event: Narrow::new(number),
@@ -263,6 +268,24 @@ impl Reader<'_> {
         });
         self.note_left(operation);
         self.tie_in_log(first);
+    }
+
+    /// Notes that a rename, of which this is the first group, waits for the sizes of its file.
+    fn note_awaited(&mut self, file: FileId, rename: usize) {
+        if !self.this.model.replace_by_rename {
+            return;
+        }
+        let operations = self.touching(file);
+        let before = operations.filter(|operation| *operation < self.this.all.len());
+        let groups = before.flat_map(|operation| self.this.all[operation].groups());
+        let is_awaited = |number: &usize| {
+            let group = &self.this.groups[*number];
+            let is_size = group.is_size && !group.is_named && group.file == file;
+            is_size && !self.reserved.contains(number)
+        };
+        for size in groups.filter(is_awaited).collect::<Vec<_>>() {
+            self.awaited.entry(size).or_insert(rename);
+        }
     }
 
     /// Notes whose inodes an operation changes, and where a log tree is kept what it is about.

@@ -188,7 +188,11 @@ impl<'a> Losses<'a> {
             if !self.goes_with_others(chosen) {
                 let lost = self.lost(chosen);
                 let moment = self.events.max(self.synced);
-                let is_where_it_was = self.node.is_where_it_was(self.place, &lost, moment);
+                // The place before ends with the last operation: it has no state with what was synced
+                // later.
+                let had_that = self.place.partial > 0 || self.synced <= self.place.least;
+                let is_where_it_was =
+                    had_that && self.node.is_where_it_was(self.place, &lost, moment);
                 if !is_where_it_was && self.seen.insert(&lost) {
                     self.found.push(Choice::Operations {
                         lost: chosen.clone(),

@@ -355,7 +355,11 @@ impl Reader<'_> {
     /// Whether one of these groups, descending, is not there without another one.
     fn is_needed_by(&self, group: usize, covered: &[usize]) -> bool {
         let (followers, page_mates) = (&self.followers, &self.page_mates);
-        let mut later = followers.get(group).chain(page_mates.get(group));
+        let rename = self.awaited.get(&group).copied();
+        let mut later = followers
+            .get(group)
+            .chain(page_mates.get(group))
+            .chain(rename);
         later.any(|later| covered.binary_search_by(|one| later.cmp(one)).is_ok())
     }
 

@@ -98,7 +98,10 @@ impl Recording {
                     self.operation(origin, FileOp::Sync { file, scope });
                 }
             }
-            FileCall::SyncAll => self.operation(origin, FileOp::SyncAll),
+            FileCall::SyncAll => {
+                self.outside.sync_all();
+                self.operation(origin, FileOp::SyncAll);
+            }
             FileCall::Map { file, copy, going } => {
                 self.leave_map(origin, entry, file, (&copy, &going), result);
             }

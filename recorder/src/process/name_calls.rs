@@ -12,9 +12,6 @@ use super::gate::Changes;
 use super::names::{Located, Where};
 use super::recording::{Next, Recording};
 
-/// What is said of a file that was made elsewhere: what of it was synced there is not known.
-pub(super) const FROM_OUTSIDE: &str = "a file that came from outside of the directory";
-
 /// What a call does to names.
 #[derive(Debug)]
 pub(super) enum NameCall {
@@ -104,10 +101,9 @@ impl Recording {
                 self.leave_open(origin, entry, located, nameless, result);
             }
             NameCall::Make(mut located) => {
-                if matches!(origin.row.call, Call::Link { .. }) && self.is_new(&located) {
-                    self.count(FROM_OUTSIDE);
-                }
+                self.outside.arrives = matches!(origin.row.call, Call::Link { .. });
                 self.take_over(origin, &mut located);
+                self.outside.arrives = false;
             }
             NameCall::Name(located, file) => self.named(origin, located, file),
             NameCall::Remove(Located {
@@ -230,20 +226,12 @@ impl Recording {
                 );
             }
             (Some(mut inside), None) | (None, Some(mut inside)) => {
-                if self.is_new(&inside) {
-                    self.count(FROM_OUTSIDE);
-                }
+                self.outside.arrives = true;
                 self.take_over(origin, &mut inside);
+                self.outside.arrives = false;
             }
             (None, None) => {}
         }
-    }
-
-    /// Whether a name is now that of something that was not in the directory before.
-    fn is_new(&self, located: &Located) -> bool {
-        let tree = self.tree.as_ref();
-        let now = located.look();
-        now.is_some_and(|stat| tree.is_some_and(|tree| tree.find(&stat).is_none()))
     }
 
     /// Whether a rename that was interrupted was done. What was named elsewhere is taken for that.

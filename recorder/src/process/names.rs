@@ -13,6 +13,7 @@ use super::gate::Changes;
 use super::name_calls::NameCall;
 use super::recording::{Next, Recording};
 use super::snapshot;
+use super::syncs::FROM_OUTSIDE;
 use super::tree::inode;
 use tracer::Entry;
 use tracer::Origin;
@@ -177,7 +178,7 @@ impl Recording {
         directory: &OwnedFd,
         stat: &Stat,
     ) -> FileId {
-        let tree = self.tree.as_mut().expect("it has the parent");
+        let tree = self.tree.as_ref().expect("it has the parent");
         if let Some(file) = tree.find(stat) {
             self.operation(
                 origin,
@@ -189,6 +190,10 @@ impl Recording {
             );
             return file;
         }
+        if self.outside.is_synced(stat) {
+            self.count(FROM_OUTSIDE);
+        }
+        let tree = self.tree.as_mut().expect("it has the parent");
         let mode = stat.st_mode & 0o7777;
         let data = &mut self.data;
         let kind = snapshot::kind_of(stat, || {

@@ -22,6 +22,7 @@ use super::mappings::{Mapped, Mapping};
 use super::marks::Marks;
 use super::schedule::{Bystander, Written};
 use super::sockets::{SocketCall, Sockets};
+use super::syncs::Outside;
 use super::tree::Tree;
 use super::{Error, NodeOptions, Result, snapshot};
 
@@ -68,6 +69,7 @@ pub(super) struct Recording {
     initial: Vec<InitialFile>,
     pub tree: Option<Tree>,
     pub mapped: Mapped,
+    pub outside: Outside,
     pub sockets: Sockets,
     pub marks: Marks,
     pub gate: Gate,
@@ -107,6 +109,7 @@ impl Recording {
             initial: initial.unwrap_or_default(),
             tree,
             mapped: Mapped::default(),
+            outside: Outside::new(),
             sockets: Sockets::default(),
             gate: Gate::default(),
             threads: HashSet::new(),

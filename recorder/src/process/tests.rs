@@ -97,11 +97,18 @@ fn file_ops(trace: &Trace) -> impl Iterator<Item = &FileOp> {
 }
 
 #[test]
-fn what_was_made_of_a_file_elsewhere_is_not_known() {
+fn what_was_synced_elsewhere_is_not_known() {
     let outside = "o=$(mktemp -p ..); echo x >$o";
     for script in ["mv $o f", "ln $o f; rm $o", "touch f; mv $o f"] {
-        let noticed = noticed(&format!("{outside}; {script}"), "nothing");
-        assert_eq!(noticed, [super::name_calls::FROM_OUTSIDE], "{script}");
+        for (sync, is_noticed) in [("sync $o", true), ("sync", true), ("true", false)] {
+            let noticed = noticed(&format!("{outside}; {sync}; {script}"), "nothing");
+            let expected = [super::syncs::FROM_OUTSIDE];
+            assert_eq!(
+                noticed,
+                &expected[..usize::from(is_noticed)],
+                "{sync}; {script}"
+            );
+        }
     }
     let inside = "echo x >f; mv f g; ln g h; mkdir d; mv h d";
     assert_eq!(noticed(inside, "nothing"), Vec::<String>::new());

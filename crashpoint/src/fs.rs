@@ -10,6 +10,7 @@ use machine::Machine;
 use replayer::{FileSystemArgs, Kernel, Manifest, Options, Results};
 use replayer::{NumberedWorkloads, SweepCommand, WorkloadFiles};
 use specification::About;
+use workloads::Workload;
 
 use crate::options;
 use crate::source::{Chosen, Source, sharded};
@@ -174,6 +175,7 @@ fn resume(
     let mut arguments = recorded_arguments(command, results.manifest())
         .with_context(|| format!("read the manifest in {}", directory.display()))?;
     arguments.format = format;
+    arguments.stop_after = given_arguments.stop_after;
     let jobs = u16::try_from(results.manifest().jobs).ok();
     arguments.file_system.jobs = given_arguments.file_system.jobs.or(jobs);
     let source = match results.workloads()? {
@@ -248,6 +250,10 @@ impl FsArgs {
             Source::Generated(generated) => {
                 let chosen = generated.choose();
                 self.say_chosen(&chosen);
+                // A shard of few workloads may have none.
+                if chosen.count() == 0 && shard.is_none() {
+                    bail!("no workload is left of these bounds: see --range, --index and --sample");
+                }
                 Ok(command.run(&|| chosen.iter(), chosen.count(), results, interrupt)?)
             }
             Source::Read { workloads, .. } => {
@@ -258,7 +264,11 @@ impl FsArgs {
                 Ok(command.run(&source, total, results, interrupt)?)
             }
             Source::Stream(stream) => {
-                let numbered = sharded(shard, stream);
+                // Where it cannot be read no shard may say that it has seen all.
+                let is_ours = move |(place, workload): &(u64, replayer::Result<Workload>)| {
+                    workload.is_err() || shard.is_none_or(|shard| shard.contains(*place))
+                };
+                let numbered = (0..).zip(stream).filter(is_ours);
                 let numbered =
                     numbered.map(|(number, workload)| workload.map(|workload| (number, workload)));
                 Ok(command.run_stream(Box::new(numbered), interrupt)?)

@@ -159,17 +159,25 @@ impl Summary {
 
     /// Whether the run itself leaves something open.
     fn lacks_something(&self) -> bool {
-        let is_none_known = |level: &Self| {
-            level
-                .recoveries
-                .as_ref()
-                .is_some_and(RecoveryCounts::is_none_known)
-        };
         !self.not_recorded.is_empty()
             || self.untested.is_some()
             || !self.unlooked.is_empty()
-            || is_none_known(self)
-            || self.levels.iter().any(is_none_known)
+            || self.untried_recoveries().next().is_some()
+    }
+
+    /// Of each level at which no recovery is known, so that no crash during one was tried, what came of
+    /// the attempts.
+    pub fn untried_recoveries(&self) -> impl Iterator<Item = String> {
+        let levels = self.levels.iter().chain([self]);
+        let untried = levels.filter(|level| {
+            let recoveries = level.recoveries.as_ref();
+            recoveries.is_some_and(RecoveryCounts::is_none_known)
+        });
+        let words = |level: &Self| {
+            let counts = level.recoveries?;
+            Some(recoveries_words(counts, level.is_of_disks()))
+        };
+        untried.filter_map(words)
     }
 
     /// The same of a level of disks: what is not known of files does not matter there.

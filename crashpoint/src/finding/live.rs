@@ -35,7 +35,10 @@ pub(super) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
     io::stdout().lock().write_all(text.as_bytes())?;
     let is_found = results.iter().any(|result| result.broken().is_some());
     let is_open = injector::summary(directory).is_none_or(|summary| summary["is_cut_off"] == true)
-        || !never_looked(&results).is_empty();
+        || !never_looked(&results).is_empty()
+        || results
+            .iter()
+            .any(|result| matches!(result.judged, injector::Judged::Inconclusive { .. }));
     Ok(Some(match (is_found, is_open) {
         (true, _) => Outcome::Findings,
         (false, true) => Outcome::Incomplete,

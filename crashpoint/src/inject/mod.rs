@@ -401,11 +401,10 @@ impl Campaign<'_> {
             .as_mut()
             .map(|directory| std::mem::take(&mut directory.known));
         let known = known.unwrap_or_default();
-        let had_none = known.is_empty();
         let summary = match self.make_runs(strategy.as_mut(), &selection, known) {
             Err(error) => {
                 // A campaign of which nothing could be run leaves nothing.
-                if let Some(directory) = self.directory.as_ref().filter(|_| had_none) {
+                if let Some(directory) = &self.directory {
                     directory.remove_if_new();
                 }
                 return Err(error.into());

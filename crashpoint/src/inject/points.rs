@@ -12,6 +12,7 @@ use injector::online::{
     At, Collected, Disks, EXHAUSTIVE, Exhaustive, InjectManifest, Order, PointFailure, Ran,
     RunFiles, SeenPoint, Strategy, points_table, without_faults,
 };
+use machine::OwnDirectory;
 use serde_json::json;
 
 use super::ground::{on_machines, run_once};
@@ -122,7 +123,8 @@ pub(super) fn collect(
              give --points-of DIR to each"
         );
     }
-    let kept = tempfile::tempdir().context("make a directory for what a run leaves")?;
+    let kept = OwnDirectory::new(&std::env::temp_dir(), "points");
+    let kept = kept.context("make a directory for what a run leaves")?;
     let Some(ran) = watched((file, manifest), Some(kept.path()), interrupt)? else {
         bail!("interrupted while failure points were collected: nothing was begun");
     };

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use brief::counted;
-use injector::LiveResult;
 use injector::online::InjectResult;
+use injector::{LiveResult, never_looked};
 use itertools::Itertools;
 use node_sweep::{Finding, Reason, Recorded};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
@@ -167,6 +167,10 @@ fn live_suite(sweep: &LiveSweep) -> TestSuite {
         let words = format!("{}: {why}", counted(count, "failure"));
         cases.push(error("failures", "inconclusive", &words, &words));
     }
+    for unlooked in never_looked(sweep.results()) {
+        let words = unlooked.words();
+        cases.push(error(&unlooked.violation, "unlooked", &words, &words));
+    }
     let unended = sweep.unended();
     cases.extend(unended.map(|words| error("the sweep", "unfinished", &words, &words)));
     let counts = Counts {
@@ -286,13 +290,19 @@ fn unknown(directory: &Path, recorded: &Recorded) -> Vec<TestCase> {
         )
     });
     let case = |(name, words): (&str, String)| error(name, "inconclusive", &words, &words);
-    let untested = summary.untested.iter();
-    let untested = untested.map(|why| ("the recording", why.clone()));
+    let untested = summary.untested.iter().cloned();
+    let untested = untested.map(|why| ("the recording", why));
+    let unlooked = summary.unlooked.iter().cloned();
+    let unlooked = unlooked.map(|why| ("the rules", why));
+    let untried = summary.untried_recoveries();
+    let untried = untried.map(|why| ("the recoveries", why));
     stopped
         .into_iter()
         .chain(reasons)
         .chain(calls)
         .chain(untested)
+        .chain(unlooked)
+        .chain(untried)
         .map(case)
         .collect()
 }

@@ -85,6 +85,10 @@ impl LiveSweep {
         format!("{text}  replay        {replay}\n")
     }
 
+    pub(super) fn results(&self) -> &[LiveResult] {
+        &self.results
+    }
+
     /// How many failures broke nothing.
     pub(super) fn clean(&self) -> u64 {
         let clean = self

@@ -234,9 +234,11 @@ impl InjectDirectory {
         Ok(path)
     }
 
-    /// Takes everything back if it is new.
+    /// Takes everything back if it is new, and nothing came of it.
     pub fn remove_if_new(&self) {
-        self.directory.remove_if_new();
+        if self.records.is_empty() {
+            self.directory.remove_if_new();
+        }
     }
 
     /// Keeps a result: it survives a kill from now on.

@@ -241,15 +241,8 @@ impl Background {
         let error = heard.error.take();
         drop(all);
         let mut lines = Vec::new();
-        for Piece { first, last, bytes } in pieces {
-            let last = last.expect("it is known");
-            for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-                self.begun.extend_from_slice(part);
-                if self.begun.pop_if(|last| *last == b'\n').is_some() {
-                    let text = mem::take(&mut self.begun);
-                    lines.push(Line { first, last, text });
-                }
-            }
+        for piece in pieces {
+            self.cut(&piece, &mut lines);
         }
         if let Some(at) = drained {
             self.is_drained = true;
@@ -263,6 +256,18 @@ impl Background {
         match error {
             Some(error) => Err(error).doing(|| format!("read from {}", self.whose)),
             None => Ok(lines),
+        }
+    }
+
+    /// Adds the lines that end in a piece.
+    fn cut(&mut self, piece: &Piece, lines: &mut Vec<Line>) {
+        let (first, last) = (piece.first, piece.last.expect("it is known"));
+        for part in piece.bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(part);
+            if self.begun.pop_if(|last| *last == b'\n').is_some() {
+                let text = mem::take(&mut self.begun);
+                lines.push(Line { first, last, text });
+            }
         }
     }
 

@@ -10,10 +10,9 @@ use machine::Machine;
 use replayer::{FileSystemArgs, Kernel, Manifest, Options, Results};
 use replayer::{NumberedWorkloads, SweepCommand, WorkloadFiles};
 use specification::About;
-use workloads::Workload;
 
 use crate::options;
-use crate::source::{Chosen, Source, sharded};
+use crate::source::{Chosen, Source, sharded, sharded_stream};
 use crate::specs;
 
 /// The arguments of `crashpoint fs`.
@@ -172,12 +171,8 @@ fn resume(
         ));
         return Ok(results.print(format)?);
     }
-    let mut arguments = recorded_arguments(command, results.manifest())
+    let arguments = continued(command, given_arguments, results.manifest())
         .with_context(|| format!("read the manifest in {}", directory.display()))?;
-    arguments.format = format;
-    arguments.stop_after = given_arguments.stop_after;
-    let jobs = u16::try_from(results.manifest().jobs).ok();
-    arguments.file_system.jobs = given_arguments.file_system.jobs.or(jobs);
     let source = match results.workloads()? {
         Some(workloads) => Source::Read {
             workloads,
@@ -233,6 +228,16 @@ fn same_sweep(
     Ok(())
 }
 
+/// The arguments of a sweep that is continued: those that it was begun with, but for what may change.
+fn continued(command: &Command, given: &FsArgs, manifest: &Manifest) -> anyhow::Result<FsArgs> {
+    let mut arguments = recorded_arguments(command, manifest)?;
+    arguments.format = given.format;
+    arguments.stop_after = given.stop_after;
+    let jobs = u16::try_from(manifest.jobs).ok();
+    arguments.file_system.jobs = given.file_system.jobs.or(jobs);
+    Ok(arguments)
+}
+
 impl FsArgs {
     /// Sweeps, without what `results` has already.
     fn sweep(
@@ -250,10 +255,6 @@ impl FsArgs {
             Source::Generated(generated) => {
                 let chosen = generated.choose();
                 self.say_chosen(&chosen);
-                // A shard of few workloads may have none.
-                if chosen.count() == 0 && shard.is_none() {
-                    bail!("no workload is left of these bounds: see --range, --index and --sample");
-                }
                 Ok(command.run(&|| chosen.iter(), chosen.count(), results, interrupt)?)
             }
             Source::Read { workloads, .. } => {
@@ -264,11 +265,7 @@ impl FsArgs {
                 Ok(command.run(&source, total, results, interrupt)?)
             }
             Source::Stream(stream) => {
-                // Where it cannot be read no shard may say that it has seen all.
-                let is_ours = move |(place, workload): &(u64, replayer::Result<Workload>)| {
-                    workload.is_err() || shard.is_none_or(|shard| shard.contains(*place))
-                };
-                let numbered = (0..).zip(stream).filter(is_ours);
+                let numbered = sharded_stream(shard, stream);
                 let numbered =
                     numbered.map(|(number, workload)| workload.map(|workload| (number, workload)));
                 Ok(command.run_stream(Box::new(numbered), interrupt)?)

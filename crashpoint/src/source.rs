@@ -128,6 +128,10 @@ impl Generated {
             unique,
             ..selection.selection()
         };
+        // A shard of few workloads may have none.
+        if selection.shard.is_none() && selection.count(&generator).0 == 0 {
+            bail!("of these {count} workloads none is left: see --range and --sample");
+        }
         Ok(Self {
             generator,
             selection,
@@ -192,4 +196,14 @@ pub(crate) fn sharded<T>(
     (0..)
         .zip(items)
         .filter(move |(place, _)| shard.is_none_or(|shard| shard.contains(*place)))
+}
+
+/// The same of what is read meanwhile. Where that cannot be read, no shard may say that it has seen all.
+pub(crate) fn sharded_stream<T, E>(
+    shard: Option<Shard>,
+    items: impl Iterator<Item = Result<T, E>>,
+) -> impl Iterator<Item = (u64, Result<T, E>)> {
+    (0..).zip(items).filter(move |(place, item)| {
+        item.is_err() || shard.is_none_or(|shard| shard.contains(*place))
+    })
 }

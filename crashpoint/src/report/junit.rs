@@ -11,9 +11,10 @@ use brief::counted;
 use injector::online::InjectResult;
 use injector::{LiveResult, never_looked};
 use itertools::Itertools;
-use node_sweep::{Finding, Reason, Recorded};
+use node_sweep::{Finding, Reason, Recorded, Summary};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use replayer::Found;
+use specification::Unlooked;
 
 use super::Read;
 use super::inject::Injected;
@@ -116,11 +117,14 @@ fn cases(sweep: &Sweep, place: usize) -> Vec<TestCase> {
         );
         cases.push(error("the sweep", "unfinished", &message, &text));
     }
-    for unlooked in swept.summary.never_looked() {
-        let words = unlooked.words();
-        cases.push(error(&unlooked.violation, "unlooked", &words, &words));
-    }
+    cases.extend(swept.summary.never_looked().iter().map(unlooked));
     cases
+}
+
+/// What a rule never had to look at.
+fn unlooked(unlooked: &Unlooked) -> TestCase {
+    let words = unlooked.words();
+    error(&unlooked.violation, "unlooked", &words, &words)
 }
 
 /// Of a sweep of the crash states of a program or a cluster.
@@ -167,10 +171,7 @@ fn live_suite(sweep: &LiveSweep) -> TestSuite {
         let words = format!("{}: {why}", counted(count, "failure"));
         cases.push(error("failures", "inconclusive", &words, &words));
     }
-    for unlooked in never_looked(sweep.results()) {
-        let words = unlooked.words();
-        cases.push(error(&unlooked.violation, "unlooked", &words, &words));
-    }
+    cases.extend(never_looked(sweep.results()).into_iter().map(unlooked));
     let unended = sweep.unended();
     cases.extend(unended.map(|words| error("the sweep", "unfinished", &words, &words)));
     let counts = Counts {
@@ -264,6 +265,17 @@ fn failures(findings: &[Finding]) -> Vec<TestCase> {
     failed.collect()
 }
 
+/// What a sweep has not tried although it was asked to, and of what that is.
+fn untried(summary: &Summary) -> impl Iterator<Item = (&'static str, String)> {
+    let untested = summary.untested.iter().cloned();
+    let unlooked = summary.unlooked.iter().cloned();
+    let recoveries = summary.untried_recoveries();
+    untested
+        .map(|why| ("the recording", why))
+        .chain(unlooked.map(|why| ("the rules", why)))
+        .chain(recoveries.map(|why| ("the recoveries", why)))
+}
+
 /// What a sweep of crash states does not tell, a case for each reason.
 fn unknown(directory: &Path, recorded: &Recorded) -> Vec<TestCase> {
     let summary = &recorded.summary;
@@ -290,19 +302,11 @@ fn unknown(directory: &Path, recorded: &Recorded) -> Vec<TestCase> {
         )
     });
     let case = |(name, words): (&str, String)| error(name, "inconclusive", &words, &words);
-    let untested = summary.untested.iter().cloned();
-    let untested = untested.map(|why| ("the recording", why));
-    let unlooked = summary.unlooked.iter().cloned();
-    let unlooked = unlooked.map(|why| ("the rules", why));
-    let untried = summary.untried_recoveries();
-    let untried = untried.map(|why| ("the recoveries", why));
     stopped
         .into_iter()
         .chain(reasons)
         .chain(calls)
-        .chain(untested)
-        .chain(unlooked)
-        .chain(untried)
+        .chain(untried(summary))
         .map(case)
         .collect()
 }

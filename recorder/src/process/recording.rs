@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use libc::pid_t;
@@ -94,12 +95,12 @@ impl Recording {
     /// Takes the snapshot.
     pub(super) fn new(options: NodeOptions) -> Result<Self> {
         let mut data = Spool::default();
-        let failed = |(path, error)| Error::Directory { path, error };
-        let begin = |directory| snapshot::begin(directory, &mut data).map_err(failed);
-        let begun = options.directory.as_deref().map(begin).transpose()?;
+        let directory = options.directory.as_deref();
+        let begun = directory.map(|directory| snapshot::begin(directory, &mut data));
+        let begun = begun.transpose().map_err(no_directory)?;
         let not_recorded = begun.as_ref().and_then(snapshot::Begun::not_recorded);
         let (initial, tree) = begun.map(|begun| (begun.initial, begun.tree)).unzip();
-        let proc = tracer::proc().map_err(|error| failed(("/proc".into(), error)))?;
+        let proc = tracer::proc().map_err(|error| no_directory(("/proc".into(), error)))?;
         Ok(Self {
             marks: Marks::new(options.marks),
             bystander: Bystander::new(options.schedule, options.bystander.as_ref()),
@@ -230,6 +231,10 @@ impl Recording {
             call => self.enter_file_call(origin, entry, call),
         }
     }
+}
+
+fn no_directory((path, error): (PathBuf, io::Error)) -> Error {
+    Error::Directory { path, error }
 }
 
 /// The file that was written to last, and from where to where these changes wrote to it.

@@ -1,9 +1,10 @@
 //! What cannot be done is answered with one line that says what to do, status 2, and nothing is
 //! left behind. Needs root, if only to give it up.
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use end_to_end::{copy_to_run, program, require_root};
 
@@ -337,4 +338,35 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
         !disk.contains("vfat") && !disk.contains("fuse2fs"),
         "{disk}"
     );
+}
+
+#[test]
+fn a_selection_that_leaves_no_workload() {
+    require_root();
+    let sweep = ["fs", "--fs", "ext4", "--preset", "seq-1", "--range"];
+    for range in ["400..500", "5..5"] {
+        let said = refusal(&mut crashpoint(&[&sweep[..], &[range]].concat()));
+        says(&said, &["none is left", "--range"]);
+    }
+}
+
+/// The workload that cannot be read would be another shard's.
+#[test]
+fn a_stream_that_cannot_be_read_is_not_passed_by_any_shard() {
+    require_root();
+    let workloads =
+        "workload a\ncreat x\nfsync x\n\nworkload b\nsink\n\nworkload c\ncreat y\nfsync y\n";
+    let mut child = crashpoint(&["fs", "--fs", "ext4", "--shard", "1/2", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut input = child.stdin.take().expect("piped");
+    input.write_all(workloads.as_bytes()).expect("written");
+    drop(input);
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    says(&said, &["unknown operation 'sink'"]);
 }

@@ -50,51 +50,22 @@ struct Reader {
 /// What commands have printed, by a number for each.
 static HEARD: Mutex<BTreeMap<u64, Heard>> = Mutex::new(BTreeMap::new());
 
-/// A line that a command has printed. When that was is not known to the moment; but of lines of several
-/// commands, who printed one before another one has a first time that is no later than the last time of
-/// that.
-#[derive(Debug)]
-pub struct Line {
-    /// When it may have been printed first.
-    pub first: Instant,
-    /// And last.
-    pub last: Instant,
-    /// What it is, without its line feed.
-    pub text: Vec<u8>,
-}
-
 /// What a command has printed that was not taken yet.
 struct Heard {
     output: ChildStdout,
-    pieces: Vec<Piece>,
+    /// In pieces, each with the time at which it was there.
+    pieces: Vec<(Instant, Vec<u8>)>,
     /// The time at which there was no more to come.
     drained: Option<Instant>,
     error: Option<io::Error>,
 }
 
-/// What was read at once, with its times.
-struct Piece {
-    first: Instant,
-    /// None as long as somebody may have printed something before it that was not read yet.
-    last: Option<Instant>,
-    bytes: Vec<u8>,
-}
-
 /// All that commands have printed by now. What is read together has one time: nobody knows what of it was
 /// there first. The clock is read where nobody else reads, so that what comes later has a later time.
-///
-/// One command is read after the other, and this thread may have to wait in between, for milliseconds on
-/// a busy machine. So all are read once more: what somebody printed before something that was read the
-/// first time is found then, and has the same time. What was printed before something that was read the
-/// second time is found when it is listened next.
 fn listen() -> MutexGuard<'static, BTreeMap<u64, Heard>> {
     let mut all = HEARD.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();
-    for heard in all.values_mut() {
-        heard.settle(now);
-        heard.read(now, Some(now));
-    }
-    all.values_mut().for_each(|heard| heard.read(now, None));
+    all.values_mut().for_each(|heard| heard.read(now));
     all
 }
 
@@ -108,32 +79,15 @@ impl Heard {
         }
     }
 
-    /// What was printed before what was read last is read by now.
-    fn settle(&mut self, now: Instant) {
-        let open = self.pieces.iter_mut().rev();
-        open.take_while(|piece| piece.last.is_none())
-            .for_each(|piece| piece.last = Some(now));
-    }
-
-    /// Takes the pieces whose times are known.
-    fn take(&mut self) -> Vec<Piece> {
-        let known = self.pieces.partition_point(|piece| piece.last.is_some());
-        self.pieces.drain(..known).collect()
-    }
-
     /// Takes what is there; of very much, a part: the rest is there the next time.
-    fn read(&mut self, first: Instant, last: Option<Instant>) {
+    fn read(&mut self, now: Instant) {
         if self.is_over() {
             return;
         }
         let mut some = [0; 1 << 14];
         match self.output.read(&mut some) {
-            Ok(0) => self.drained = Some(first),
-            Ok(count) => self.pieces.push(Piece {
-                first,
-                last,
-                bytes: some[..count].to_vec(),
-            }),
+            Ok(0) => self.drained = Some(now),
+            Ok(count) => self.pieces.push((now, some[..count].to_vec())),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => self.error = Some(error),
@@ -223,12 +177,12 @@ impl Background {
         Ok(started)
     }
 
-    /// The lines that it has printed by now, and that were not taken yet. Those whose first time is before
-    /// that of this call are all there.
+    /// The lines that it has printed by now, and that were not taken yet, each with the time at which it
+    /// was whole. Those with an earlier time than that of this call are all there.
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn lines(&mut self) -> Result<Vec<Line>> {
+    pub fn lines(&mut self) -> Result<Vec<(Instant, Vec<u8>)>> {
         let Some(reader) = &self.reader else {
             return Ok(Vec::new());
         };
@@ -236,38 +190,28 @@ impl Background {
         let heard = all
             .get_mut(&reader.number)
             .expect("it is read until this is dropped");
-        let pieces = heard.take();
-        let drained = heard.drained.filter(|_| heard.pieces.is_empty());
+        let (pieces, drained) = (mem::take(&mut heard.pieces), heard.drained);
         let error = heard.error.take();
         drop(all);
         let mut lines = Vec::new();
-        for piece in pieces {
-            self.cut(&piece, &mut lines);
+        for (at, piece) in pieces {
+            for part in piece.split_inclusive(|byte| *byte == b'\n') {
+                self.begun.extend_from_slice(part);
+                if self.begun.pop_if(|last| *last == b'\n').is_some() {
+                    lines.push((at, mem::take(&mut self.begun)));
+                }
+            }
         }
         if let Some(at) = drained {
             self.is_drained = true;
             // What it did not end with a line feed is its last line.
             if !self.begun.is_empty() {
-                let text = mem::take(&mut self.begun);
-                let (first, last) = (at, at);
-                lines.push(Line { first, last, text });
+                lines.push((at, mem::take(&mut self.begun)));
             }
         }
         match error {
             Some(error) => Err(error).doing(|| format!("read from {}", self.whose)),
             None => Ok(lines),
-        }
-    }
-
-    /// Adds the lines that end in a piece.
-    fn cut(&mut self, piece: &Piece, lines: &mut Vec<Line>) {
-        let (first, last) = (piece.first, piece.last.expect("it is known"));
-        for part in piece.bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.begun.extend_from_slice(part);
-            if self.begun.pop_if(|last| *last == b'\n').is_some() {
-                let text = mem::take(&mut self.begun);
-                lines.push(Line { first, last, text });
-            }
         }
     }
 
@@ -338,11 +282,11 @@ mod tests {
         let begun = Instant::now();
         thread::sleep(Duration::from_secs(2));
         let lines = started.lines().expect("read");
-        let texts: Vec<_> = lines.iter().map(|line| line.text.as_slice()).collect();
+        let texts: Vec<_> = lines.iter().map(|(_, line)| line.as_slice()).collect();
         assert_eq!(texts, [&b"one"[..], b"two", b"three"]);
-        let after = lines[1].first.duration_since(lines[0].last);
+        let after = lines[1].0.duration_since(lines[0].0);
         assert!(after >= Duration::from_millis(400), "{after:?}");
-        let before = lines[2].last.duration_since(begun);
+        let before = lines[2].0.duration_since(begun);
         assert!(before < Duration::from_millis(1900), "{before:?}");
         assert_eq!(started.ended().expect("known"), Some(Ending::Status(0)));
     }

@@ -38,7 +38,7 @@ mod tally;
 mod turns;
 mod words;
 
-pub use background::{Background, Line};
+pub use background::Background;
 pub use check::{Verdict, verdict};
 pub use client::Client;
 pub use cluster::{Cluster, Settings};

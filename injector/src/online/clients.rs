@@ -7,7 +7,7 @@ use std::time::Duration;
 use cluster::{Ending, SidedClient};
 use serde_json::{Map, Value};
 
-use super::ground::{Ground, Printed, ProgramId};
+use super::ground::{Ground, ProgramId};
 use super::plan::FaultPlan;
 use super::scribe::{Scribe, operation_of};
 use crate::laboratory::OPERATIONS;
@@ -42,23 +42,17 @@ struct Said {
     line: Vec<u8>,
     /// What it is as a line of a history.
     operation: Option<Map<String, Value>>,
-    /// When it came: an answer as late, and all else as early as it may have come. So what an operation
-    /// does happens in its time.
+    /// When it came.
     time: Duration,
 }
 
 impl Said {
-    fn new(printed: Printed) -> Self {
-        let operation = operation_of(&printed.text);
-        let mut this = Self {
-            operation,
-            line: printed.text,
-            time: printed.first,
-        };
-        if this.is_answer() {
-            this.time = printed.last;
+    fn new(time: Duration, line: Vec<u8>) -> Self {
+        Self {
+            operation: operation_of(&line),
+            line,
+            time,
         }
-        this
     }
 
     /// Whether an operation has ended.
@@ -256,7 +250,8 @@ impl RunningClient {
     pub(super) fn read(&mut self, ground: &mut dyn Ground) -> crate::Result<()> {
         if let Some(running) = self.running {
             let lines = ground.lines(running)?.into_iter();
-            self.said.extend(lines.map(Said::new));
+            self.said
+                .extend(lines.map(|(time, line)| Said::new(time, line)));
         }
         Ok(())
     }
@@ -310,9 +305,7 @@ mod tests {
             let lines = lines.iter().map(|(time, line)| {
                 let kind = line.split(' ').next().expect("a word");
                 let line = format!("{{\"type\":\"{kind}\",\"is\":\"{line}\"}}");
-                let time = Duration::from_micros(*time);
-                let (first, last, text) = (time, time, line.into_bytes());
-                Said::new(Printed { first, last, text })
+                Said::new(Duration::from_micros(*time), line.into_bytes())
             });
             lines.collect::<VecDeque<_>>()
         };

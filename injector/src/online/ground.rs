@@ -15,18 +15,6 @@ use super::calls::Calls;
 /// A command that was started in the place of a client.
 pub type ProgramId = usize;
 
-/// A line that such a command has printed. Of lines of several commands, who printed one before another
-/// one has a first time that is no later than the last time of that.
-#[derive(Debug)]
-pub struct Printed {
-    /// When it may have been printed first.
-    pub first: Duration,
-    /// And last.
-    pub last: Duration,
-    /// What it is, without its line feed.
-    pub text: Vec<u8>,
-}
-
 /// Says what a disk with this log loses; the node comes first.
 pub type Loses<'a> = dyn FnMut(usize, &Log) -> Relaxation + 'a;
 
@@ -251,12 +239,12 @@ pub trait Ground {
         variables: &[(&str, String)],
     ) -> Result<ProgramId>;
 
-    /// The lines that it has printed and that were not taken yet. Those that may have come before the
-    /// time of this call are all there.
+    /// The lines that it has printed and that were not taken yet, each with the time at which it came.
+    /// Those that came before the time of this call are all there.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn lines(&mut self, program: ProgramId) -> Result<Vec<Printed>>;
+    fn lines(&mut self, program: ProgramId) -> Result<Vec<(Duration, Vec<u8>)>>;
 
     /// How much later than it was printed a line may seem to have come.
     fn lines_are_late_by(&self) -> Duration;

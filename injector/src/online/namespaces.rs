@@ -13,7 +13,7 @@ use cluster::{
 use simulation::{Carried, Limit, Link, Ports, Until};
 
 use super::calls::Calls;
-use super::ground::{Ground, Loses, Printed, ProgramId};
+use super::ground::{Ground, Loses, ProgramId};
 use super::worse::Worse;
 
 /// How often it is looked what has happened.
@@ -338,18 +338,14 @@ impl Ground for Namespaces<'_> {
         Ok(self.programs.len() - 1)
     }
 
-    fn lines(&mut self, program: ProgramId) -> Result<Vec<Printed>> {
+    fn lines(&mut self, program: ProgramId) -> Result<Vec<(Duration, Vec<u8>)>> {
         let began = self.began;
         let Some(program) = self.program(program) else {
             return Ok(Vec::new());
         };
         let lines = program.lines()?.into_iter();
-        let printed = lines.map(|line| Printed {
-            first: line.first.saturating_duration_since(began),
-            last: line.last.saturating_duration_since(began),
-            text: line.text,
-        });
-        Ok(printed.collect())
+        let timed = lines.map(|(at, line)| (at.saturating_duration_since(began), line));
+        Ok(timed.collect())
     }
 
     fn lines_are_late_by(&self) -> Duration {

@@ -142,12 +142,11 @@ impl Probe {
     fn hear(&mut self, ground: &mut dyn Ground) -> Result<bool, String> {
         let running = self.running.expect("it was asked");
         let lines = ground.lines(running).map_err(|error| error.to_string())?;
-        for line in lines {
-            if self.config.serve && line.text == END {
+        for (_, line) in lines {
+            if self.config.serve && line == END {
                 return Ok(true);
             }
-            self.said
-                .push(String::from_utf8_lossy(&line.text).into_owned());
+            self.said.push(String::from_utf8_lossy(&line).into_owned());
         }
         let ended = ground.ended(running).map_err(|error| error.to_string())?;
         match ended {

@@ -14,7 +14,7 @@ use cluster::{
 use simulation::{Carried, Limit, Ports, Until};
 
 use super::calls::Calls;
-use super::ground::{Ground, Loses, Printed, ProgramId};
+use super::ground::{Ground, Loses, ProgramId};
 use super::worse::Worse;
 
 /// How much time passes at most before it is looked again.
@@ -424,15 +424,11 @@ impl Ground for Simulated<'_> {
         Ok(self.programs.len() - 1)
     }
 
-    fn lines(&mut self, program: ProgramId) -> Result<Vec<Printed>> {
+    fn lines(&mut self, program: ProgramId) -> Result<Vec<(Duration, Vec<u8>)>> {
         let lines = self.cluster.program_lines(self.programs[program]);
         let lines = lines.into_iter();
-        let printed = lines.map(|(text, time_ns)| {
-            let time = Duration::from_nanos(time_ns);
-            let (first, last) = (time, time);
-            Printed { first, last, text }
-        });
-        Ok(printed.collect())
+        let timed = lines.map(|(line, time_ns)| (Duration::from_nanos(time_ns), line));
+        Ok(timed.collect())
     }
 
     fn lines_are_late_by(&self) -> Duration {

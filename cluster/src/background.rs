@@ -1,22 +1,23 @@
 //! A command that goes on while other things are done: a client among faults, or a probe.
 
-use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use machine::Logged;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, pipe2};
+use nix::unistd::Pid;
 
 use crate::error::{Context, Result};
 use crate::log;
@@ -25,128 +26,196 @@ use crate::process::{Ending, kill_group};
 /// A command that runs, and whose lines are taken without waiting for them. It is killed when this is
 /// dropped.
 ///
-/// A thread reads on its behalf as soon as there is something, before all that has to wait for a
-/// processor, and what others have printed by then as well: what several commands print is in order by the
-/// times of their lines, even if whoever takes these is busy for a while.
+/// A thread of its own reads for all commands as soon as there is something, before all that has to wait
+/// for a processor: what several commands print is in order by the times of their lines, even if whoever
+/// takes these is busy for a while.
 pub struct Background {
     whose: String,
     child: Child,
-    reader: Option<Reader>,
+    /// What the child prints, while that is read.
+    heard: Option<Heard>,
     /// The beginning of a line whose end is not there yet.
     begun: Vec<u8>,
     ended: Option<Ending>,
     is_drained: bool,
 }
 
-/// Who reads what a command prints.
-struct Reader {
-    /// Where that is in [`HEARD`].
-    number: u64,
-    /// The thread ends when this is closed.
-    stop: OwnedFd,
-    thread: JoinHandle<()>,
+/// What the reader tells of a command.
+enum Piece {
+    /// It has printed this, which was there at this time.
+    Output(Instant, Vec<u8>),
+    /// There is no more to come, at this time.
+    Drained(Instant),
+    /// It cannot be read any more.
+    Failed(io::Error),
 }
 
-/// What commands have printed, by a number for each.
-static HEARD: Mutex<BTreeMap<u64, Heard>> = Mutex::new(BTreeMap::new());
-
-/// What a command has printed that was not taken yet.
+/// What a command has printed that was not taken yet. It is read until this is dropped.
 struct Heard {
+    pieces: Receiver<Piece>,
+    is_wanted: Arc<AtomicBool>,
+    asks: Asks,
+}
+
+/// What the reader knows of a command.
+struct Source {
     output: ChildStdout,
-    /// In pieces, each with the time at which it was there.
-    pieces: Vec<(Instant, Vec<u8>)>,
-    /// The time at which there was no more to come.
-    drained: Option<Instant>,
-    error: Option<io::Error>,
+    pieces: Sender<Piece>,
+    is_wanted: Arc<AtomicBool>,
 }
 
-/// All that commands have printed by now. What is read together has one time: nobody knows what of it was
-/// there first. The clock is read where nobody else reads, so that what comes later has a later time.
-fn listen() -> MutexGuard<'static, BTreeMap<u64, Heard>> {
-    let mut all = HEARD.lock().unwrap_or_else(PoisonError::into_inner);
-    let now = Instant::now();
-    all.values_mut().for_each(|heard| heard.read(now));
-    all
+/// What the reader is asked to do.
+enum Ask {
+    /// To read this, too.
+    Read(Source),
+    /// To read all that is there, and to say so.
+    Look(SyncSender<()>),
 }
 
-impl Heard {
-    fn new(output: ChildStdout) -> Self {
-        Self {
-            output,
-            pieces: Vec::new(),
-            drained: None,
-            error: None,
+/// The way to the reader. Whoever takes lines never reads them, and shares no lock with the reader: one
+/// that stood still in the midst of that, as it has to wait for a processor, would keep all lines from their
+/// times.
+#[derive(Clone)]
+struct Asks {
+    asks: Sender<Ask>,
+    /// Counts up to wake it.
+    wakes: Arc<EventFd>,
+}
+
+impl Asks {
+    /// The way to the one reader of this process, which is started if it does not run yet.
+    fn of_reader() -> io::Result<Self> {
+        static STARTED: Mutex<Option<Asks>> = Mutex::new(None);
+        let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(asks) = &*started {
+            return Ok(asks.clone());
         }
+        let wakes = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let wakes = Arc::new(wakes);
+        let (asks, asked) = mpsc::channel();
+        let reader = ReaderOfAll {
+            asked,
+            woken: Arc::clone(&wakes),
+            all: Vec::new(),
+        };
+        let thread = thread::Builder::new().name("reader of commands".into());
+        thread.spawn(move || reader.read_for_ever())?;
+        Ok(started.insert(Asks { asks, wakes }).clone())
     }
 
-    /// Takes what is there; of very much, a part: the rest is there the next time.
-    fn read(&mut self, now: Instant) {
-        if self.is_over() {
-            return;
-        }
-        let mut some = [0; 1 << 14];
-        match self.output.read(&mut some) {
-            Ok(0) => self.drained = Some(now),
-            Ok(count) => self.pieces.push((now, some[..count].to_vec())),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => self.error = Some(error),
-        }
+    fn ask(&self, ask: Ask) {
+        // It never ends.
+        let _ = self.asks.send(ask);
+        self.wake();
     }
 
-    fn is_over(&self) -> bool {
-        self.drained.is_some() || self.error.is_some()
+    fn wake(&self) {
+        // Only a counter that is full refuses that, and then it wakes up anyway.
+        let _ = self.wakes.write(1);
     }
 }
 
-impl Reader {
-    fn start(output: ChildStdout) -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        fcntl(&output, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        let waits = output.as_fd().try_clone_to_owned()?;
-        let (stopped, stop) = pipe2(OFlag::O_CLOEXEC)?;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        listen().insert(number, Heard::new(output));
-        let thread = thread::Builder::new().name("reader of a command".into());
-        let started = thread.spawn(move || {
-            // Without root lines come late where there is much else to do.
-            let _ = machine::go_first();
-            while is_more(&waits, &stopped)
-                && listen().get(&number).is_some_and(|heard| !heard.is_over())
-            {}
-        });
-        match started {
-            Ok(thread) => Ok(Self {
-                number,
-                stop,
-                thread,
-            }),
-            Err(error) => {
-                listen().remove(&number);
-                Err(error)
+/// The thread that reads for all commands.
+struct ReaderOfAll {
+    asked: Receiver<Ask>,
+    woken: Arc<EventFd>,
+    all: Vec<Source>,
+}
+
+impl ReaderOfAll {
+    fn read_for_ever(mut self) {
+        // Without root lines come late where there is much else to do.
+        let _ = machine::go_first();
+        loop {
+            self.wait();
+            // Before what was asked is looked for: what is asked later wakes it again.
+            let _ = self.woken.read();
+            let mut waiting = Vec::new();
+            for ask in self.asked.try_iter() {
+                match ask {
+                    Ask::Read(source) => self.all.push(source),
+                    Ask::Look(looked) => waiting.push(looked),
+                }
+            }
+            self.read_all();
+            for looked in waiting {
+                let _ = looked.send(());
             }
         }
     }
 
-    /// Ends it. What it has not read by then is lost.
-    fn end(self) {
-        listen().remove(&self.number);
-        drop(self.stop);
-        // It does not panic, and has nothing else to tell.
-        let _ = self.thread.join();
+    /// Waits until there is something to read or to do.
+    fn wait(&self) {
+        let outputs = self.all.iter().map(|source| source.output.as_fd());
+        let all = outputs.chain([self.woken.as_fd()]);
+        let mut polled: Vec<_> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut polled, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            // The kernel has no memory for that.
+            Err(_) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+
+    /// Takes what is there. What is read together has one time: nobody knows what of it was there first.
+    fn read_all(&mut self) {
+        let now = Instant::now();
+        self.all.retain_mut(|source| {
+            let (piece, is_more) = match read_some(&mut source.output) {
+                Ok(None) => return source.is_wanted.load(Ordering::Relaxed),
+                Ok(Some(some)) if some.is_empty() => (Piece::Drained(now), false),
+                Ok(Some(some)) => (Piece::Output(now, some), true),
+                Err(error) => (Piece::Failed(error), false),
+            };
+            source.pieces.send(piece).is_ok() && is_more
+        });
     }
 }
 
-/// Waits until there is something to read, or the end of it; not if it is to be stopped. If that cannot be
-/// waited for, lines are read when they are taken.
-fn is_more(output: &OwnedFd, stopped: &OwnedFd) -> bool {
-    loop {
-        let mut polled = [output, stopped].map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN));
-        match poll(&mut polled, PollTimeout::NONE) {
-            Err(Errno::EINTR) => {}
-            Err(_) => return false,
-            Ok(_) => return !polled[1].any().unwrap_or(true),
+/// What can be read now, nothing at its end, and none if nothing is there yet. Of very much it is a part: the
+/// rest is there the next time.
+fn read_some(output: &mut ChildStdout) -> io::Result<Option<Vec<u8>>> {
+    let mut some = [0; 1 << 14];
+    match output.read(&mut some) {
+        Ok(count) => Ok(Some(some[..count].to_vec())),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Ok(None)
         }
+        Err(error) => Err(error),
+    }
+}
+
+impl Heard {
+    fn start(output: ChildStdout) -> io::Result<Self> {
+        fcntl(&output, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let asks = Asks::of_reader()?;
+        let (told, pieces) = mpsc::channel();
+        let is_wanted = Arc::new(AtomicBool::new(true));
+        asks.ask(Ask::Read(Source {
+            output,
+            pieces: told,
+            is_wanted: Arc::clone(&is_wanted),
+        }));
+        Ok(Self {
+            pieces,
+            is_wanted,
+            asks,
+        })
+    }
+
+    /// All that is there by now and was not taken yet.
+    fn take(&self) -> impl Iterator<Item = Piece> {
+        let (looked, is_looked) = mpsc::sync_channel(1);
+        self.asks.ask(Ask::Look(looked));
+        let _ = is_looked.recv();
+        self.pieces.try_iter()
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        // What the command left behind may have its output, and never say anything.
+        self.is_wanted.store(false, Ordering::Relaxed);
+        self.asks.wake();
     }
 }
 
@@ -166,14 +235,14 @@ impl Background {
         let mut started = Self {
             whose: whose.into(),
             child,
-            reader: None,
+            heard: None,
             begun: Vec::new(),
             ended: None,
             is_drained: false,
         };
         let output = started.child.stdout.take().expect("piped");
-        let reader = Reader::start(output).doing(|| format!("read from {whose}"))?;
-        started.reader = Some(reader);
+        let heard = Heard::start(output).doing(|| format!("read from {whose}"))?;
+        started.heard = Some(heard);
         Ok(started)
     }
 
@@ -183,36 +252,33 @@ impl Background {
     /// # Errors
     /// If they cannot be read.
     pub fn lines(&mut self) -> Result<Vec<(Instant, Vec<u8>)>> {
-        let Some(reader) = &self.reader else {
+        let Some(heard) = &self.heard else {
             return Ok(Vec::new());
         };
-        let mut all = listen();
-        let heard = all
-            .get_mut(&reader.number)
-            .expect("it is read until this is dropped");
-        let (pieces, drained) = (mem::take(&mut heard.pieces), heard.drained);
-        let error = heard.error.take();
-        drop(all);
         let mut lines = Vec::new();
-        for (at, piece) in pieces {
-            for part in piece.split_inclusive(|byte| *byte == b'\n') {
-                self.begun.extend_from_slice(part);
-                if self.begun.pop_if(|last| *last == b'\n').is_some() {
-                    lines.push((at, mem::take(&mut self.begun)));
+        for piece in heard.take() {
+            match piece {
+                Piece::Output(at, some) => {
+                    for part in some.split_inclusive(|byte| *byte == b'\n') {
+                        self.begun.extend_from_slice(part);
+                        if self.begun.pop_if(|last| *last == b'\n').is_some() {
+                            lines.push((at, mem::take(&mut self.begun)));
+                        }
+                    }
+                }
+                Piece::Drained(at) => {
+                    self.is_drained = true;
+                    // What it did not end with a line feed is its last line.
+                    if !self.begun.is_empty() {
+                        lines.push((at, mem::take(&mut self.begun)));
+                    }
+                }
+                Piece::Failed(error) => {
+                    return Err(error).doing(|| format!("read from {}", self.whose));
                 }
             }
         }
-        if let Some(at) = drained {
-            self.is_drained = true;
-            // What it did not end with a line feed is its last line.
-            if !self.begun.is_empty() {
-                lines.push((at, mem::take(&mut self.begun)));
-            }
-        }
-        match error {
-            Some(error) => Err(error).doing(|| format!("read from {}", self.whose)),
-            None => Ok(lines),
-        }
+        Ok(lines)
     }
 
     /// Gives it a line to read. One that does not read any more is told by how it ends.
@@ -255,9 +321,6 @@ impl Drop for Background {
     fn drop(&mut self) {
         if self.ended.is_none() {
             kill_group(&mut self.child);
-        }
-        if let Some(reader) = self.reader.take() {
-            reader.end();
         }
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Follower<O: Observer> {
     stacks: Stacks,
     /// Those who have stopped before their parent said that it made them.
     early: HashSet<pid_t>,
+    /// Those who were made and cannot be followed: there is no descriptor for them.
+    not_followed: HashSet<pid_t>,
     first: pid_t,
     status: ExitStatus,
 }
@@ -68,6 +70,7 @@ impl<O: Observer> Follower<O> {
             processes: HashMap::new(),
             stacks: Stacks::default(),
             early: HashSet::new(),
+            not_followed: HashSet::new(),
             first: 0,
             status: ExitStatus::default(),
         }
@@ -165,7 +168,9 @@ impl<O: Observer> Follower<O> {
     }
 
     fn group_stop(&mut self, thread: pid_t, signal: i32) {
-        if !self.threads.contains_key(&thread) {
+        if self.not_followed.contains(&thread) {
+            system::go_on(thread, 0);
+        } else if !self.threads.contains_key(&thread) {
             self.early.insert(thread);
             self.adopt_orphans(None);
         } else if matches!(
@@ -376,12 +381,8 @@ impl<O: Observer> Follower<O> {
             rustix::fs::Access::EXISTS,
         )
         .is_ok();
-        // One that has ended already tells so.
-        let _ = self.adopt(
-            child,
-            if is_thread { process } else { child },
-            Some(process),
-        );
+        let own = if is_thread { process } else { child };
+        self.adopt_or_leave(child, own, Some(process));
         if self.early.remove(&child) {
             system::go_on(child, 0);
         }
@@ -396,8 +397,7 @@ impl<O: Observer> Follower<O> {
             .filter(|child| self.is_orphan(*child))
             .collect();
         for child in orphans {
-            // One that has ended already tells so.
-            let _ = self.adopt(child, child, parent);
+            self.adopt_or_leave(child, child, parent);
             self.early.remove(&child);
             system::go_on(child, 0);
         }
@@ -413,6 +413,18 @@ impl<O: Observer> Follower<O> {
         let parent = number("PPid:");
         number("Tgid:") == Some(child)
             && parent.is_some_and(|parent| !self.processes.contains_key(&parent))
+    }
+
+    /// Follows a thread that was made. Where that cannot be, it runs unobserved, which is said.
+    fn adopt_or_leave(&mut self, thread: pid_t, process: pid_t, parent: Option<pid_t>) {
+        match self.adopt(thread, process, parent) {
+            // One that has ended already tells so.
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+                self.observer.unseen("a thread that could not be followed");
+                self.not_followed.insert(thread);
+            }
+            _ => {}
+        }
     }
 
     fn adopt(&mut self, thread: pid_t, process: pid_t, parent: Option<pid_t>) -> io::Result<()> {
@@ -463,6 +475,7 @@ impl<O: Observer> Follower<O> {
 
     fn ended(&mut self, thread: pid_t, status: i32) {
         self.early.remove(&thread);
+        self.not_followed.remove(&thread);
         self.gone(thread);
         let origin = self.happening(thread, &END);
         self.threads.remove(&thread);

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, IoSliceMut, Read, Write};
-use std::net::Shutdown;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus};
@@ -298,7 +297,8 @@ fn begin(node: &str, command: Command, table: &Table) -> Result<Begun, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let (mut ours, theirs) = pair().map_err(failed("make a socket for the first process"))?;
     let (end, ended) = mpsc::channel();
-    let started = launch(command, filter::program(table), theirs, ended)
+    let sockets = (theirs, ours.as_raw_fd());
+    let started = launch(command, filter::program(table), sockets, ended)
         .map_err(failed("start a thread for the first process"))?;
     let seized = seize(&mut ours);
     let mut begun = Begun {
@@ -309,8 +309,8 @@ fn begin(node: &str, command: Command, table: &Table) -> Result<Begun, Error> {
     match seized {
         Ok(first) => begun.first = first,
         Err(source) => {
-            // It has a copy of our end of the socket, and would wait for itself.
-            let _ = ours.shutdown(Shutdown::Both);
+            // Now it does not wait any more.
+            drop(ours);
             let began = source.kind() != io::ErrorKind::UnexpectedEof;
             return Err(match begun.refusal().filter(|_| !began) {
                 Some(source) => Error::Start { program, source },
@@ -328,15 +328,16 @@ fn killed_by_kernel() -> io::Error {
     )
 }
 
-/// Starts the program in a thread of its own, which says how that went.
+/// Starts the program in a thread of its own, which says how that went. The first process has one socket,
+/// and the tracer the other one.
 fn launch(
     mut command: Command,
     filter: Vec<libc::sock_filter>,
-    theirs: UnixStream,
+    sockets: (UnixStream, RawFd),
     ended: Receiver<()>,
 ) -> io::Result<Receiver<io::Result<()>>> {
     let (tell, told) = mpsc::channel();
-    hook(&mut command, filter, theirs);
+    hook(&mut command, filter, sockets);
     thread::Builder::new()
         .name("parent of a node".into())
         .spawn(move || {
@@ -351,8 +352,14 @@ fn launch(
 
 /// Has the process wait, right before it runs the program, until it is traced.
 #[allow(unsafe_code)]
-fn hook(command: &mut Command, filter: Vec<libc::sock_filter>, theirs: UnixStream) {
+fn hook(
+    command: &mut Command,
+    filter: Vec<libc::sock_filter>,
+    (theirs, tracers): (UnixStream, RawFd),
+) {
     let wait = move || {
+        // With a copy of it, it would wait for itself when the tracer is gone.
+        nix::unistd::close(tracers)?;
         let mut socket = &theirs;
         socket.write_all(&[1])?;
         // If it is refused the tracer says why.
@@ -407,4 +414,23 @@ pub fn proc() -> io::Result<OwnedFd> {
     let flags =
         rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
     Ok(rustix::fs::open("/proc", flags, rustix::fs::Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_process_ends_when_its_tracer_is_gone() {
+        let (mut ours, theirs) = pair().expect("made");
+        let (end, ended) = mpsc::channel();
+        let sockets = (theirs, ours.as_raw_fd());
+        let launched = launch(Command::new("true"), Vec::new(), sockets, ended);
+        let launched = launched.expect("a thread");
+        ours.read_exact(&mut [0]).expect("it waits");
+        drop(ours);
+        let started = launched.recv_timeout(Duration::from_secs(60));
+        assert!(started.expect("it does not wait any more").is_err());
+        drop(end);
+    }
 }

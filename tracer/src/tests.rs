@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, pid_t, sock_filter};
+use nix::sys::resource::{Resource, setrlimit};
 use tempfile::TempDir;
 
 use super::calls::ROWS;
@@ -33,6 +34,7 @@ struct Seen {
     gave_up: u32,
     born: u32,
     ended: u32,
+    unseen: HashSet<&'static str>,
 }
 
 impl Observer for Scripted {
@@ -67,6 +69,10 @@ impl Observer for Scripted {
 
     fn ended(&mut self, _: &Origin) {
         self.seen.lock().expect("whole").ended += 1;
+    }
+
+    fn unseen(&mut self, what: &'static str) {
+        self.seen.lock().expect("whole").unseen.insert(what);
     }
 
     fn finish(self, status: ExitStatus, _: &StackTable) -> Result<ExitStatus> {
@@ -658,4 +664,37 @@ fn a_thread_that_is_held_after_its_call_has_made_it_and_does_nothing_else() {
     may.store(true, Ordering::SeqCst);
     traced.ask_again();
     assert!(traced.wait().expect("traced").success() && is_there("c"));
+}
+
+/// Says to this program that it is the one with few descriptors.
+const FEW_DESCRIPTORS: &str = "CRASHPOINT_TEST_FEW_DESCRIPTORS";
+
+/// Each process that is followed needs a descriptor. The limit is that of a process: this is one of its own.
+#[test]
+fn what_cannot_be_followed_goes_on_and_that_is_said() {
+    if std::env::var_os(FEW_DESCRIPTORS).is_none() {
+        let own = std::env::current_exe().expect("this program");
+        let name = "tests::what_cannot_be_followed_goes_on_and_that_is_said";
+        let mut command = Command::new(own);
+        command.args([name, "--exact", "--nocapture"]);
+        let mut child = command.env(FEW_DESCRIPTORS, "1").spawn().expect("it runs");
+        let begun = Instant::now();
+        while child.try_wait().expect("it is ours").is_none() {
+            if begun.elapsed() > Duration::from_secs(60) {
+                child.kill().expect("killed");
+                panic!("it waits for what is not followed");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(child.wait().expect("it is ours").success());
+        return;
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, 40, 40).expect("set");
+    let (observer, seen) = scripted(|_, _| Decision::GoOn);
+    let script = "for i in {1..80}; do sleep 0.5 & done; wait";
+    let traced = trace_by(bash(script), observer).expect("started");
+    assert!(traced.wait().expect("traced").success());
+    let unseen = seen.lock().expect("whole").unseen.clone();
+    let words = "a thread that could not be followed";
+    assert!(unseen.contains(words), "{unseen:?}");
 }

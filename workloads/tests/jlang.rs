@@ -99,6 +99,20 @@ fn opening_makes_a_file_only_where_there_is_none() {
 }
 
 #[test]
+fn opening_can_empty_a_file() {
+    let text = "# define\ntest\nfoo\n# setup\n# run\nopen foo O_RDWR|O_CREAT|O_TRUNC 0644\n\
+                write foo 0 4096\nopen foo O_RDWR|O_CREAT|O_TRUNC 0644\nfsync foo\ncheckpoint 1\n";
+    let workload = jlang::parse(text, "emptied").expect("J-lang");
+    insta::assert_snapshot!(workload.to_text(), @"
+    workload emptied
+    creat foo
+    write foo 0 4K
+    truncate foo 0
+    fsync foo; !
+    ");
+}
+
+#[test]
 fn mappings_are_synced_and_direct_writes_are_synchronous() {
     insta::assert_snapshot!(fixture("mapping_and_direct_write").to_text(), @"
     workload mapping_and_direct_write
@@ -206,6 +220,8 @@ fn errors_in_jlang_name_their_place() {
         "fsync bar",
         "fsnc foo",
         "open foo O_RDWR|O_CREAT rwx",
+        "open foo O_RDWR|O_SYNC 0777",
+        "mknod foo TEST_FILE_PERMS|S_IFIFO 0",
         "write foo 0 much",
         "falloc foo FALLOC_FL_MAGIC 0 4096",
         "fsync foo foo",
@@ -224,6 +240,8 @@ fn errors_in_jlang_name_their_place() {
     j-lang1:7:7: expected a path of the '# define' section (written without slashes), found 'bar'
     j-lang1:7:1: unknown operation 'fsnc'; did you mean 'fsync'?
     j-lang1:7:25: expected an octal mode (such as 0644), found 'rwx'
+    j-lang1:7:10: expected flags of open(2) (O_RDWR, O_RDONLY, O_WRONLY, O_CREAT, O_TRUNC), found 'O_RDWR|O_SYNC'
+    j-lang1:7:11: expected a mode of mknod(2) with S_IFCHR or S_IFBLK (such as TEST_FILE_PERMS|S_IFCHR), found 'TEST_FILE_PERMS|S_IFIFO'
     j-lang1:7:13: expected a length in bytes (such as 4096 or 4K), found 'much'
     j-lang1:7:12: expected 0 or flags of fallocate (such as FALLOC_FL_KEEP_SIZE), found 'FALLOC_FL_MAGIC'
     j-lang1:7:11: unexpected 'foo' after a complete 'fsync'

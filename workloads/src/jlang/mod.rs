@@ -7,6 +7,8 @@
 //! | J-lang | here |
 //! |---|---|
 //! | `open X O_RDWR\|O_CREAT 0777` | `creat` where X does not exist, else nothing: operations open what they need |
+//! | `open X …\|O_TRUNC 0777` | `truncate X 0` where X exists |
+//! | `open X` with other flags, `mknod` of what is no device | refused |
 //! | `opendir X 0777`, `none` | nothing |
 //! | `checkpoint N` | `!` |
 //! | `fsetxattr X`, `removexattr X` | attribute `user.xattr1`, value `val1` |

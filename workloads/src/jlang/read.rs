@@ -259,24 +259,49 @@ impl Reader {
         })
     }
 
-    /// `open X FLAGS MODE` makes X, if it makes anything.
+    /// `open X FLAGS MODE` makes X, if it makes anything, or empties it.
     fn open(&mut self, args: &mut Arguments<'_, '_>) -> Result<Option<Op>, Fault> {
+        const WHAT: &str = "flags of open(2) (O_RDWR, O_RDONLY, O_WRONLY, O_CREAT, O_TRUNC)";
+        const MODES: [&str; 3] = ["O_RDWR", "O_RDONLY", "O_WRONLY"];
         let path = self.path(args)?;
-        let flags = args.word("the flags of open(2) (such as O_RDWR|O_CREAT)")?;
-        let creates = flags.text.split('|').any(|flag| flag == "O_CREAT");
+        let flags = args.word(WHAT)?;
+        let (mut creates, mut empties) = (false, false);
+        for flag in flags.text.split('|') {
+            match flag {
+                "O_CREAT" => creates = true,
+                "O_TRUNC" => empties = true,
+                flag if MODES.contains(&flag) => {}
+                // What is written then would be something else.
+                _ => return Err(expected(WHAT, flags)),
+            }
+        }
         let mode = args.mode()?;
-        Ok((creates && !self.tree.exists(&path)).then_some(Op::Creat { path, mode }))
+        if !self.tree.exists(&path) {
+            return Ok(creates.then_some(Op::Creat { path, mode }));
+        }
+        Ok(empties.then_some(Op::Truncate {
+            target: Target::Path(path),
+            size: 0,
+        }))
     }
 
     fn mknod(&self, args: &mut Arguments<'_, '_>) -> Result<Op, Fault> {
+        const WHAT: &str =
+            "a mode of mknod(2) with S_IFCHR or S_IFBLK (such as TEST_FILE_PERMS|S_IFCHR)";
         let path = self.path(args)?;
-        let mode = args.word("the mode of mknod(2) (such as TEST_FILE_PERMS|S_IFCHR)")?;
+        let mode = args.word(WHAT)?;
+        let mut kinds = mode.text.split('|').filter(|flag| flag.starts_with("S_IF"));
+        let has = |kind| mode.text.split('|').any(|flag| flag == kind);
+        if !kinds.all(|kind| ["S_IFCHR", "S_IFBLK"].contains(&kind)) {
+            return Err(expected(WHAT, mode));
+        }
         // ACE writes S_IFCHR|S_IFBLK, whose bits are those of S_IFBLK.
-        let is_block = mode.text.split('|').any(|flag| flag == "S_IFBLK");
-        let kind = if is_block {
+        let kind = if has("S_IFBLK") {
             DeviceKind::Block
-        } else {
+        } else if has("S_IFCHR") {
             DeviceKind::Char
+        } else {
+            return Err(expected(WHAT, mode));
         };
         args.number("the device number 0", 0)?;
         Ok(Op::Mknod {

@@ -365,6 +365,13 @@ fn expected_after(rename: &Rename, moved: &ModelInode) -> Option<ModelInode> {
     if moved.content.spans().filter(filled).count() != 1 {
         return None;
     }
+    // What has its space already does not wait for it.
+    let is_preallocated = |(since, _, content): (Time, Time, &FileContent)| {
+        since <= rename.time && content.size_bytes() == 0 && content.allocated_blocks(1) > 0
+    };
+    if moved.content.spans().any(is_preallocated) {
+        return None;
+    }
     let mut expected = moved.clone();
     expected.content.raise(Bound {
         time: rename.time,

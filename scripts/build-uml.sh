@@ -8,12 +8,16 @@
 # The kernel goes to ${XDG_CACHE_HOME:-~/.cache}/crashpoint/uml/KEY/linux, where KEY stands for
 # the source, scripts/uml/config and the patches: those beside it, or in scripts/uml/6.12 for Linux
 # 6.12 and later. What was built once is found again. crashpoint looks for
-# ${XDG_CACHE_HOME:-~/.cache}/crashpoint/uml/current, the last from linux-source-6.1; the last from
-# linux-source-6.12 is uml/6.12. JOBS is the number of compilers (all processors if not given), CC the compiler.
+# ${XDG_CACHE_HOME:-~/.cache}/crashpoint/uml/current, the last from linux-source-6.1, and where there is
+# none for uml/6.12, the last from linux-source-6.12. JOBS is the number of compilers (all processors if not given), CC the compiler.
 # Only missing programs need root. Exit status: 0 built or found, 2 not.
 set -eu
 
 PATH=$PATH:/usr/sbin:/sbin
+# What is read below is in no other language, and in one order.
+export LC_ALL=C
+# With these the kernel would be built elsewhere, or another way than its key says.
+unset KBUILD_OUTPUT KCFLAGS KAFLAGS KCPPFLAGS LLVM LLVM_IAS KCONFIG_CONFIG KCONFIG_ALLCONFIG CROSS_COMPILE MAKEFLAGS
 LOG_LINES=20
 # The first version of Linux for which scripts/uml/6.12 is meant.
 NEWER=6.12
@@ -51,7 +55,8 @@ esac
 PACKAGE=linux-source-$release
 # What the result is called beside its key.
 link=$release
-[ "$release" != 6.1 ] || link=current
+other=6.1
+[ "$release" != 6.1 ] || { link=current && other=6.12; }
 
 # Runs apt-get as root, if we may.
 as_root() {
@@ -87,13 +92,20 @@ debian_version() {
         apt-cache policy "$PACKAGE" 2>/dev/null | sed -n 's/^  Candidate: \([0-9].*\)/\1/p'
 }
 
+# What is to be had may be another version by now: begins anew, once.
+with_new_lists() {
+    [ -z "${LISTS_ARE_NEW-}" ] && apt update || give_up "could not download $PACKAGE $version"
+    rm -rf "$1"
+    LISTS_ARE_NEW=yes exec "$0" "--debian=$release"
+}
+
 # Unpacks Debian's source into $1/source; without the package it is downloaded, which needs no root.
 unpack_debian() {
     archive=/usr/src/$PACKAGE.tar.xz
     if [ ! -e "$archive" ]; then
         say "downloading $PACKAGE"
         mkdir "$1/package"
-        (cd "$1/package" && apt-get -q download "$PACKAGE=$version" >&2) || give_up "could not download $PACKAGE $version"
+        (cd "$1/package" && apt-get -q download "$PACKAGE=$version" >&2) || with_new_lists "$1"
         dpkg -x "$1/package/"*.deb "$1/package"
         archive=$1/package$archive
     fi
@@ -117,9 +129,11 @@ tree_version() {
         git -C "$tree" diff HEAD
         git -C "$tree" ls-files -o --exclude-standard -z | (cd "$tree" && xargs -0 -r sha256sum)
     else
-        # Names, sizes and times of what people write.
-        (cd "$tree" && find . \( -name generated -o -name .git \) -prune -o -type f \
-            \( -name '*.[chS]' -o -name 'Kconfig*' -o -name 'Makefile*' -o -name 'Kbuild*' \) -printf '%p %s %T@\n' | sort)
+        # Names, sizes and times of all but what builds make.
+        (cd "$tree" && find . \( -name generated -o -name .git -o -name .tmp_versions \) -prune -o -type f \
+            ! \( -name '*.[ao]' -o -name '.*.cmd' -o -name '.*.d' -o -name '*.mod' -o -name '*.mod.c' -o -name '*.order' \
+            -o -name '.config*' -o -name 'vmlinux*' -o -name 'System.map' -o -path ./linux -o -name '.version' \
+            -o -name '*.lds' -o -name '.tmp_*' \) -printf '%p %s %T@\n' | sort)
     fi
 }
 
@@ -196,12 +210,14 @@ compile() {
 }
 
 if [ -n "$tree" ]; then
+    # It takes make to ask for the version.
+    install_programs
     version=$(make -s -C "$tree" ARCH=um kernelversion 2>/dev/null) || give_up "$tree: cannot read its version"
     contents=$(tree_version)
 else
     version=$(debian_version) && [ -n "$version" ] ||
         { command -v apt-get >/dev/null 2>&1 && { apt update || true; } && version=$(debian_version) && [ -n "$version" ]; } ||
-        give_up "there is no package $PACKAGE to be had: give a kernel tree (6.1 is best)"
+        give_up "there is no package $PACKAGE to be had: give --debian=$other or a kernel tree (6.1 is best)"
     contents=''
 fi
 patches=$parts
@@ -210,7 +226,8 @@ if [ "$(printf '%s\n' "$NEWER" "$version" | sort -V | head -n 1)" = "$NEWER" ]; 
     patches=$parts/$NEWER
     gone=$GONE
 fi
-key=$({ echo "$version $contents" && cat "$parts/config" "$patches"/*.patch; } | sha256sum | cut -c1-16)
+# A compiler that was asked for makes another kernel.
+key=$({ echo "$version $contents${CC:+ $CC}" && cat "$parts/config" "$patches"/*.patch; } | sha256sum | cut -c1-16)
 result=$cache/$key
 
 # Points the link at the result and ends. The link is replaced in one step.

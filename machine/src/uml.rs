@@ -34,6 +34,9 @@ const MEMORY_MIB_MIN: u64 = 40;
 /// When virtual time starts, in nanoseconds since 1970: in November 2023.
 const VIRTUAL_START_NS: u64 = 1_700_000_000_000_000_000;
 
+/// What scripts/build-uml.sh calls the kernels that it built last, those that are looked for first.
+const BUILT: [&str; 2] = ["current", "6.12"];
+
 /// Where a guest's memory is, and its directory, as long as they fit.
 pub const MEMORY_DIRECTORY: &str = "/dev/shm";
 
@@ -156,12 +159,10 @@ impl Uml {
             return Err(Error::NoGuests);
         }
         let built = || -> Result<PathBuf> {
-            let path = cache()?.join("crashpoint/uml/current/linux");
-            if path.exists() {
-                Ok(path)
-            } else {
-                Err(Error::NoVirtualKernel)
-            }
+            let built = cache()?.join("crashpoint/uml");
+            let links = BUILT.map(|link| built.join(link).join("linux"));
+            let found = links.into_iter().find(|path| path.exists());
+            found.ok_or(Error::NoVirtualKernel)
         };
         let mut this = Self::at(
             &path.map_or_else(built, |path| Ok(path.to_owned()))?,
@@ -231,17 +232,20 @@ impl Uml {
 
     fn at(kernel: &Path, modules: Option<&Path>) -> Result<Self> {
         Self::refuse_other_than_program(kernel)?;
-        let absolute =
-            |path: &Path| std::path::absolute(path).doing(|| "find the working directory".into());
-        let kernel = absolute(kernel)?;
-        let usr = kernel.ancestors().find(|path| path.ends_with("usr"));
+        // A link such as that to what was built last may lead elsewhere before the next boot.
+        let real = std::fs::canonicalize(kernel);
+        let kernel = real.doing(|| format!("find the kernel {}", kernel.display()))?;
         let packaged = || {
-            usr.map(|usr| usr.join(PACKAGE_MODULES))
-                .filter(|path| path.exists())
+            let usr = kernel.ancestors().find(|path| path.ends_with("usr"));
+            let modules = usr.map(|usr| usr.join(PACKAGE_MODULES));
+            modules.filter(|path| path.exists())
         };
         let modules = match modules {
             Some(path) if !path.is_dir() => return Err(Error::NotADirectory(path.into())),
-            Some(path) => Some(absolute(path)?),
+            Some(path) => {
+                let path = std::path::absolute(path);
+                Some(path.doing(|| "find the working directory".into())?)
+            }
             None => packaged(),
         };
         let file = KernelFile::read(&kernel)?;
@@ -595,4 +599,25 @@ fn cache() -> Result<PathBuf> {
     set("XDG_CACHE_HOME")
         .or_else(|| set("HOME").map(|home| home.join(".cache")))
         .ok_or(Error::NoCache)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_was_found_by_a_link_stays_that() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("key")).expect("made");
+        let kernel = path("key/linux");
+        std::fs::write(&kernel, "#!/bin/sh\necho 6.1.1\n").expect("written");
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&kernel, executable).expect("set");
+        symlink("key", path("current")).expect("made");
+        let found = Uml::find(Some(&path("current/linux")), None).expect("found");
+        assert_eq!(found.kernel, kernel.canonicalize().expect("it is there"));
+    }
 }

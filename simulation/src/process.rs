@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
@@ -11,7 +10,6 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
@@ -25,11 +23,14 @@ impl Process {
         Self(Pid::from_raw(child.id().cast_signed()))
     }
 
-    /// The one at the other end of a stream: a kernel that was forked is a child of whoever started the
-    /// first one.
-    pub(crate) fn at_other_end(stream: &UnixStream) -> io::Result<Self> {
-        let other = getsockopt(stream, PeerCredentials)?;
-        Ok(Self(Pid::from_raw(other.pid())))
+    /// A kernel that was forked, of this id: it is a child of whoever started the first one.
+    pub(crate) fn of_fork(id: i64) -> Self {
+        Self(Pid::from_raw(id as i32))
+    }
+
+    /// Something that can be read once it has ended.
+    pub(crate) fn end(&self) -> io::Result<OwnedFd> {
+        Ok(machine::open_process(self.0)?)
     }
 
     /// Its id.
@@ -46,7 +47,7 @@ impl Process {
     /// Waits for its end, but not for longer than that: then it is killed, and there is no status.
     pub(crate) fn wait_or_kill(self, within: Duration) -> io::Result<Option<ExitStatus>> {
         let patience = PollTimeout::try_from(within).unwrap_or(PollTimeout::MAX);
-        let process = machine::open_process(self.0)?;
+        let process = self.end()?;
         let ended = loop {
             match poll(
                 &mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)],

@@ -52,8 +52,8 @@ impl Machine {
             console,
         };
         if self.running.is_some() {
-            self.ask_to_fork()?;
-            other.running = Some(self.forked_kernel(&other.console, directory)?);
+            let process = self.ask_to_fork()?;
+            other.running = Some(self.forked_kernel(process, &other.console, directory)?);
             self.reconnect(&mut other)?;
         }
         Ok(other)
@@ -68,8 +68,8 @@ impl Machine {
         forked.collect()
     }
 
-    /// Has the kernel make another one.
-    fn ask_to_fork(&mut self) -> Result<()> {
+    /// Has the kernel make another one. Returns the process of that.
+    fn ask_to_fork(&mut self) -> Result<Process> {
         let name = self.name.clone();
         let asking = || format!("have the kernel of {name} fork itself");
         self.tell(&[Message::new(Operation::Fork, 0)])
@@ -84,27 +84,49 @@ impl Machine {
                 let error = io::Error::from_raw_os_error(error.unsigned_abs() as i32);
                 format!("is not forked: {error} (a sweep goes without forks with --no-fork)")
             }
-            _ => return Ok(()),
+            process => return Ok(Process::of_fork(process)),
         };
         Err(self.misbehaves(refused))
     }
 
     /// Waits for the new kernel, which comes to where this one found its calendar.
-    fn forked_kernel(&self, console: &Path, directory: &Path) -> Result<Running> {
+    fn forked_kernel(&self, process: Process, console: &Path, directory: &Path) -> Result<Running> {
         let running = self.running.as_ref().expect("it was forked");
+        match self.fork_connected(&process, console, directory) {
+            Ok(stream) => {
+                tracing::debug!(machine = self.name, %process, "forked");
+                Ok(running.of_fork(process, stream))
+            }
+            Err(error) => {
+                process.kill();
+                Err(error)
+            }
+        }
+    }
+
+    fn fork_connected(
+        &self,
+        process: &Process,
+        console: &Path,
+        directory: &Path,
+    ) -> Result<UnixStream> {
         let forking = || format!("speak with the fork of the kernel of {}", self.name);
-        self.wait_for(&[self.calendar.as_fd()])?;
+        let end = process.end().doing(forking)?;
+        if self.wait_for(&[self.calendar.as_fd(), end.as_fd()])? == 1 {
+            return Err(self.misbehaves(
+                "has a fork that ended at once: somebody killed it, or the host has no memory for it (a sweep goes \
+                 without forks with --no-fork)",
+            ));
+        }
         let (mut stream, _) = self.calendar.accept().doing(forking)?;
         stream.set_nonblocking(false).doing(forking)?;
-        let process = Process::at_other_end(&stream).doing(forking)?;
-        tracing::debug!(machine = self.name, %process, "forked");
         let hello = Message::read(&mut stream).doing(forking)?;
         let console = File::options().create(true).append(true).open(console);
         let (console, directory) = (console.doing(forking)?, File::open(directory));
         hello
             .answer_forked(&stream, &console, &directory.doing(forking)?)
             .doing(forking)?;
-        Ok(running.of_fork(process, stream))
+        Ok(stream)
     }
 
     /// Has the new kernel's drivers find the devices of the other machine, until it says that it is

@@ -33,5 +33,5 @@ pub use minimize::{Minimized, minimize};
 pub use plan::{Address, At, Failure, Fault, ForkPoint, Moment, Plan, PointRange, Victims};
 pub use results::{Asked, LiveManifest, LiveResult, SeedPlan, kernel_hash};
 pub use surrounded::Surrounded;
-pub use sweep::{Selection, Summary, TOGETHER_MAX, never_looked, sweep};
+pub use sweep::{Selection, Summary, TOGETHER_MAX, all_failures, never_looked, sweep};
 pub use text::{finding, finding_in_full, findings, headline, table};

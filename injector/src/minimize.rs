@@ -22,18 +22,21 @@ pub struct Minimized {
     pub interrupted: bool,
 }
 
+/// Runs of the cluster of a finding, with a client that does so many operations at most, if that is said.
+type Runs<'a> = dyn FnMut(Option<u64>, &Failure) -> Result<LiveRun> + 'a;
+
 /// A search for less.
 struct Search<'a> {
-    laboratory: Laboratory,
+    run: &'a mut Runs<'a>,
     found: &'a LiveResult,
     /// The smallest that breaks the same.
     best: LiveRun,
+    /// How many operations its client is told to do at most.
     operations: Option<u64>,
     /// When runs are forked.
     forked_ns: Option<u64>,
     runs: u64,
     told: &'a mut dyn FnMut(&LiveResult),
-    cancelled: &'a dyn Fn() -> bool,
 }
 
 /// A part of a failure that may be left out.
@@ -62,21 +65,34 @@ pub fn minimize(
     told: &mut dyn FnMut(&LiveResult),
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Option<Minimized>> {
-    let first = laboratory.run(&found.failure(), None, cancelled)?;
+    let mut run = |operations: Option<u64>, failure: &Failure| match operations {
+        Some(operations) => laboratory.shorter(operations).run(failure, None, cancelled),
+        None => laboratory.run(failure, None, cancelled),
+    };
+    let may_fail_alone = plan.not_alone.is_none() && plan.not_several.is_none();
+    minimize_with(&mut run, may_fail_alone, found, told)
+}
+
+fn minimize_with<'a>(
+    run: &'a mut Runs<'a>,
+    may_fail_alone: bool,
+    found: &'a LiveResult,
+    told: &'a mut dyn FnMut(&LiveResult),
+) -> Result<Option<Minimized>> {
+    let first = run(None, &found.failure())?;
     if first.history != found.history || first.judged != found.judged {
         return Ok(None);
     }
     let mut search = Search {
-        laboratory: laboratory.clone(),
+        run,
         found,
         best: first,
         operations: None,
         forked_ns: found.forked_ns,
         runs: 1,
         told,
-        cancelled,
     };
-    let searched = search.search(plan.not_alone.is_none() && plan.not_several.is_none());
+    let searched = search.search(may_fail_alone);
     let interrupted = match searched {
         Ok(()) => false,
         Err(Error::Cluster(cluster::Error::Interrupted)) => true,
@@ -106,32 +122,42 @@ impl Search<'_> {
     }
 
     /// Whether these faults break the same, twice alike. Then they are the smallest.
-    fn breaks(&mut self, laboratory: &Laboratory, faults: &[Fault]) -> Result<bool> {
+    fn breaks(&mut self, faults: &[Fault]) -> Result<bool> {
+        let broken = self.broken(self.operations, faults)?;
+        let is_broken = broken.is_some();
+        if let Some(run) = broken {
+            self.is_smaller(run);
+        }
+        Ok(is_broken)
+    }
+
+    /// The run with these faults, if it breaks the same, twice alike.
+    fn broken(&mut self, operations: Option<u64>, faults: &[Fault]) -> Result<Option<LiveRun>> {
         let failure = Failure {
             faults: faults.to_vec(),
             forked_ns: self.forked_ns,
         };
         self.runs += 1;
-        let run = laboratory.run(&failure, None, self.cancelled)?;
+        let run = (self.run)(operations, &failure)?;
         if !is_alike(self.found, &run) {
-            return Ok(false);
+            return Ok(None);
         }
         self.runs += 1;
-        if laboratory.run(&failure, None, self.cancelled)? != run {
-            return Ok(false);
-        }
+        let again = (self.run)(operations, &failure)?;
+        Ok((again == run).then_some(run))
+    }
+
+    fn is_smaller(&mut self, run: LiveRun) {
         self.best = run.clone();
         (self.told)(&LiveResult::new(self.found.address.clone(), run, true));
-        Ok(true)
     }
 
     /// The last ones may not be needed. Each is at a moment of the recovery from the one before it,
     /// so the first ones are.
     fn fewer_faults(&mut self) -> Result<()> {
         let all = self.faults();
-        let laboratory = self.laboratory.clone();
         for count in 1..all.len() {
-            if self.breaks(&laboratory, &all[..count])? {
+            if self.breaks(&all[..count])? {
                 break;
             }
         }
@@ -139,7 +165,7 @@ impl Search<'_> {
     }
 
     fn fewer_victims(&mut self) -> Result<()> {
-        let (all, laboratory) = (self.faults(), self.laboratory.clone());
+        let all = self.faults();
         let victims = all.iter().enumerate();
         let victims = victims.flat_map(|(fault, config)| {
             let victims = config.victims.iter();
@@ -155,14 +181,13 @@ impl Search<'_> {
             if faults.iter().any(|fault| fault.victims.is_empty()) {
                 return Ok(false);
             }
-            self.breaks(&laboratory, &faults)
+            self.breaks(&faults)
         })?;
         Ok(())
     }
 
     /// What is lost is said write by write, and as few of these as possible are.
     fn less_lost(&mut self) -> Result<()> {
-        let laboratory = self.laboratory.clone();
         let (faults, losses) = self.losses();
         ddmin(&losses, |left| {
             let mut faults = faults.clone();
@@ -171,7 +196,7 @@ impl Search<'_> {
                     *relaxation = reduced(relaxation, place, *node, left);
                 }
             }
-            self.breaks(&laboratory, &faults)
+            self.breaks(&faults)
         })?;
         Ok(())
     }
@@ -206,26 +231,23 @@ impl Search<'_> {
     /// after an acknowledgement, that may be an earlier one: before the moment at which the run of the
     /// finding was forked. So these runs are not.
     fn fewer_operations(&mut self) -> Result<()> {
-        let (all, whole) = (self.faults(), self.laboratory.clone());
+        let all = self.faults();
         let forked_ns = self.forked_ns.take();
         let (mut too_few, mut enough) = (0, self.best.acknowledged.len() as u64);
         let mut operations = 1;
         while too_few + 1 < enough {
-            let printed = self.best.acknowledged.len();
-            let shorter = whole.shorter(operations);
             let mut faults = all.clone();
             if let Some(first) = faults.first_mut().filter(|first| first.when.at == At::Acks) {
                 first.when.position = first.when.position.min(operations as usize);
             }
-            if self.breaks(&shorter, &faults)? {
-                (enough, self.operations) = (operations, Some(operations));
-                self.laboratory = shorter;
-                if self.best.acknowledged.len() >= printed {
-                    // It does not look at it.
-                    return Ok(());
+            match self.broken(Some(operations), &faults)? {
+                // It does not look at it: that is no smaller run.
+                Some(run) if run.acknowledged.len() >= self.best.acknowledged.len() => break,
+                Some(run) => {
+                    (enough, self.operations) = (operations, Some(operations));
+                    self.is_smaller(run);
                 }
-            } else {
-                too_few = operations;
+                None => too_few = operations,
             }
             operations = too_few.midpoint(enough).max(1);
         }
@@ -286,6 +308,79 @@ fn reduced(relaxation: &Relaxation, fault: usize, node: usize, left: &[Loss]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disks::Keeps;
+    use crate::laboratory::{Happened, Held, Judged};
+    use crate::plan::{Address, Moment};
+
+    /// The power of a node fails after the acknowledgement with a number, and something is broken.
+    fn ran(failure: &Failure, acknowledged: u64) -> LiveRun {
+        let happened = failure.faults.iter().map(|fault| Happened {
+            fault: fault.clone(),
+            time_s: 1.0,
+            acknowledged_before: 0,
+            last: None,
+            disks: Vec::new(),
+        });
+        let acknowledged = (0..acknowledged).map(|number| number.to_string());
+        LiveRun {
+            happened: happened.collect(),
+            acknowledged: acknowledged.collect(),
+            recovery: Vec::new(),
+            judged: Judged::Broken {
+                broken: vec!["lost".into()],
+            },
+            history: String::new(),
+            forked_ns: failure.forked_ns,
+            held: Held::default(),
+        }
+    }
+
+    /// What is left of a finding whose run was forked, with a client that does so many operations if it
+    /// is told to do so many at most; and how many smaller ones were told of.
+    fn smallest(does: impl Fn(Option<u64>) -> u64) -> (Minimized, usize) {
+        let when = Moment {
+            at: At::Acks,
+            node: None,
+            position: 4,
+        };
+        let failure = Failure {
+            faults: vec![Fault {
+                when,
+                victims: vec![0],
+                keeps: Keeps::Flushed,
+                left: Vec::new(),
+            }],
+            forked_ns: Some(5),
+        };
+        let address = Address {
+            seed: 0,
+            index: 0,
+            again: Vec::new(),
+        };
+        let found = LiveResult::new(address, ran(&failure, does(None)), true);
+        let mut told = 0;
+        let minimized = minimize_with(
+            &mut |operations, failure| Ok(ran(failure, does(operations))),
+            true,
+            &found,
+            &mut |_| told += 1,
+        );
+        let minimized = minimized.expect("all are made").expect("it comes again");
+        (minimized, told)
+    }
+
+    #[test]
+    fn a_client_that_does_not_look_at_its_operations_does_as_many_and_runs_are_forked() {
+        let (left, _) = smallest(|_| 8);
+        assert_eq!((left.operations, left.result.forked_ns), (None, Some(5)));
+        assert_eq!(left.result.acknowledged, 8);
+        assert_eq!(left.result.faults[0].fault.when.position, 4);
+        let (left, told) = smallest(|most| most.unwrap_or(8));
+        assert_eq!((left.operations, left.result.forked_ns), (Some(1), None));
+        assert_eq!(left.result.acknowledged, 1);
+        assert_eq!(left.result.faults[0].fault.when.position, 1);
+        assert!(told > 0);
+    }
 
     #[test]
     fn what_is_left_of_a_state_is_a_state() {

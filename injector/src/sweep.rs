@@ -52,6 +52,12 @@ impl Selection {
         self.deadline
             .is_some_and(|deadline| Instant::now() >= deadline)
     }
+
+    /// Whether so many more have broken something than had before as were wanted.
+    fn is_enough(&self, summary: &Summary, broken_before: u64) -> bool {
+        let broken = summary.broken() - broken_before;
+        self.stop_after.is_some_and(|most| broken >= most)
+    }
 }
 
 /// What a sweep came to.
@@ -66,6 +72,8 @@ pub struct Summary {
     pub wanted: u64,
     /// What came of those that were, by address.
     pub results: Vec<LiveResult>,
+    /// How many of those that were to be tried, as far as that is known, were not.
+    pub left: u64,
     /// Whether it ended before all that were wanted were tried.
     pub is_cut_off: bool,
 }
@@ -98,6 +106,7 @@ impl Summary {
         self.wanted += other.wanted;
         self.results.extend(other.results);
         self.results.sort_by(|a, b| a.address.cmp(&b.address));
+        self.left += other.left;
         self.is_cut_off |= other.is_cut_off;
     }
 }
@@ -182,6 +191,25 @@ fn in_recoveries(
     (items, count)
 }
 
+/// How many failures there are of these seeds, as far as results tell: in recoveries, of those in which one
+/// of them is.
+pub fn all_failures(plans: &[SeedPlan], results: &[LiveResult]) -> u64 {
+    let before = |result: &LiveResult| {
+        let mut address = result.address.clone();
+        address.again.pop().map(|_| address)
+    };
+    let recovered: BTreeSet<_> = results.iter().filter_map(before).collect();
+    let in_recovery = |result: &LiveResult| {
+        let mut plans = plans.iter();
+        let of_seed = plans.find(|plan| plan.seed == result.address.seed)?;
+        Some(of_seed.plan.of_recovery(&result.recovery).len())
+    };
+    let results = results.iter();
+    let recoveries = results.filter(|result| recovered.contains(&result.address));
+    let first: u64 = plans.iter().map(|plan| plan.plan.len()).sum();
+    first + recoveries.filter_map(in_recovery).sum::<u64>()
+}
+
 /// Tries failures of a seed. What is `known` is not tried again; every new result is given to `found`
 /// as it comes, with how many are done of how many.
 ///
@@ -195,27 +223,51 @@ pub fn sweep(
     found: &mut dyn FnMut(&LiveResult, u64, u64) -> Result<()>,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<Summary> {
+    let broken = |result: &&LiveResult| result.broken().is_some();
+    let broken_before = known.iter().filter(broken).count() as u64;
+    let mut visit = |items: &[Item], tried_before: usize, summary: &mut Summary| {
+        let level = Level {
+            laboratory,
+            selection,
+            broken_before,
+            tried_before,
+        };
+        level.visit(items, summary, found, cancelled)
+    };
+    level_by_level((plan, selection), known, &mut visit)
+}
+
+/// Tries those of some failures that are not known; so many have fewer faults.
+type Visit<'a> = dyn FnMut(&[Item], usize, &mut Summary) -> Result<()> + 'a;
+
+/// Has those with one fault be tried, then those with one more, as long as all were.
+fn level_by_level(
+    (plan, selection): (&SeedPlan, &Selection),
+    known: Vec<LiveResult>,
+    visit: &mut Visit,
+) -> Result<Summary> {
     let mut items = wanted(plan, selection);
     let mut summary = Summary {
         seeds: 1,
         all: plan.plan.len(),
         wanted: items.len() as u64,
         results: known,
+        left: 0,
         is_cut_off: false,
     };
-    let mut level = Level {
-        laboratory,
-        selection,
-        broken_before: summary.broken(),
-        tried_before: 0,
-    };
+    let (broken_before, mut tried_before) = (summary.broken(), 0);
     for depth in 0..=selection.again {
-        level.visit(&items, &mut summary, found, cancelled)?;
-        summary.is_cut_off = (summary.results.len() as u64) < summary.wanted;
+        // The last one of a level may have been enough.
+        if !selection.is_enough(&summary, broken_before) {
+            visit(&items, tried_before, &mut summary)?;
+        }
+        // What is known may be of other recoveries: those of a shard are not those of all.
+        summary.left = not_known(&items, &summary.results).len() as u64;
+        summary.is_cut_off = summary.left > 0;
         if summary.is_cut_off || depth == selection.again {
             break;
         }
-        level.tried_before += items.len();
+        tried_before += items.len();
         let (next, count) = in_recoveries(&plan.plan, &items, &summary.results, selection);
         items = next;
         summary.all += count;
@@ -326,8 +378,7 @@ impl Level<'_> {
             }
             let result = summary.results.last().expect("it was pushed");
             found(result, summary.results.len() as u64, summary.wanted)?;
-            let broken = summary.broken() - self.broken_before;
-            if self.selection.stop_after.is_some_and(|most| broken >= most) {
+            if self.selection.is_enough(summary, self.broken_before) {
                 enough.store(true, Ordering::Relaxed);
             }
         }
@@ -423,14 +474,66 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_power_fails_again_where_nothing_was_broken_and_recoveries_take_turns() {
-        let seed_plan = SeedPlan {
+    fn seed_plan() -> SeedPlan {
+        SeedPlan {
             seed: 7,
             plan: plan(0..4),
             not_alone: None,
             not_several: None,
+        }
+    }
+
+    /// A sweep of which these are known, and what it tries comes to that.
+    fn swept(selected: &Selection, known: Vec<LiveResult>, judged: &[Judged]) -> Summary {
+        let mut judged = judged.iter().cloned();
+        let seed_plan = seed_plan();
+        let summary = level_by_level((&seed_plan, selected), known, &mut |items, _, summary| {
+            let left = not_known(items, &summary.results).into_iter();
+            let tried = left.map_while(|(_, item)| Some(came(item, judged.next()?, 1)));
+            let tried: Vec<_> = tried.collect();
+            summary.results.extend(tried);
+            Ok(())
+        });
+        summary.expect("nothing fails")
+    }
+
+    #[test]
+    fn results_that_no_failure_of_the_sweep_has_do_not_stand_for_others() {
+        let selected = selection(None, 2);
+        let items = wanted(&seed_plan(), &selected);
+        // A shard has looked at other recoveries.
+        let in_recovery = |index| items[3].with_one_more(&plan(1..9), index);
+        let known = (0..8).map(|index| came(&in_recovery(index), Judged::Ok, 0));
+        let mut known: Vec<_> = known.collect();
+        known.push(came(&items[3], Judged::Ok, 8));
+        let summary = swept(&selected, known, &[Judged::Ok]);
+        assert!(summary.is_cut_off, "{summary:?}");
+        assert_eq!((summary.left, summary.results.len()), (2, 10));
+    }
+
+    #[test]
+    fn after_the_last_failure_of_a_level_that_is_enough_the_next_level_is_left() {
+        let broken = || Judged::Broken { broken: vec![] };
+        let all = [Judged::Ok, Judged::Ok, Judged::Ok, broken(), broken()];
+        let selected = Selection {
+            stop_after: Some(1),
+            ..selection(None, 2)
         };
+        let summary = swept(&selected, Vec::new(), &all);
+        assert_eq!((summary.broken(), summary.results.len()), (1, 4));
+        assert!(summary.is_cut_off && summary.left == 2, "{summary:?}");
+        // If there is no next level, nothing is left.
+        let selected = Selection {
+            again: 0,
+            ..selected
+        };
+        let summary = swept(&selected, Vec::new(), &all);
+        assert!(!summary.is_cut_off && summary.left == 0, "{summary:?}");
+    }
+
+    #[test]
+    fn the_power_fails_again_where_nothing_was_broken_and_recoveries_take_turns() {
+        let seed_plan = seed_plan();
         let selected = selection(None, 2);
         let items = wanted(&seed_plan, &selected);
         let broken = Judged::Broken { broken: vec![] };
@@ -452,6 +555,14 @@ mod tests {
         let (sampled, _) = in_recoveries(&seed_plan.plan, &items, &results, &selection(Some(2), 2));
         assert_eq!(sampled.len(), 2);
         assert_eq!(sampled[1].address, again[1].address);
+        // Of the recoveries that nothing is known of none are counted.
+        let plans = [seed_plan.clone()];
+        assert_eq!(all_failures(&plans, &results), 4);
+        let of_both: Vec<_> = again.iter().map(|item| came(item, Judged::Ok, 0)).collect();
+        let all = [&results[..], &of_both].concat();
+        assert_eq!(all_failures(&plans, &all), 4 + 5);
+        let of_one = [&results[..], &of_both[..1]].concat();
+        assert_eq!(all_failures(&plans, &of_one), 4 + 2);
         // And once more.
         let results = [came(&again[0], Judged::Ok, 1)];
         let (third, _) = in_recoveries(&seed_plan.plan, &again, &results, &selected);

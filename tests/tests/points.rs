@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use end_to_end::{
-    Folder, by_id, elects_cluster, objects, printed, said, store_cluster, store_of_two,
+    Folder, Running, by_id, elects_cluster, objects, printed, program, said, store_cluster,
+    store_of_two, wait_until,
 };
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 /// A node that changes a file as soon as the client is there, and recovers if it was ended while it did. A
@@ -124,6 +128,31 @@ fn the_same_code_is_the_same_failure_point_in_another_run() {
         text.contains(" power loss, ") && text.contains(" short, "),
         "{text}"
     );
+}
+
+#[test]
+fn an_interrupt_while_failure_points_are_collected_begins_nothing() {
+    let laid = small("");
+    let check = "command = \"sh -c 'touch {here}/looks; sleep 60'\"";
+    let cluster = CLUSTER.replace("command = \"echo ok\"", check);
+    laid.write("cluster.toml", &cluster);
+    let mut command = Command::new(program("crashpoint"));
+    command.args(exhaustive(&["--out", "out"]));
+    command.current_dir(&laid).env("TMPDIR", laid.path("tmp"));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let running = Running::start(&mut command);
+    let patience = Duration::from_secs(60);
+    wait_until("its check is asked", patience, || {
+        laid.path("looks").exists()
+    });
+    running.send(Signal::SIGINT);
+    let output = running.output();
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    let words = "interrupted while failure points were collected: nothing was begun";
+    assert!(told.contains(words), "{told}");
+    assert!(!laid.path("out").exists());
+    assert!(laid.left().is_empty(), "{:?}", laid.left());
 }
 
 #[test]

@@ -12,7 +12,8 @@ use clap::Args;
 use cluster::ClusterFile;
 use injector::{
     Asked, At, Keeps, Laboratory, LiveDirectory, LiveManifest, LiveResult, Reference, Rules,
-    SeedPlan, Selection, Summary, Victims, finding, findings, kernel_hash, sweep, table,
+    SeedPlan, Selection, Summary, Victims, all_failures, finding, findings, kernel_hash, sweep,
+    table,
 };
 use local_fs::Variant;
 use simulation::{Network, Spread};
@@ -272,7 +273,7 @@ pub(crate) fn merge(
     let of_parts = parts.iter().filter_map(|part| injector::summary(part));
     let wanted = of_parts.map(|part| part["wanted"].as_u64().unwrap_or_default());
     summary.wanted = wanted.sum();
-    summary.all = merged.plans.iter().map(|plan| plan.plan.len()).sum();
+    summary.all = all_failures(&merged.plans, &summary.results);
     summary.results.sort_by(|a, b| a.address.cmp(&b.address));
     merged.finish(&summary)?;
     print(&summary, &merged.manifest, Some(out), format)?;
@@ -524,7 +525,6 @@ impl Live<'_> {
 
     fn tell(&self, summary: &Summary) -> anyhow::Result<Outcome> {
         if summary.is_cut_off {
-            let left = summary.wanted - summary.results.len() as u64;
             let how = self
                 .directory
                 .as_ref()
@@ -538,6 +538,7 @@ impl Live<'_> {
             } else {
                 format!(", and {seeds} seeds")
             };
+            let left = summary.left;
             say(&format!("not tried: {left} failures{seeds}{how}"));
         }
         let format = self.visit.format();
@@ -590,10 +591,9 @@ pub(crate) fn summed_up(
         results: results.to_vec(),
         ..Summary::default()
     };
-    for plan in injector::plans(directory)? {
-        summary.seeds += 1;
-        summary.all += plan.plan.len();
-    }
+    let plans = injector::plans(directory)?;
+    summary.seeds = plans.len() as u64;
+    summary.all = all_failures(&plans, results);
     let written = injector::summary(directory);
     if let Some(all) = written.as_ref().and_then(|written| written["all"].as_u64()) {
         summary.all = all;

@@ -13,7 +13,9 @@ use injector::online::{
 };
 use itertools::Itertools as _;
 
-use super::{file_of, lanes_of, outcome, run_once, story};
+use super::ground::run_once;
+use super::want::run_confirmed;
+use super::{file_of, lanes_of, outcome, story};
 use crate::finding::make_empty;
 
 /// The results in a directory; nothing if it is none of injected faults.
@@ -172,8 +174,10 @@ pub(crate) fn replay(
     let file = file_of(&manifest, directory)?;
     let plan = FaultPlan::parse(&result.plan, Path::new("the plan of the run"), &file)?;
     keep.map_or(Ok(()), make_empty)?;
+    let of = (&file, &manifest);
     let again = InjectResult {
-        ran: match run_once((&file, &manifest), (result.index, &plan), keep, interrupt) {
+        // What was taken back of a search would be shown again.
+        ran: match run_confirmed(of, (result.index, &plan), keep, interrupt) {
             Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
                 say("interrupted: everything is stopped");
                 return Ok(Some(Outcome::Incomplete));

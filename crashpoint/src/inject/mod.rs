@@ -26,7 +26,7 @@ use injector::online::{
 };
 
 pub(crate) use finding::{minimize, replay, show, summary_of};
-use ground::{on_machines, refuse_other_kernel, run_once};
+use ground::{on_machines, refuse_other_kernel};
 pub(crate) use lanes::{history_of, history_path, lanes_of, rules_of};
 pub(crate) use specs::Finished;
 
@@ -156,7 +156,7 @@ pub(crate) struct InjectArgs {
     sample: Option<u64>,
 
     /// Run the plan N times
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "resume", value_parser = clap::value_parser!(u64).range(1..))]
     repeat: u64,
 
     /// Try part I of N of the runs only; `crashpoint merge` puts the parts together
@@ -212,24 +212,33 @@ pub(crate) fn run(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Resu
         return points::print(arguments, interrupt);
     }
     let campaign = match &arguments.resume {
-        Some(directory) => resumed(directory, arguments, interrupt)?,
+        Some(directory) => Some(resumed(directory, arguments, interrupt)?),
         None => begun(arguments, interrupt)?,
     };
-    campaign.go_on()
+    match campaign {
+        Some(campaign) => campaign.go_on(),
+        None => Ok(Outcome::Incomplete),
+    }
 }
 
 /// Fails if there is a seed, and nothing that is drawn with it.
 fn refuse_seed(arguments: &InjectArgs) -> anyhow::Result<()> {
-    let draws = arguments.strategy.is_some() || arguments.machines.simulate;
-    if arguments.seed.is_some() && !draws {
+    let is_of_strategy =
+        arguments.strategy.is_some() || arguments.want.is_some() || arguments.points;
+    if arguments.seed.is_some() && !is_of_strategy && !arguments.machines.simulate {
         bail!(
-            "--seed is for --strategy and --simulate: what a plan draws, it draws with its own seed"
+            "--seed is for --strategy and --simulate, and for --want and --points: what a plan draws, it \
+             draws with its own seed"
         );
     }
     Ok(())
 }
 
-fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Result<Campaign<'a>> {
+/// Nothing if it was interrupted before there was something to continue.
+fn begun<'a>(
+    arguments: &'a InjectArgs,
+    interrupt: &'a Interrupt,
+) -> anyhow::Result<Option<Campaign<'a>>> {
     let path = arguments.file.as_deref().context("clap wants one")?;
     points::refuse_elsewhere(arguments)?;
     let file = read_file(path, arguments.machines.simulate)?;
@@ -245,23 +254,21 @@ fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Res
     };
     let seen_in = want::prepare(arguments, &mut manifest)?;
     if manifest.strategy.as_deref() == Some(EXHAUSTIVE) {
-        points::collect(
-            arguments,
-            &file,
-            &mut manifest,
-            seen_in.as_deref(),
-            interrupt,
-        )?;
+        let seen_in = seen_in.as_deref();
+        if !points::collect(arguments, &file, &mut manifest, seen_in, interrupt)? {
+            say("interrupted while failure points were collected: nothing was begun");
+            return Ok(None);
+        }
     }
     let directory = arguments.out.as_deref();
     let directory = directory.map(|out| InjectDirectory::create(out, manifest.clone()));
-    Ok(Campaign {
+    Ok(Some(Campaign {
         file,
         manifest,
         directory: directory.transpose()?,
         arguments,
         interrupt,
-    })
+    }))
 }
 
 /// The manifest of a campaign that begins, without its specifications.
@@ -449,9 +456,7 @@ impl Campaign<'_> {
                 .as_ref()
                 .map(|directory| directory.run_directory(index));
             let kept = kept.transpose()?;
-            let mut ran = run_once(file, (index, plan), kept.as_deref(), interrupt)?;
-            want::confirm(&mut ran, file, (index, plan), interrupt)?;
-            Ok(ran)
+            want::run_confirmed(file, (index, plan), kept.as_deref(), interrupt)
         };
         let mut keep = |result: &InjectResult| {
             if let Some(directory) = locked().as_mut() {
@@ -580,5 +585,37 @@ fn told(
     {
         // The reader is gone, and with it who wanted to look.
         interrupt.request();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        arguments: InjectArgs,
+    }
+
+    /// The seed is also that of clients.
+    #[test]
+    fn a_seed_is_for_whatever_tries_the_plans_of_a_strategy() {
+        let refused = |words: &[&str]| {
+            let words = [&["inject", "c.toml", "--seed", "7"], words].concat();
+            let words = Words::try_parse_from(words).expect("they are right");
+            refuse_seed(&words.arguments).is_err()
+        };
+        for words in [
+            &["--strategy", "exhaustive"][..],
+            &["--want", "exit"],
+            &["--points"],
+            &["--plan", "p.toml", "--simulate"],
+        ] {
+            assert!(!refused(words), "{words:?}");
+        }
+        assert!(refused(&["--plan", "p.toml"]));
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Re
     manifest.simulated = on_machines(&arguments.machines, &file, seed)?;
     manifest.strategy = Some(EXHAUSTIVE.to_owned());
     manifest.at = arguments.at;
+    manifest.seed = seed;
     let Some(ran) = watched((&file, &manifest), None, interrupt)? else {
         say("interrupted: everything is stopped");
         return Ok(Outcome::Incomplete);
@@ -74,7 +75,9 @@ fn watched(
     kept: Option<&Path>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<Ran>> {
-    match run_once(of, (0, &without_faults(of.0)), kept, interrupt) {
+    let (file, manifest) = of;
+    let plan = without_faults(file, manifest.seed);
+    match run_once(of, (0, &plan), kept, interrupt) {
         Err(injector::Error::Cluster(cluster::Error::Interrupted)) => Ok(None),
         ran => Ok(Some(ran?)),
     }
@@ -106,16 +109,18 @@ pub(super) fn refuse_elsewhere(arguments: &InjectArgs) -> anyhow::Result<()> {
 }
 
 /// Notes in a manifest those that a campaign goes by: of a run without faults, which has to be ok, or of
-/// another campaign; and what a search learns from it.
+/// another campaign; and what a search learns from it. Returns whether they are there: not if it was
+/// interrupted.
 pub(super) fn collect(
     arguments: &InjectArgs,
     file: &ClusterFile,
     manifest: &mut InjectManifest,
     seen_in: Option<&str>,
     interrupt: &Interrupt,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     if let Some(directory) = &arguments.points_of {
-        return take_over(arguments, directory, manifest);
+        take_over(arguments, directory, manifest)?;
+        return Ok(true);
     }
     if arguments.shard.is_some() {
         bail!(
@@ -126,7 +131,7 @@ pub(super) fn collect(
     let kept = OwnDirectory::new(&std::env::temp_dir(), "points");
     let kept = kept.context("make a directory for what a run leaves")?;
     let Some(ran) = watched((file, manifest), Some(kept.path()), interrupt)? else {
-        bail!("interrupted while failure points were collected: nothing was begun");
+        return Ok(false);
     };
     if ran.shows_wanted() {
         bail!(
@@ -153,7 +158,7 @@ pub(super) fn collect(
         want.learn(&manifest.nodes, (&ran, &files), &ran.points, seen_in)?;
     }
     manifest.collected = Some(collected_of(arguments, ran.points));
-    Ok(())
+    Ok(true)
 }
 
 /// Notes those of another campaign.

@@ -1,7 +1,7 @@
 //! What a search is for: `--want`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use campaign::Interrupt;
@@ -44,30 +44,49 @@ pub(super) fn prepare(
     arguments.seen_in.as_ref().map(read).transpose()
 }
 
+/// Runs a plan as [`run_once`] does, and confirms what the run shows of what is wanted.
+pub(super) fn run_confirmed(
+    of: (&ClusterFile, &InjectManifest),
+    (index, plan): (u64, &FaultPlan),
+    kept: Option<&Path>,
+    interrupt: &Interrupt,
+) -> injector::Result<Ran> {
+    let mut ran = run_once(of, (index, plan), kept, interrupt)?;
+    confirm(&mut ran, of, (index, plan), &|manifest, plan| {
+        run_once((of.0, manifest), (index, plan), None, interrupt)
+    })?;
+    Ok(ran)
+}
+
 /// Looks whether what a run shows is shown by the same failures once more, and not by a run without
-/// any: what comes by chance has no failure that makes it.
+/// any: what comes by chance has no failure that makes it. A run in which no failure was in place shows
+/// nothing.
 ///
 /// On simulated machines the same run would come to the same, and so would the run without failures in
 /// which failure points were collected. So only the latter is made, with another seed.
-pub(super) fn confirm(
+fn confirm(
     ran: &mut Ran,
-    of: (&ClusterFile, &InjectManifest),
+    (file, manifest): (&ClusterFile, &InjectManifest),
     (index, plan): (u64, &FaultPlan),
-    interrupt: &Interrupt,
+    run: &dyn Fn(&InjectManifest, &FaultPlan) -> injector::Result<Ran>,
 ) -> injector::Result<()> {
     if !ran.shows_wanted() {
         return Ok(());
     }
-    let (file, manifest) = of;
+    if ran.broken().is_none() {
+        ran.take_back_wanted("what is wanted was shown, although no failure was in place");
+        return Ok(());
+    }
+    let is_shown = |ran: &Ran| ran.shows_wanted() && ran.broken().is_some();
     let other = other_machines(manifest, index);
-    if other.is_none() && !run_once(of, (index, plan), None, interrupt)?.shows_wanted() {
+    if other.is_none() && !is_shown(&run(manifest, plan)?) {
         ran.take_back_wanted(
             "what is wanted was shown, and was not when the same failure came again",
         );
         return Ok(());
     }
-    let of = (file, other.as_ref().unwrap_or(manifest));
-    if run_once(of, (index, &without_faults(file)), None, interrupt)?.shows_wanted() {
+    let without = without_faults(file, manifest.seed);
+    if run(other.as_ref().unwrap_or(manifest), &without)?.shows_wanted() {
         ran.take_back_wanted("what is wanted was shown, and by a run without failures as well");
     }
     Ok(())
@@ -80,4 +99,87 @@ fn other_machines(manifest: &InjectManifest, index: u64) -> Option<InjectManifes
     let on = other.simulated.as_mut()?;
     on.seed = on.seed.wrapping_add(index).wrapping_add(1);
     Some(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use injector::online::{InjectResult, Summary};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A run that shows what is wanted, and was judged so.
+    fn ran(verdict: &str) -> Ran {
+        let shown = json!({
+            "specification": WANTED, "fact": "shown(a)", "since_ns": 1, "of": 1, "derivation": ""
+        });
+        let ran = json!({
+            "events": [], "faults": [], "acknowledged": 0, "acknowledged_before_heal": 0,
+            "seconds": 1.0, "verdict": verdict, "broken": ["wanted: shown(a)"], "why": "it is open",
+            "violations": [shown]
+        });
+        serde_json::from_value(ran).expect("a run")
+    }
+
+    /// How many of this run show what is wanted once it is confirmed, where runs with a failure and those
+    /// without come to these, and how many runs that took.
+    fn confirmed(mut first: Ran, again: &Ran, without: &Ran) -> (u64, u32) {
+        let text = "[[nodes]]\nname = \"a\"\ncommand = \"sh\"\n[client]\ncommand = \"sh\"\n";
+        let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
+        let file = file.expect("a cluster");
+        let mut manifest = InjectManifest::new(&file, Path::new("/c.toml"));
+        manifest.seed = 7;
+        let fault = "[[faults]]\nat = { time_s = 1 }\nfault = \"kill\"\non = \"a\"\n";
+        let plan = FaultPlan::parse(fault, Path::new("p.toml"), &file).expect("a plan");
+        let runs = Cell::new(0);
+        let of = (&file, &manifest);
+        let came = confirm(&mut first, of, (0, &plan), &|_, plan| {
+            runs.set(runs.get() + 1);
+            if plan.faults.is_empty() {
+                assert_eq!(plan.seed, 7, "clients do the same");
+                return Ok(without.clone());
+            }
+            Ok(again.clone())
+        });
+        came.expect("all were made");
+        let result = InjectResult {
+            index: 0,
+            plan: plan.to_string(),
+            ran: first,
+        };
+        let summary = Summary {
+            results: vec![result],
+            ..Summary::default()
+        };
+        (summary.shown(), runs.get())
+    }
+
+    #[test]
+    fn what_is_wanted_is_shown_by_a_failure_each_time_and_by_nothing_else() {
+        let nothing = || Ran {
+            violations: Vec::new(),
+            ..ran("ok")
+        };
+        let broken = || ran("broken");
+        assert_eq!(confirmed(broken(), &broken(), &nothing()), (1, 2));
+        assert_eq!(confirmed(broken(), &nothing(), &nothing()), (0, 1));
+        assert_eq!(confirmed(broken(), &broken(), &broken()), (0, 2));
+        // Also if it is no failure's: a plan without faults has none in place.
+        assert_eq!(confirmed(broken(), &broken(), &ran("inconclusive")), (0, 2));
+        assert_eq!(confirmed(nothing(), &broken(), &nothing()), (0, 0));
+    }
+
+    #[test]
+    fn a_run_without_a_failure_in_place_shows_nothing_that_is_wanted() {
+        let broken = ran("broken");
+        let nothing = Ran {
+            violations: Vec::new(),
+            ..ran("ok")
+        };
+        let open = ran("inconclusive");
+        assert_eq!(confirmed(open.clone(), &broken, &nothing), (0, 0));
+        assert_eq!(confirmed(broken, &open, &nothing), (0, 1));
+    }
 }

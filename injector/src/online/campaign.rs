@@ -159,9 +159,11 @@ impl Summary {
         self.results.iter().filter(shown).count() as u64
     }
 
-    /// How many waited for a failure point that did not come up, though tried twice where it could have.
+    /// How many came to nothing as they waited for a failure point that did not come up, though tried twice
+    /// where it could have.
     pub fn missed(&self) -> u64 {
-        let missed = |result: &&InjectResult| result.ran.missed_its_point();
+        let missed =
+            |result: &&InjectResult| result.ran.missed_its_point() && !result.ran.is_something();
         self.results.iter().filter(missed).count() as u64
     }
 
@@ -309,7 +311,7 @@ impl Going<'_> {
             self.summary.is_cut_off = true;
             return Ok(None);
         };
-        if self.strategy.tries_again(&ran) {
+        if !ran.is_something() && self.strategy.tries_again(&ran) {
             if !attempt.is_second {
                 return Ok(Some(Attempt {
                     is_second: true,
@@ -340,8 +342,10 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::given::cluster_of;
+    use super::super::given::{cluster_of, violated};
+    use super::super::ran::FaultCame;
     use super::super::strategy::Repeated;
+    use super::super::want::WANTED;
     use super::*;
 
     /// A plan, six times, by so many side by side; what was kept, and what it came to.
@@ -371,6 +375,79 @@ mod tests {
 
     fn ran() -> Ran {
         Ran::without(&cluster::Error::Interrupted)
+    }
+
+    /// One plan, which is tried again whatever comes of it.
+    struct Insistent(FaultPlan);
+
+    impl Strategy for Insistent {
+        fn count(&self) -> Option<u64> {
+            Some(1)
+        }
+
+        fn propose(&mut self, _: u64, _: &[InjectResult]) -> Option<FaultPlan> {
+            Some(self.0.clone())
+        }
+
+        fn tries_again(&self, _: &Ran) -> bool {
+            true
+        }
+    }
+
+    /// How often such a plan is run that comes to this, and what is kept.
+    fn insisted(came: &Ran) -> (usize, Vec<Ran>) {
+        let runs = AtomicUsize::new(0);
+        let mut kept = Vec::new();
+        let summary = campaign(
+            &mut Insistent(FaultPlan::new(0, Vec::new())),
+            &Selection::default(),
+            Vec::new(),
+            &|_, _| {
+                runs.fetch_add(1, Ordering::SeqCst);
+                Ok(came.clone())
+            },
+            &mut |result| {
+                kept.push(result.ran.clone());
+                Ok(())
+            },
+        );
+        summary.expect("it was run");
+        (runs.into_inner(), kept)
+    }
+
+    #[test]
+    fn a_run_is_made_again_only_if_it_came_to_nothing() {
+        let broken = Ran {
+            faults: vec![FaultCame::not_yet()],
+            ..Ran::of(Judged::Broken {
+                broken: vec!["k1 is lost".into()],
+            })
+        };
+        assert!(broken.missed_its_point());
+        assert_eq!(insisted(&broken), (1, vec![broken.clone()]));
+        let missed = |ran: Ran| {
+            let result = InjectResult {
+                index: 0,
+                plan: String::new(),
+                ran,
+            };
+            let results = vec![result];
+            Summary {
+                results,
+                ..Summary::default()
+            }
+            .missed()
+        };
+        assert_eq!(missed(broken.clone()), 0, "it was not made twice");
+        let judged = Judged::Ok;
+        assert_eq!(missed(Ran { judged, ..broken }), 1);
+        let wanted = Ran {
+            violations: vec![violated(WANTED)],
+            ..Ran::of(Judged::Ok)
+        };
+        assert_eq!(insisted(&wanted), (1, vec![wanted.clone()]));
+        let (runs, kept) = insisted(&Ran::of(Judged::Ok));
+        assert_eq!((runs, kept[0].notes.len()), (2, 1), "in two runs");
     }
 
     /// Whoever has begun waits, for ten seconds at most, until so many are there.

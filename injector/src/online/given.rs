@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cluster::ClusterFile;
+use specification::Violated;
 
 use super::plan::FaultPlan;
 
@@ -10,6 +11,17 @@ use super::plan::FaultPlan;
 pub(super) fn cluster_of(text: &str) -> ClusterFile {
     let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
     file.expect("a cluster")
+}
+
+/// Something that violates a specification with this name.
+pub(super) fn violated(specification: &str) -> Violated {
+    Violated {
+        specification: specification.into(),
+        fact: "shown".into(),
+        since_ns: 0,
+        of: 1,
+        derivation: String::new(),
+    }
 }
 
 /// A plan for such a cluster, or what is wrong with it.

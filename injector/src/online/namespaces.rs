@@ -181,11 +181,16 @@ impl Ground for Namespaces<'_> {
     }
 
     fn pause(&mut self, nodes: &[usize]) -> Result<()> {
-        for node in nodes {
+        // Those that another fault has stopped stay as they are.
+        let mut going = nodes.to_vec();
+        going.retain(|node| !self.cluster.node(*node).is_paused());
+        for (place, node) in going.iter().enumerate() {
             // Nobody who is held goes on meanwhile.
             self.calls.pause(*node, true);
             if let Err(error) = self.cluster.node(*node).pause() {
                 self.calls.pause(*node, false);
+                // That is the error to tell.
+                let _ = self.resume(&going[..place]);
                 return Err(error);
             }
         }

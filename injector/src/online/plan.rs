@@ -303,6 +303,16 @@ pub enum Awaited {
     Ended,
 }
 
+impl Trigger {
+    /// When that has come, without a delay.
+    pub fn at(awaited: Awaited) -> Self {
+        Self {
+            awaited,
+            delay: Duration::ZERO,
+        }
+    }
+}
+
 impl Awaited {
     /// Whether the probe has to say it.
     pub fn needs_roles(&self) -> bool {

@@ -212,9 +212,10 @@ impl FaultCame {
         }
     }
 
-    /// Whether it was in place at some time, and hit something.
+    /// Whether it was in place at some time, and hit something. A `heal` hits nobody.
     pub fn happened(&self) -> bool {
-        matches!(self.state, State::InPlace | State::Undone) && self.calls != Some(0)
+        let was_in_place = matches!(self.state, State::InPlace | State::Undone);
+        was_in_place && !self.on.is_empty() && self.calls != Some(0)
     }
 }
 
@@ -244,6 +245,11 @@ impl Ran {
     pub fn shows_wanted(&self) -> bool {
         let mut violations = self.violations.iter();
         violations.any(|violated| violated.specification == WANTED)
+    }
+
+    /// Whether it has something to show. Then it stands, whatever else it was to come to.
+    pub(super) fn is_something(&self) -> bool {
+        self.broken().is_some() || self.shows_wanted()
     }
 
     /// What is broken, if something is.

@@ -6,6 +6,8 @@ mod faults;
 mod heal;
 mod hear;
 mod judge;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -185,6 +187,7 @@ impl Runner<'_> {
     /// What happened until a machine could not do what it has to, for no reason of its node's. It is
     /// inconclusive, and nothing else is to be held against it.
     fn cut_short(&mut self, place: &Place, error: &ClusterError) -> Result<Ran> {
+        self.spare_all_calls();
         self.close();
         write_times(&place.log_times, &self.log_times)?;
         let why = error.to_string();

@@ -39,6 +39,8 @@ pub struct Simulated<'a> {
     /// Whose end was told.
     told: BTreeSet<usize>,
     calls: Rc<Calls>,
+    /// Whose processes are stopped.
+    paused: BTreeSet<usize>,
     cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -53,6 +55,7 @@ impl<'a> Simulated<'a> {
             worse: BTreeSet::new(),
             told: BTreeSet::new(),
             calls: Rc::default(),
+            paused: BTreeSet::new(),
             cancelled,
         }
     }
@@ -137,6 +140,11 @@ impl<'a> Simulated<'a> {
             self.cluster.simulation().switch().cut(from, to);
         }
         self.verify()
+    }
+
+    /// What stopped nodes does so no more, as their processes are gone.
+    fn stand_still_no_more(&mut self, nodes: &[usize]) {
+        self.paused.retain(|node| !nodes.contains(node));
     }
 
     fn machines(&self, (from, to): (Member, Member)) -> (usize, usize) {
@@ -232,20 +240,28 @@ impl Ground for Simulated<'_> {
     }
 
     fn kill(&mut self, nodes: &[usize]) -> Result<()> {
-        self.go_on(|cluster, cancelled| cluster.kill_nodes(nodes, cancelled))
+        self.go_on(|cluster, cancelled| cluster.kill_nodes(nodes, cancelled))?;
+        self.stand_still_no_more(nodes);
+        Ok(())
     }
 
     fn power_loss(&mut self, nodes: &[usize], loses: &mut Loses) -> Result<Vec<usize>> {
         let cuts = self.go_on(|cluster, cancelled| cluster.power_loss(nodes, loses, cancelled))?;
+        self.stand_still_no_more(nodes);
         Ok(cuts.into_iter().map(|(_, cut)| cut.lost.len()).collect())
     }
 
     fn pause(&mut self, nodes: &[usize]) -> Result<()> {
+        // Those that another fault has stopped stay as they are.
+        let mut going = nodes.to_vec();
+        going.retain(|node| !self.paused.contains(node));
         // Nobody who is held goes on meanwhile.
-        let pause = |calls: &Calls, is| nodes.iter().for_each(|node| calls.pause(*node, is));
+        let pause = |calls: &Calls, is| going.iter().for_each(|node| calls.pause(*node, is));
         pause(&self.calls, true);
-        let paused = self.go_on(|cluster, cancelled| cluster.pause_nodes(nodes, cancelled));
-        if paused.is_err() {
+        let paused = self.go_on(|cluster, cancelled| cluster.pause_nodes(&going, cancelled));
+        if paused.is_ok() {
+            self.paused.extend(going);
+        } else {
             pause(&self.calls, false);
         }
         paused
@@ -292,6 +308,7 @@ impl Ground for Simulated<'_> {
             self.go_on(|cluster, cancelled| cluster.resume_node(*node, cancelled))?;
             self.calls.freeze(*node, false);
             self.calls.pause(*node, false);
+            self.paused.remove(node);
         }
         // What a node was told meanwhile it does only now.
         self.agree_on_calls()
@@ -306,7 +323,9 @@ impl Ground for Simulated<'_> {
             }
             self.kill(&[node])?;
         }
-        self.go_on(|cluster, cancelled| cluster.restart_node(node, cancelled))
+        self.go_on(|cluster, cancelled| cluster.restart_node(node, cancelled))?;
+        self.stand_still_no_more(&[node]);
+        Ok(())
     }
 
     fn cut(&mut self, directions: &[(Member, Member)]) -> Result<()> {

@@ -1,8 +1,6 @@
 //! What should happen in some run of a campaign: one in which nothing of it did has looked at nothing
 //! that is interesting, and is no pass.
 
-use std::time::Duration;
-
 use cluster::ClusterFile;
 
 use super::plan::{Awaited, Trigger};
@@ -36,10 +34,7 @@ pub(super) struct Reached {
 impl Reached {
     pub(super) fn new(seen: &Seen) -> Self {
         let waiting = conditions(seen.file).into_iter().map(|(name, awaited)| {
-            let trigger = Trigger {
-                awaited,
-                delay: Duration::ZERO,
-            };
+            let trigger = Trigger::at(awaited);
             (name, Waiting::new(&trigger, seen))
         });
         Self {

@@ -99,7 +99,7 @@ impl Waiting {
             _ => 0,
         };
         let had = match (&trigger.awaited, seen.roles) {
-            (Awaited::Changed(role), Some(roles)) => Some(roles.having(role).into_iter().collect()),
+            (Awaited::Changed(role), Some(roles)) => having(role, roles, seen.now),
             _ => None,
         };
         let mut waiting = Self {
@@ -254,6 +254,12 @@ impl Waiting {
     }
 }
 
+/// Who has a role now, if it was not long ago that the probe was asked: else others may have it by now.
+fn having(role: &str, roles: &Roles, now: Duration) -> Option<BTreeSet<usize>> {
+    let is_fresh = now < roles.asked + ROLE_IS_FRESH;
+    is_fresh.then(|| roles.having(role).into_iter().collect())
+}
+
 /// Whether somebody has a role who had it not. Who has the role while nobody was known to have it
 /// has not changed.
 fn is_changed(had: &mut Option<BTreeSet<usize>>, now: BTreeSet<usize>) -> bool {
@@ -282,3 +288,36 @@ fn watch(
 
 /// How long a role is believed that the probe has told.
 pub(super) const ROLE_IS_FRESH: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::super::roles::Role;
+    use super::*;
+
+    /// Who leads, as the probe was asked so many seconds after the beginning.
+    fn led_by(node: usize, asked_s: u64) -> Roles {
+        let role = Role {
+            role: "leader".into(),
+            more: String::new(),
+        };
+        Roles {
+            asked: Duration::from_secs(asked_s),
+            of: [(node, role)].into(),
+        }
+    }
+
+    /// As of a probe that rested while it was quiet.
+    #[test]
+    fn who_had_a_role_long_before_a_change_is_waited_for_does_not_count() {
+        let changes = |before: &Roles, first: usize, then: usize| {
+            let mut had = having("leader", before, Duration::from_secs(20));
+            let mut is_changed = |node: usize| is_changed(&mut had, [node].into());
+            (is_changed(first), is_changed(then))
+        };
+        assert_eq!(changes(&led_by(0, 15), 1, 1), (false, false));
+        assert_eq!(changes(&led_by(0, 15), 1, 2), (false, true));
+        // What it said right before may be all that it says of the time before a fault.
+        assert_eq!(changes(&led_by(0, 20), 1, 1), (true, true));
+        assert_eq!(changes(&led_by(0, 20), 0, 1), (false, true));
+    }
+}

@@ -219,11 +219,11 @@ fn text_of(text: &str) -> &str {
     quoted.unwrap_or(text)
 }
 
-/// A regular expression for nothing but this text.
+/// A regular expression for nothing but this text. `\<` and `\>` are where words begin and end.
 fn escaped(text: &str) -> String {
     let mut pattern = String::new();
     for letter in text.chars() {
-        if letter.is_ascii_punctuation() {
+        if letter.is_ascii_punctuation() && !matches!(letter, '<' | '>') {
             pattern.push('\\');
         }
         pattern.push(letter);
@@ -330,8 +330,12 @@ fn nearness(point: &SeenPoint, node: &str, log: &Log, place: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use specification::About;
+
+    use super::super::facts::{RunFacts, examine};
     use super::super::points::{CallPoint, Point};
     use super::*;
+    use crate::laboratory::Judged;
 
     fn percent(share: f64) -> u32 {
         (share * 100.0).round() as u32
@@ -378,6 +382,37 @@ mod tests {
             let program = specification.program("wanted", specification::About::Run);
             assert!(program.is_ok(), "{text}: {}", specification.text);
         }
+    }
+
+    /// Whether a run of which the check says this shows that a text is found.
+    fn is_found(text: &str, said: &str) -> bool {
+        let (_, specification) = Want::parse(&format!("found: {text}")).expect("a want");
+        let folder = tempfile::tempdir().expect("a directory");
+        let files = RunFiles::kept(folder.path());
+        fs::write(&files.history, "").expect("written");
+        let broken = vec![said.to_owned()];
+        let facts = RunFacts {
+            about: About::Run,
+            nodes: &[],
+            clients: &[],
+            kinds: Vec::new(),
+            ran: &Ran::of(Judged::Broken { broken }),
+            files: &files,
+            lines_ns: &[],
+        };
+        let examined = examine(&[specification], &facts, None, || false).expect("examined");
+        !examined.violated.is_empty()
+    }
+
+    #[test]
+    fn a_text_is_looked_for_as_it_is_whatever_signs_it_has() {
+        let signs = ('!'..='~').filter(char::is_ascii_punctuation);
+        for text in signs.map(|sign| format!("a{sign}b")) {
+            assert!(is_found(&text, &format!("that {text} is lost")), "{text}");
+            assert!(!is_found(&text, "that ab is lost"), "{text}");
+        }
+        assert!(is_found("expected <value>", "expected <value>"));
+        assert!(!is_found("expected <value>", "expected value"));
     }
 
     #[test]

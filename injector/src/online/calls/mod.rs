@@ -31,6 +31,7 @@ use remote::Remote;
 
 pub use inside::run_hidden;
 pub(super) use kinds::{PARTIAL, names};
+pub(super) use pattern::of_point;
 pub(super) use tally::{Made, Times};
 
 /// The program, for the init of a machine, which is the same one.

@@ -2,12 +2,29 @@
 
 use std::path::Path;
 
+use brief::mask;
+
+/// Stands before the file of a failure point, as the table of these has it.
+const OF_POINT: &str = "./";
+
+/// The pattern for the file of a failure point, which is empty if it is the directory of data: of no
+/// file that counts as one of another point.
+pub(in crate::online) fn of_point(file: &str) -> String {
+    if file.is_empty() {
+        return ".".to_owned();
+    }
+    format!("{OF_POINT}{file}")
+}
+
 /// Whether a path is one that a pattern means. `data` is the node's directory of data, if it has
 /// one. `*` stands for any characters, `?` for one.
 ///
 /// A pattern with `/` at its beginning is of the whole path. Others are of files in the directory of
 /// data: one with `/` of the path from there, one without of the name. No pattern means all files
 /// there, and `.` that directory itself.
+///
+/// One with `./` at its beginning is the path of a file from there, or what stands for it among failure
+/// points: `#` for numbers and `*` for what was drawn at random ([`mask`]), and for nothing else.
 pub(super) fn matches(pattern: Option<&str>, path: &Path, data: Option<&Path>) -> bool {
     let whole = path.to_string_lossy();
     if let Some(pattern) = pattern.filter(|pattern| pattern.starts_with('/')) {
@@ -18,6 +35,10 @@ pub(super) fn matches(pattern: Option<&str>, path: &Path, data: Option<&Path>) -
         None => path.strip_prefix("/").ok(),
     };
     let Some(inside) = inside else { return false };
+    if let Some(file) = pattern.and_then(|pattern| pattern.strip_prefix(OF_POINT)) {
+        let inside = inside.to_string_lossy();
+        return inside == file || mask(&inside) == file;
+    }
     match pattern {
         None => true,
         Some(".") => inside.as_os_str().is_empty(),
@@ -63,5 +84,27 @@ mod tests {
         assert!(is("/tmp/?", "/tmp/x") && !is("/tmp/?", "/tmp/xy"));
         assert!(is(".", "/run/a") && !is(".", "/run/a/x"));
         assert!(is("", "/run/a/anything") && !is("", "/tmp/x"));
+    }
+
+    #[test]
+    fn the_file_of_a_point_is_no_other_point_s() {
+        let of = |file: &str, path: &str| is(&of_point(file), &format!("/run/a/{path}"));
+        assert!(of("seg-#", "seg-1") && of("seg-#", "seg-17"));
+        assert!(!of("seg-#", "seg-1.index") && of("seg-#.index", "seg-1.index"));
+        assert!(!of("seg-#", "seg-1/2") && !of("seg-#", "seg-"));
+        assert!(of("value", "value") && !of("value", "sub/value"));
+        assert!(of("", "") && !of("", "value"));
+        // Numbers with letters count as numbers, and what is random as that.
+        for path in [
+            "0000000000000a3f.wal",
+            "member/tmpx7Kq9Z2b.db",
+            "a-1f0e70.d/x",
+        ] {
+            assert!(of(&mask(path), path), "{path}: {}", mask(path));
+        }
+        assert!(!of("*.db", "orders.db"));
+        // Who writes a plan may name one file of several that are alike.
+        assert!(is("./seg-1", "/run/a/seg-1") && !is("./seg-1", "/run/a/seg-2"));
+        assert!(!is("./seg-#", "/tmp/seg-1"));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cluster::ClusterFile;
 use serde::{Deserialize, Serialize};
 
+use super::super::calls::of_point;
 use super::super::errno::Errno;
 use simulation::{OfPorts, Port};
 
@@ -238,8 +239,8 @@ impl PointFailure {
         let dies = self.dies();
         let (hit, other, flow) = self.cut_off(&placed);
         let cut = PlannedFault {
-            at: now(placed.since.clone()),
-            until: Some(now(Awaited::After(match dies {
+            at: Trigger::at(placed.since.clone()),
+            until: Some(Trigger::at(Awaited::After(match dies {
                 Some(_) => LASTS,
                 None => CUT_LASTS,
             }))),
@@ -251,10 +252,10 @@ impl PointFailure {
             },
         };
         let dies = dies.map(|what| PlannedFault {
-            at: now(Awaited::After(Duration::ZERO)),
+            at: Trigger::at(Awaited::After(Duration::ZERO)),
             what,
             on: vec![Selector::Hit],
-            until: Some(now(Awaited::After(LASTS))),
+            until: Some(Trigger::at(Awaited::After(LASTS))),
         });
         std::iter::once(cut).chain(dies).collect()
     }
@@ -294,10 +295,10 @@ impl PointFailure {
             when,
         };
         PlannedFault {
-            at: now(at),
+            at: Trigger::at(at),
             what: self.what(CallOf { nth: 1, ..of }, once, bytes_min),
             on: vec![on],
-            until: self.ends().then(|| now(Awaited::After(LASTS))),
+            until: self.ends().then(|| Trigger::at(Awaited::After(LASTS))),
         }
     }
 
@@ -346,13 +347,6 @@ impl PointFailure {
     }
 }
 
-fn now(awaited: Awaited) -> Trigger {
-    Trigger {
-        awaited,
-        delay: Duration::ZERO,
-    }
-}
-
 /// The message with which a partition begins.
 fn message_at(point: &MessagePoint, placed: Placed) -> MessageOf {
     MessageOf {
@@ -373,13 +367,9 @@ fn exactly(port: Option<u16>) -> Port {
 
 /// The calls that a plan means by a point, from the so-manieth on.
 fn call_of(point: &CallPoint, nth: u64) -> CallOf {
-    let file = match point.file.as_str() {
-        "" => ".".to_owned(),
-        file => file.replace('#', "*"),
-    };
     CallOf {
         call: point.call.clone(),
-        path: Some(file),
+        path: Some(of_point(&point.file)),
         site: u64::from_str_radix(&point.site, 16).ok(),
         nth,
     }

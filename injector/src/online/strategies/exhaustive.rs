@@ -83,12 +83,13 @@ pub struct Exhaustive {
     known: BTreeSet<String>,
 }
 
-/// The plan of a run without faults, in which failure points are collected.
-pub fn without_faults(file: &ClusterFile) -> FaultPlan {
+/// The plan of a run without faults, in which failure points are collected. Clients have the seed: with
+/// another one they might do something else than in the runs with failures.
+pub fn without_faults(file: &ClusterFile, seed: u64) -> FaultPlan {
     let end = is_endless(file).then(|| heal(Awaited::Time(WATCHED)));
     FaultPlan {
         within: WITHIN,
-        ..FaultPlan::new(0, end.into_iter().collect())
+        ..FaultPlan::new(seed, end.into_iter().collect())
     }
 }
 
@@ -99,10 +100,7 @@ fn is_endless(file: &ClusterFile) -> bool {
 
 fn heal(awaited: Awaited) -> PlannedFault {
     PlannedFault {
-        at: Trigger {
-            awaited,
-            delay: Duration::ZERO,
-        },
+        at: Trigger::at(awaited),
         what: What::Heal,
         on: Vec::new(),
         until: None,

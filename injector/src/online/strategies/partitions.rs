@@ -71,16 +71,9 @@ impl Strategy for Partitions {
     }
 }
 
-fn trigger(awaited: Awaited) -> Trigger {
-    Trigger {
-        awaited,
-        delay: Duration::ZERO,
-    }
-}
-
 fn partition(on: Selector, from: Selector, flow: Flow) -> PlannedFault {
     PlannedFault {
-        at: trigger(Awaited::Time(Duration::ZERO)),
+        at: Trigger::at(Awaited::Time(Duration::ZERO)),
         what: What::Partition {
             from: vec![from],
             flow,
@@ -139,16 +132,16 @@ fn cuts(file: &ClusterFile) -> Vec<Ranked<PlannedFault>> {
 /// Few operations come before it, or none.
 fn whens() -> Vec<Ranked<Trigger>> {
     vec![
-        (0, trigger(Awaited::Acknowledged(None, 3))),
-        (1, trigger(Awaited::Time(Duration::ZERO))),
-        (2, trigger(Awaited::Acknowledged(None, 30))),
+        (0, Trigger::at(Awaited::Acknowledged(None, 3))),
+        (1, Trigger::at(Awaited::Time(Duration::ZERO))),
+        (2, Trigger::at(Awaited::Acknowledged(None, 30))),
     ]
 }
 
 /// It lasts until the system has reacted, or is over before. A leader that is cut off from some nodes
 /// only may go on to lead: then no change is waited for.
 fn ends(cut: &PlannedFault, file: &ClusterFile) -> Vec<Ranked<Trigger>> {
-    let after = |seconds| trigger(Awaited::After(Duration::from_secs(seconds)));
+    let after = |seconds| Trigger::at(Awaited::After(Duration::from_secs(seconds)));
     let mut all = vec![(0, after(5)), (2, after(1)), (3, after(15))];
     let leading = file.probe.as_ref().and_then(|probe| probe.roles.first());
     let is_from_all =
@@ -167,7 +160,7 @@ fn ends(cut: &PlannedFault, file: &ClusterFile) -> Vec<Ranked<Trigger>> {
 /// What happens while it is in place: nothing, or who was isolated is started again, or who leads is
 /// killed.
 fn events(cut: &PlannedFault, file: &ClusterFile) -> Vec<Ranked<Option<PlannedFault>>> {
-    let at = trigger(Awaited::After(Duration::from_secs(2)));
+    let at = Trigger::at(Awaited::After(Duration::from_secs(2)));
     let mut all = vec![(0, None)];
     if let [victim @ Selector::Node(_)] = &cut.on[..] {
         let restart = PlannedFault {
@@ -183,7 +176,7 @@ fn events(cut: &PlannedFault, file: &ClusterFile) -> Vec<Ranked<Option<PlannedFa
             at,
             what: What::Kill,
             on: vec![Selector::Role(role.clone())],
-            until: Some(trigger(Awaited::After(Duration::from_secs(2)))),
+            until: Some(Trigger::at(Awaited::After(Duration::from_secs(2)))),
         };
         all.push((4, Some(kill)));
     }

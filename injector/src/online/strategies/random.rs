@@ -56,19 +56,15 @@ impl Random {
             Selector::Node(other)
         };
         let what = what(kind, from, flow);
-        let trigger = |awaited| Trigger {
-            awaited,
-            delay: Duration::ZERO,
-        };
         let is_first = up.is_first;
         up.hit(&victim, before, (&what, lasts));
         PlannedFault {
-            at: trigger(if is_first {
+            at: Trigger::at(if is_first {
                 Awaited::Time(before)
             } else {
                 Awaited::After(before)
             }),
-            until: (what != What::Restart).then(|| trigger(Awaited::After(lasts))),
+            until: (what != What::Restart).then(|| Trigger::at(Awaited::After(lasts))),
             what,
             on: vec![Selector::Node(victim)],
         }

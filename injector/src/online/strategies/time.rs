@@ -24,10 +24,6 @@ pub(super) struct Time {
 
 impl Time {
     pub(super) fn new(file: &ClusterFile, seed: u64) -> Self {
-        let trigger = |awaited| Trigger {
-            awaited,
-            delay: Duration::ZERO,
-        };
         let mut plans = Vec::new();
         for step in 0..STEPS {
             for node in &file.nodes {
@@ -38,10 +34,10 @@ impl Time {
                 };
                 for what in [What::Kill, What::Pause, isolated] {
                     let fault = PlannedFault {
-                        at: trigger(Awaited::Time(STEP * step)),
+                        at: Trigger::at(Awaited::Time(STEP * step)),
                         what,
                         on: vec![Selector::Node(node.name.clone())],
-                        until: Some(trigger(Awaited::After(LASTS))),
+                        until: Some(Trigger::at(Awaited::After(LASTS))),
                     };
                     let index = plans.len() as u64;
                     plans.push(FaultPlan::new(seed + index, vec![fault]));

@@ -61,6 +61,14 @@ fn every_plan_can_be_read_and_none_is_proposed_twice() {
 }
 
 #[test]
+fn clients_have_the_same_seed_without_faults_as_with_them() {
+    let file = file("");
+    let mut all = Exhaustive::new(&file, 7, &collected());
+    let with = all.propose(0, &[]).expect("there is one");
+    assert_eq!((without_faults(&file, 7).seed, with.seed), (7, 7));
+}
+
+#[test]
 fn each_failure_is_tried_at_each_point_before_any_is_at_another_occurrence() {
     let mut all = Exhaustive::new(&file(""), 0, &collected());
     let text = |all: &mut Exhaustive, index| all.propose(index, &[]).expect("one").to_string();
@@ -70,7 +78,7 @@ within_s = 5.0
 restart_after_s = 1.0
 
 [[faults]]
-at = { call = \"write\", path = \"log/wal-*\", site = \"00000000000000ff\", node = \"a\" }
+at = { call = \"write\", path = \"./log/wal-#\", site = \"00000000000000ff\", node = \"a\" }
 fault = \"kill\"
 on = \"a\"
 until = { after_s = 1.0 }
@@ -134,7 +142,7 @@ fn a_second_failure_is_at_a_call_after_the_first_and_calls_of_recovery_come_befo
     let text = |all: &mut Exhaustive, index| all.propose(index, &results).expect("one").to_string();
     let first = text(&mut all, len);
     let second = "\
-at = { call = \"unlink\", path = \"log/wal-*\", node = \"hit\" }
+at = { call = \"unlink\", path = \"./log/wal-#\", node = \"hit\" }
 fault = \"kill\"
 on = \"hit\"
 until = { after_s = 1.0 }

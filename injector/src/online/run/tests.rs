@@ -1,0 +1,291 @@
+//! Runs on a ground where nothing happens by itself.
+
+use std::path::Path;
+
+use block_dev::{Answer, Predicate};
+use cluster::{ClusterFile, Ending, Member, Result as ClusterResult, Verdict};
+use simulation::{Carried, Limit, Ports, Until};
+
+use super::super::given::{cluster_of, plan_of};
+use super::super::ground::{Loses, ProgramId};
+use super::super::ran::State;
+use super::super::worse::Worse;
+use super::*;
+
+/// A node, a client, and a check.
+const FILE: &str = "[[nodes]]\nname = \"a\"\ncommand = \"sh\"\n[client]\ncommand = \"sh\"\n\
+                    [check]\ncommand = \"sh\"\n";
+
+/// How much time passes at once.
+const STEP: Duration = Duration::from_millis(2);
+
+/// Nodes that are ready whenever they are asked, and a client that says nothing.
+struct Still {
+    file: ClusterFile,
+    now: Duration,
+    calls: Rc<Calls>,
+    /// Whether nodes run until everything is healed.
+    runs: bool,
+    /// What the desk of a node says before its machine fails, as soon as time passes.
+    last_words: Option<(usize, String)>,
+}
+
+impl Still {
+    fn new() -> Self {
+        Self {
+            file: cluster_of(FILE),
+            now: Duration::ZERO,
+            calls: Rc::default(),
+            runs: true,
+            last_words: None,
+        }
+    }
+
+    /// A run of a plan on it, whose check says that something is lost.
+    fn run(mut self, plan: &str) -> Ran {
+        let plan = plan_of(plan, &self.file).expect("a plan");
+        let folder = tempfile::tempdir().expect("a directory");
+        let place = Place {
+            acknowledgements: folder.path().join("acknowledgements"),
+            history: folder.path().join("history"),
+            log_times: folder.path().join("log-times"),
+            points: None,
+        };
+        run(&mut self, &plan, &place, &|| false).expect("it was made")
+    }
+}
+
+impl Ground for Still {
+    fn file(&self) -> &ClusterFile {
+        &self.file
+    }
+
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn pass(&mut self) -> ClusterResult<()> {
+        self.now += STEP;
+        let Some((node, words)) = self.last_words.take() else {
+            return Ok(());
+        };
+        let heard = self.calls.hear(node, words.as_bytes());
+        heard.expect("it is what a desk says");
+        Err(ClusterError::Unable {
+            node: self.file.nodes[node].name.clone(),
+            what: "has no room".into(),
+        })
+    }
+
+    fn traces_inside(&self) -> bool {
+        true
+    }
+
+    fn follow_calls(&mut self, calls: &Rc<Calls>) -> ClusterResult<()> {
+        self.calls = Rc::clone(calls);
+        Ok(())
+    }
+
+    fn agree_on_calls(&mut self) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn start(&mut self, _: usize) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn end(&mut self) {}
+
+    fn log(&self, _: usize) -> PathBuf {
+        "/nowhere/log".into()
+    }
+
+    fn ends(&mut self) -> Vec<(usize, String)> {
+        Vec::new()
+    }
+
+    fn is_running(&mut self, _: usize) -> ClusterResult<bool> {
+        Ok(self.runs)
+    }
+
+    fn is_ready(&mut self, _: usize) -> ClusterResult<bool> {
+        Ok(true)
+    }
+
+    fn begin_time(&mut self, _: usize) {}
+
+    fn kill(&mut self, _: &[usize]) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn power_loss(&mut self, nodes: &[usize], _: &mut Loses) -> ClusterResult<Vec<usize>> {
+        Ok(vec![0; nodes.len()])
+    }
+
+    fn pause(&mut self, _: &[usize]) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn freeze(&mut self, _: &[usize]) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn move_clocks(&mut self, _: &[usize], _: i64) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn move_clocks_back(&mut self, _: &[usize], _: i64) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn answer_some(&mut self, _: usize, _: (Answer, u64), _: Predicate) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn spare_requests(&mut self, _: usize) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn resume(&mut self, _: &[usize]) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn restart(&mut self, _: usize) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn cut(&mut self, _: &[(Member, Member)]) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn heal(&mut self, _: &[(Member, Member)]) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn heal_all(&mut self) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn cut_once(
+        &mut self,
+        _: &[(Member, Member)],
+        _: &[(Member, Member)],
+        _: Until,
+    ) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn limited(&self) -> Option<Limit> {
+        None
+    }
+
+    fn limit_reached(&self) -> Option<Duration> {
+        None
+    }
+
+    fn verify_limit(&mut self) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn cut_limited(&mut self) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn lift_limit(&mut self) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn count_sent(&mut self) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn carried(&self, _: &[(Member, Member)]) -> Carried {
+        Carried::default()
+    }
+
+    fn passed_by_ports(&self) -> Vec<((usize, usize), Ports, Carried)> {
+        Vec::new()
+    }
+
+    fn uncounted(&self) -> u64 {
+        0
+    }
+
+    fn set_links(&mut self, _: &[(Member, Member)], _: Option<Worse>) -> ClusterResult<()> {
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        _: usize,
+        _: &str,
+        _: &[String],
+        _: &[(&str, String)],
+    ) -> ClusterResult<ProgramId> {
+        Ok(0)
+    }
+
+    fn lines(&mut self, _: ProgramId) -> ClusterResult<Vec<(Duration, Vec<u8>)>> {
+        Ok(Vec::new())
+    }
+
+    fn lines_are_late_by(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn ask(&mut self, _: ProgramId, _: &str) {}
+
+    fn ended(&mut self, _: ProgramId) -> ClusterResult<Option<Ending>> {
+        let has_ended = self.last_words.is_none() && self.now > Duration::ZERO;
+        Ok(has_ended.then_some(Ending::Status(0)))
+    }
+
+    fn ask_to_end(&mut self, _: ProgramId) {}
+
+    fn forget(&mut self, _: ProgramId) {}
+
+    fn check(&mut self, _: &Path) -> ClusterResult<Verdict> {
+        Ok(Verdict::Broken(vec!["k1 is lost".into()]))
+    }
+}
+
+#[test]
+fn to_heal_everything_is_no_fault_that_could_have_broken_something() {
+    let heal = "[[faults]]\nat = { time_s = 0 }\nfault = \"heal\"\n";
+    let ran = Still::new().run(heal);
+    assert_eq!(ran.faults[0].state, State::Undone);
+    let Judged::Inconclusive { why } = &ran.judged else {
+        panic!("{ran:?}");
+    };
+    assert!(why.contains("no fault was in place: k1 is lost"), "{why}");
+    // Nor is it beside a fault that was not put in place.
+    let kill = "[[faults]]\nat = { time_s = 0 }\nfault = \"kill\"\non = \"a\"\n";
+    let mut down = Still::new();
+    down.runs = false;
+    let ran = down.run(&format!("{kill}{heal}"));
+    assert_eq!(ran.faults[0].state, State::NotInjected);
+    assert!(matches!(ran.judged, Judged::Inconclusive { .. }), "{ran:?}");
+    // What hits a node is one.
+    let pause = kill.replace("kill", "pause");
+    let ran = Still::new().run(&format!("{pause}{heal}"));
+    assert_eq!(ran.broken(), Some(&["k1 is lost".to_owned()][..]));
+}
+
+#[test]
+fn what_a_fault_of_calls_has_hit_is_known_of_a_run_that_was_cut_short() {
+    let plan = "[[faults]]\nat = { time_s = 0 }\nfault = \"call\"\non = \"a\"\ncall = \"fsync\"\n\
+                fails = \"EIO\"\n";
+    let cut_short = |hits: u64| {
+        let mut ground = Still::new();
+        let words = format!("{{\"Hit\":{{\"id\":0,\"seen\":{hits},\"hits\":{hits}}}}}");
+        ground.last_words = Some((0, words));
+        let ran = ground.run(plan);
+        assert!(ran.is_cut_short && ran.broken().is_none(), "{ran:?}");
+        (ran.faults[0].calls, ran.notes)
+    };
+    let (calls, notes) = cut_short(2);
+    assert_eq!((calls, notes), (Some(2), Vec::new()));
+    let (calls, notes) = cut_short(0);
+    assert_eq!(calls, Some(0));
+    assert!(notes[0].contains("hit nothing on a"), "{notes:?}");
+}

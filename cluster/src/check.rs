@@ -1,8 +1,7 @@
 //! Whether a cluster holds what it promised.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -27,11 +26,44 @@ pub enum Verdict {
 
 impl Verdict {
     /// The same; if it did not decide, with the end of its log.
-    pub(crate) fn with_log(self, log: &Path) -> Self {
+    pub(crate) fn with_log(self, errors: &Errors) -> Self {
         match self {
-            Self::Inconclusive(why) => Self::Inconclusive(why + &log_words(&log::tail(log))),
+            Self::Inconclusive(why) => {
+                let tail = log::tail_since(&errors.log, errors.from);
+                Self::Inconclusive(why + &log_words(&tail))
+            }
             other => other,
         }
+    }
+}
+
+/// What a check says beside its verdict: what is in its log from a place on. Before that is what it said when it
+/// was asked before.
+#[derive(Debug, Clone)]
+pub(crate) struct Errors {
+    log: PathBuf,
+    from: u64,
+}
+
+impl Errors {
+    /// That of a check that keeps running, or of one that begins its log anew.
+    pub(crate) fn of(log: PathBuf, goes_on: bool) -> Self {
+        if goes_on {
+            Self::from_now_on(log)
+        } else {
+            Self { log, from: 0 }
+        }
+    }
+
+    /// What is going to be in a log.
+    pub(crate) fn from_now_on(log: PathBuf) -> Self {
+        let from = log.metadata().map_or(0, |data| data.len());
+        Self { log, from }
+    }
+
+    fn text(&self) -> String {
+        let bytes = log::read_from(&self.log, self.from).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
@@ -41,7 +73,7 @@ pub(crate) fn question(acknowledgements: &Path) -> String {
     format!("-\t{}", acknowledgements.display())
 }
 
-/// Runs a check once, with its errors in a log. Only `ok` and `broken` lines count, and only of one that
+/// Runs a check once. Only `ok` and `broken` lines count, and only of one that
 /// ends as it should: one that hangs or says nothing decides nothing, and one that dies has found a
 /// violation ([`died_of`]).
 ///
@@ -51,7 +83,7 @@ pub(crate) fn judge(
     mut command: Command,
     within: Duration,
     cancelled: &dyn Fn() -> bool,
-    log: &Path,
+    errors: &Errors,
 ) -> io::Result<Verdict> {
     let mut child = command
         .stdout(Stdio::piped())
@@ -71,22 +103,21 @@ pub(crate) fn judge(
     };
     Ok(match finish(&mut child, left, cancelled)? {
         None => too_long(within),
-        Some(status) => of_end(&said, status, log),
+        Some(status) => of_end(&said, status, errors),
     })
 }
 
-/// The verdict of a check that printed these lines, and ended like this with its errors in a log.
-pub(crate) fn of_end(said: &[impl AsRef<str>], status: ExitStatus, log: &Path) -> Verdict {
+/// The verdict of a check that printed these lines, and ended like this.
+pub(crate) fn of_end(said: &[impl AsRef<str>], status: ExitStatus, errors: &Errors) -> Verdict {
     match status.code() {
         Some(0 | 1) => verdict(said, status.success()),
-        _ => ended(status, log),
+        _ => ended(status, errors),
     }
 }
 
 /// That of a check that ended without one.
-pub(crate) fn ended(status: ExitStatus, log: &Path) -> Verdict {
-    let errors = fs::read(log).unwrap_or_default();
-    match died_of(status, &String::from_utf8_lossy(&errors)) {
+pub(crate) fn ended(status: ExitStatus, errors: &Errors) -> Verdict {
+    match died_of(status, &errors.text()) {
         Some(cause) => Verdict::Broken(vec![format!("the check died of {cause}")]),
         None => Verdict::Inconclusive(format!("the check {}", Ending::from(status))),
     }
@@ -122,7 +153,7 @@ impl Server {
         self.lines.try_recv().is_ok()
     }
 
-    /// Asks for one state; its errors are in a log. Only one that gave a whole answer may be asked again:
+    /// Asks for one state. Only one that gave a whole answer may be asked again:
     /// whoever gets none back starts another.
     ///
     /// # Errors
@@ -132,7 +163,7 @@ impl Server {
         line: &str,
         within: Duration,
         cancelled: &dyn Fn() -> bool,
-        log: &Path,
+        errors: &Errors,
     ) -> io::Result<(Verdict, Option<Self>)> {
         tracing::debug!(pid = self.child.id(), line, "asked the check");
         // Who ends without reading is told by how it ends.
@@ -149,7 +180,7 @@ impl Server {
             Heard::Enough => (verdict(&said, true), Some(self)),
             Heard::Stopped => (too_long(within), None),
             Heard::All => match finish(&mut self.child, within, cancelled)? {
-                Some(status) => (ended(status, log), None),
+                Some(status) => (ended(status, errors), None),
                 None => (too_long(within), None),
             },
         })
@@ -207,12 +238,14 @@ mod tests {
     /// Only ends what would hang.
     const PATIENCE: Duration = Duration::from_secs(600);
 
-    const NO_LOG: &str = "";
+    fn no_log() -> Errors {
+        Errors::of(PathBuf::new(), false)
+    }
 
     fn within(time: Duration, script: &str) -> Verdict {
         let mut command = Command::new("sh");
         command.args(["-c", script]).process_group(0);
-        judge(command, time, &|| false, NO_LOG.as_ref()).expect("run")
+        judge(command, time, &|| false, &no_log()).expect("run")
     }
 
     fn of(script: &str) -> Verdict {
@@ -230,7 +263,7 @@ mod tests {
             let mut command = Command::new("sh");
             command.args(["-c", script]).process_group(0);
             let server = Server::start(command).expect("started");
-            let answer = server.ask("a question", PATIENCE, &|| false, NO_LOG.as_ref());
+            let answer = server.ask("a question", PATIENCE, &|| false, &no_log());
             let (verdict, server) = answer.expect("an answer");
             assert_eq!(verdict, Verdict::Ok);
             server.expect("it goes on")
@@ -309,7 +342,8 @@ mod tests {
             .args(["-c", "echo 'fatal error: fault' >&2; exit 2"])
             .stderr(log.reopen().expect("open"))
             .process_group(0);
-        let verdict = judge(command, PATIENCE, &|| false, log.path()).expect("run");
+        let errors = Errors::from_now_on(log.path().to_owned());
+        let verdict = judge(command, PATIENCE, &|| false, &errors).expect("run");
         assert_eq!(verdict, died("a fault in Go"));
         let mut command = Command::new("sh");
         command
@@ -317,10 +351,35 @@ mod tests {
             .process_group(0);
         let server = Server::start(command).expect("started");
         let (verdict, server) = server
-            .ask("x", PATIENCE, &|| false, NO_LOG.as_ref())
+            .ask("x", PATIENCE, &|| false, &no_log())
             .expect("asked");
         assert_eq!(verdict, died("SIGSEGV"));
         assert!(server.is_none());
+    }
+
+    /// It may talk of a fault, go on, and end for another reason when it is asked again.
+    #[test]
+    fn what_a_check_said_when_it_was_asked_before_is_no_reason_for_its_end() {
+        let log = tempfile::NamedTempFile::new().expect("a file");
+        let script = "read x; echo 'fatal error: fault' >&2; echo ok; echo end; read x; exit 2";
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script])
+            .stderr(log.reopen().expect("open"))
+            .process_group(0);
+        let server = Server::start(command).expect("started");
+        let ask = |server: Server| {
+            let errors = Errors::from_now_on(log.path().to_owned());
+            let answer = server
+                .ask("x", PATIENCE, &|| false, &errors)
+                .expect("asked");
+            (answer.0.with_log(&errors), answer.1)
+        };
+        let (verdict, server) = ask(server);
+        assert_eq!(verdict, Verdict::Ok);
+        let (verdict, _) = ask(server.expect("it goes on"));
+        let expected = "the check ended with status 2; it logged nothing";
+        assert_eq!(verdict, inconclusive(expected));
     }
 
     #[test]
@@ -331,9 +390,7 @@ mod tests {
             Server::start(command).expect("started")
         };
         let ask_within = |time: Duration, server: Server, line: &str| {
-            server
-                .ask(line, time, &|| false, NO_LOG.as_ref())
-                .expect("asked")
+            server.ask(line, time, &|| false, &no_log()).expect("asked")
         };
         let ask = |server: Server, line: &str| ask_within(PATIENCE, server, line);
         let broken = |words: &str| Verdict::Broken(vec![words.into()]);

@@ -25,13 +25,8 @@ pub struct Client {
 
 impl Client {
     pub(crate) fn new(common: &Arc<Common>, index: usize) -> Result<Self> {
+        refuse_too_many(index)?;
         let name = name(index);
-        if index >= CLIENTS_MAX {
-            return Err(Error::Command {
-                whose: name,
-                what: format!("is one too many: {CLIENTS_MAX} clients are the most"),
-            });
-        }
         let address = client_address(index as u8);
         common.ground.plug_in(address)?;
         let spec = MachineSpec {
@@ -85,5 +80,31 @@ pub(crate) fn name(index: usize) -> String {
     match index {
         0 => CLIENT.into(),
         _ => format!("{CLIENT}.{}", index + 1),
+    }
+}
+
+/// Fails if there are so many clients that another one would be one too many: addresses have room for it only.
+pub(crate) fn refuse_too_many(index: usize) -> Result<()> {
+    if index < CLIENTS_MAX {
+        return Ok(());
+    }
+    Err(Error::Command {
+        whose: name(index),
+        what: format!("is one too many: {CLIENTS_MAX} clients are the most"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_clients_as_there_are_addresses_for_are_the_most() {
+        let last = CLIENTS_MAX - 1;
+        assert!(refuse_too_many(last).is_ok());
+        assert!(u8::try_from(last + 1).is_ok());
+        let refused = refuse_too_many(CLIENTS_MAX).expect_err("one too many");
+        let expected = "client.201 is one too many: 200 clients are the most";
+        assert_eq!(refused.to_string(), expected);
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use machine::Logged;
 
-use crate::check::{Server, Verdict, judge, question};
+use crate::check::{Errors, Server, Verdict, judge, question};
 use crate::client::Client;
 use crate::ends::NodeEnd;
 use crate::error::{Context, Error, Result, log_words};
@@ -360,6 +360,7 @@ impl Cluster {
         let kept = self.server.take().filter(|server| !server.has_more());
         let check = self.common.file.the_check()?;
         let log = self.log(CHECK);
+        let errors = Errors::of(log.clone(), kept.is_some());
         let command = |acknowledgements| -> Result<Command> {
             let mut command = self.client_command(&check.command(acknowledgements)?);
             command.stderr(log::open_anew(&log).doing(|| format!("open {}", log.display()))?);
@@ -371,19 +372,24 @@ impl Cluster {
                 None => Server::start(command(None)?).doing(|| "start the check".into())?,
             };
             server
-                .ask(&question(acknowledgements), check.within, cancelled, &log)
+                .ask(
+                    &question(acknowledgements),
+                    check.within,
+                    cancelled,
+                    &errors,
+                )
                 .doing(|| "ask the check".into())?
         } else {
             let verdict = judge(
                 command(Some(acknowledgements))?,
                 check.within,
                 cancelled,
-                &log,
+                &errors,
             );
             (verdict.doing(|| "run the check".into())?, None)
         };
         self.server = server;
-        Ok(verdict.with_log(&log))
+        Ok(verdict.with_log(&errors))
     }
 
     /// Where the logs are.

@@ -84,7 +84,7 @@ pub enum Error {
     #[error(transparent)]
     Simulation(simulation::Error),
     /// A simulated machine cannot be set up, or does not do what it is asked for, and nothing on its disk
-    /// is why: it is short of something, or a program that it needs is missing or was killed.
+    /// is why: it is short of something, a program that it needs is missing or was killed, or its kernel was.
     #[error("the machine of {node} does not do what it is asked for: {what}")]
     Unable {
         /// Whose machine.

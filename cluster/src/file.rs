@@ -334,34 +334,76 @@ impl ClusterFile {
     /// # Errors
     /// With the name of one that is not.
     pub fn look_for_programs(&self) -> Result<()> {
+        let commands = self.commands()?;
+        // What the setup brings along in the directory is not there yet.
+        let is_there = |command: &FileCommand| {
+            (command.is_in_node && command.words[0].starts_with(DIRECTORY))
+                || command.program().is_some()
+        };
+        match commands.into_iter().find(|command| !is_there(command)) {
+            None => Ok(()),
+            Some(command) => Err(Error::NoProgram {
+                whose: command.whose,
+                program: command.words[0].clone(),
+            }),
+        }
+    }
+
+    /// All commands that it has.
+    ///
+    /// # Errors
+    /// If one cannot be told.
+    pub(crate) fn commands(&self) -> Result<Vec<FileCommand>> {
         let own_path = std::env::var("PATH").unwrap_or_default();
+        let mut all = self.commands_of_nodes(&own_path);
+        for step in &self.steps {
+            let is_in_node = step.on.is_some();
+            let folder = if is_in_node {
+                "/".into()
+            } else {
+                self.folder.clone()
+            };
+            all.push(FileCommand {
+                whose: format!("step {}", step.name),
+                words: step.command.clone(),
+                path: own_path.clone(),
+                folder,
+                is_in_node: true,
+            });
+        }
+        let outside = self.commands_outside()?.into_iter();
+        all.extend(outside.map(|(whose, words)| FileCommand {
+            whose,
+            words,
+            path: own_path.clone(),
+            folder: self.folder.clone(),
+            is_in_node: false,
+        }));
+        Ok(all)
+    }
+
+    /// Those of nodes.
+    fn commands_of_nodes(&self, own_path: &str) -> Vec<FileCommand> {
+        let mut all = Vec::new();
         for node in &self.nodes {
-            let path = node.environment.get("PATH").unwrap_or(&own_path);
+            let path = node
+                .environment
+                .get("PATH")
+                .map_or(own_path, String::as_str);
             let ready = node.ready.iter().filter_map(|ready| match ready {
                 Ready::Command(words) => Some(words),
                 _ => None,
             });
-            // What the setup brings along in the directory is not there yet.
             let commands = [&node.command].into_iter().chain(&node.setup).chain(ready);
-            for words in commands.filter(|words| !words[0].starts_with(DIRECTORY)) {
-                look_for(&format!("node {}", node.name), words, path, Path::new("/"))?;
-            }
+            all.extend(commands.map(|words| FileCommand {
+                whose: format!("node {}", node.name),
+                words: words.clone(),
+                path: path.to_owned(),
+                folder: "/".into(),
+                is_in_node: true,
+            }));
         }
-        for step in &self.steps {
-            let folder = if step.on.is_some() {
-                Path::new("/")
-            } else {
-                &self.folder
-            };
-            if !step.command[0].starts_with(DIRECTORY) {
-                let whose = format!("step {}", step.name);
-                look_for(&whose, &step.command, &own_path, folder)?;
-            }
-        }
-        for (whose, words) in self.commands_outside()? {
-            look_for(&whose, &words, &own_path, &self.folder)?;
-        }
-        Ok(())
+        all
     }
 
     /// The commands that no node runs and no step is, with who has them.
@@ -388,14 +430,25 @@ impl ClusterFile {
     }
 }
 
-/// Fails if there is no program that a command names.
-fn look_for(whose: &str, words: &[String], path: &str, folder: &Path) -> Result<()> {
-    match find_program(&words[0], path, folder) {
-        Some(_) => Ok(()),
-        None => Err(Error::NoProgram {
-            whose: whose.to_owned(),
-            program: words[0].clone(),
-        }),
+/// A command of a cluster file.
+#[derive(Debug)]
+pub(crate) struct FileCommand {
+    /// What it is for.
+    pub(crate) whose: String,
+    /// Its words.
+    pub(crate) words: Vec<String>,
+    /// Where its program is looked for.
+    path: String,
+    /// The directory in which it runs.
+    folder: PathBuf,
+    /// Whether it may see the directory of a node.
+    is_in_node: bool,
+}
+
+impl FileCommand {
+    /// Where its program is, if it is there.
+    pub(crate) fn program(&self) -> Option<PathBuf> {
+        find_program(&self.words[0], &self.path, &self.folder)
     }
 }
 

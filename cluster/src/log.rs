@@ -83,7 +83,8 @@ pub(crate) fn tail_since(path: &Path, from: u64) -> Vec<String> {
         .collect()
 }
 
-fn read_from(path: &Path, from: u64) -> io::Result<Vec<u8>> {
+/// What is in a log from a place on.
+pub(crate) fn read_from(path: &Path, from: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();

@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use end_to_end::simulated::{EPOCH_S, Store, came, frames, results};
-use end_to_end::{Ordinary, etcd_13766, printed, program, said, store_cluster};
+use end_to_end::{
+    Ordinary, Running, etcd_13766, printed, program, said, store_cluster, wait_until,
+};
 use nix::pty::{OpenptyResult, openpty};
 use serde_json::Value;
 
@@ -504,12 +506,7 @@ fn speaks_with_a_shell(store: &Store, until_s: f64) {
         "c",
     ]);
     command.env("PATH", &store.path);
-    let mut shell = command
-        .stdin(its())
-        .stdout(its())
-        .stderr(its())
-        .spawn()
-        .expect("started");
+    let mut shell = Running::start(command.stdin(its()).stdout(its()).stderr(its()));
     // Whoever has the other end of a terminal keeps it open.
     drop((slave, command));
     let (mut keys, mut screen) = (
@@ -524,11 +521,154 @@ fn speaks_with_a_shell(store: &Store, until_s: f64) {
     while let Ok(length @ 1..) = screen.read(&mut buffer) {
         shown += &String::from_utf8_lossy(&buffer[..length]);
     }
-    let status = shell.wait().expect("ended");
+    let status = shell.end();
     assert_eq!(status.code(), Some(0), "{shown}");
     assert!(shown.contains("from here on it is another run"), "{shown}");
     assert!(shown.contains("c# 42 on c\r\nc# "), "{shown}");
     assert!(shown.contains("/c\r\nc# "), "{shown}");
+}
+
+/// A cluster of nodes with a name and a command, which log `up`; the client is told something once. `rest` is
+/// what else its file has.
+fn cluster(nodes: &[(&str, &str)], rest: &str) -> Store {
+    let place = Ordinary::new();
+    let nodes = nodes.iter().map(|(name, command)| {
+        let ready = "ready = { log = \"up\" }\nready_within_s = 1.2\nstop = \"SIGKILL\"";
+        format!("[[nodes]]\nname = \"{name}\"\ncommand = \"{command}\"\n{ready}\n")
+    });
+    let nodes: String = nodes.collect();
+    let client = "[client]\ncommand = \"sh -c 'sleep 0.2; echo put'\"\n";
+    place.file("cluster.toml", &format!("{nodes}{client}{rest}"));
+    Store::of(place)
+}
+
+/// A check that looks at nothing, and takes its time.
+const CHECK: &str = "[check]\ncommand = \"sh -c 'sleep 1; echo ok'\"\n";
+
+/// Stays where it is.
+const STAYS: &str = "echo up; exec sleep 1000";
+
+/// Comes up, and ends by itself.
+const ENDS: &str = "echo up; sleep 0.5; exit 0";
+
+#[test]
+fn a_node_that_ends_after_its_recovery_has_not_recovered() {
+    let lost = format!(
+        "sh -c 'if test -e begun; then test -e late || {{ {ENDS}; }}; else touch begun; sync begun .; touch late; fi; {STAYS}'"
+    );
+    let store = cluster(&[("n", &lost)], CHECK);
+    let (status, words) = came(&store.sweep(&["--points", "acks", "--states", "flushed"]));
+    assert_eq!(status, Some(1), "{words}");
+    let expected = "node n does not stay up: it ended with status 0 by itself";
+    assert!(words.contains(expected), "{words}");
+}
+
+/// It says nothing of failures.
+#[test]
+fn a_node_that_ends_after_a_restart_with_nothing_lost_is_told_before_a_sweep() {
+    let ends_at = |number: u32| {
+        let counts = "echo >>starts; sync starts .";
+        format!("sh -c '{counts}; if test $(wc -l <starts) -ge {number}; then {ENDS}; fi; {STAYS}'")
+    };
+    let options = ["--points", "acks", "--states", "prefix"];
+    let always = cluster(&[("n", &ends_at(2))], CHECK);
+    let (status, words) = came(&always.sweep(&options));
+    assert_eq!(status, Some(2), "{words}");
+    let expected = "node n ended with status 0 by itself";
+    assert!(words.contains(expected), "{words}");
+    let other = format!("sh -c '{STAYS}'");
+    let alone = cluster(&[("a", &other), ("n", &ends_at(3))], CHECK);
+    let (status, words) = came(&alone.sweep(&[&options[..], &["--victims", "one"]].concat()));
+    assert_eq!(status, Some(2), "{words}");
+    let expected = "restarted alone, with nothing lost, node n ended with status 0 by itself";
+    assert!(words.contains(expected), "{words}");
+}
+
+/// The node does not come up without what the step made, which was not synced.
+#[test]
+fn what_steps_have_made_no_failure_takes_away() {
+    let node = format!(
+        "sh -c 'test ! -e begun || test -s made || exit 9; touch begun; sync begun .; {STAYS}'"
+    );
+    let step = "[[steps]]\nname = \"make\"\non = \"n\"\ncommand = \"sh -c 'echo x >made'\"\n";
+    let store = cluster(&[("n", &node)], &format!("{CHECK}{step}"));
+    let options = [
+        "--victims",
+        "all",
+        "--points",
+        "acks",
+        "--states",
+        "flushed",
+    ];
+    let (status, words) = came(&store.sweep(&options));
+    assert_eq!(status, Some(0), "{words}");
+}
+
+/// What `a` waits for is that `b` serves, and `b` writes before it does.
+const WAITS_FOR_B: &str = r#"
+import os, socket, sys, time
+
+if sys.argv[1] == "b":
+    for number in range(8):
+        time.sleep(0.05)
+        with open("f", "w") as file:
+            file.write(str(number))
+            file.flush()
+            os.fsync(file.fileno())
+    listener = socket.create_server(("0.0.0.0", 7000))
+    print("up", flush=True)
+    while True:
+        listener.accept()[0].close()
+while True:
+    try:
+        socket.create_connection((sys.argv[2], 7000), 0.2).close()
+        break
+    except OSError:
+        time.sleep(0.05)
+print("up", flush=True)
+time.sleep(100000)
+"#;
+
+#[test]
+fn the_time_without_power_of_another_node_is_none_that_a_node_has_to_become_ready() {
+    let of = |arguments: &str| format!("/usr/bin/python3 -IS {{here}}/node.py {arguments}");
+    let store = cluster(&[("a", &of("a {address:b}")), ("b", &of("b"))], CHECK);
+    store.place.file("node.py", WAITS_FOR_B);
+    let options = [
+        "--points",
+        "acks",
+        "--states",
+        "prefix",
+        "--victims",
+        "all,one",
+    ];
+    let again = [
+        "--again",
+        "1",
+        "--recoveries",
+        "1",
+        "--sample",
+        "4",
+        "--out",
+        "out/all",
+    ];
+    let (status, words) = came(&store.sweep(&[&options[..], &again].concat()));
+    assert_eq!(status, Some(0), "{words}");
+    let all = results(&store.place.path("out/all/results.jsonl"));
+    let again = all.iter().filter_map(|result| result["faults"].get(1));
+    let alone = again.filter(|fault| fault["victims"] == serde_json::json!([1]));
+    assert!(alone.count() > 0, "{words}");
+}
+
+/// Twice, as a sweep does before it has anything fail.
+#[test]
+fn what_a_check_says_after_its_answer_is_no_answer_to_the_next_question() {
+    let script = "while read x; do echo ok; echo end; echo broken late; done";
+    let check = format!("[check]\nserve = true\ncommand = \"sh -c '{script}'\"\n");
+    let store = cluster(&[("n", &format!("sh -c '{STAYS}'"))], &check);
+    let options = ["--points", "acks", "--states", "prefix"];
+    let (status, words) = came(&store.sweep(&options));
+    assert_eq!(status, Some(0), "{words}");
 }
 
 /// The acknowledged records go from the log into the data when the store is opened, and the log is
@@ -782,29 +922,21 @@ fn a_sweep_that_is_killed_leaves_no_machine_and_no_directory() {
     let words = ["cluster", "sweep", "cluster.toml", "--live", "--kernel"];
     let mut command = store.place.crashpoint(&words);
     let command = command.arg(&store.kernel).env("PATH", &store.path);
-    let mut sweep = command.spawn().expect("started");
-    let until = |is_so: &dyn Fn() -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(120);
-        while !is_so() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        is_so()
+    let mut sweep = Running::start(command);
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        wait_until(what, Duration::from_secs(120), is_so);
     };
     let kernels = || store.place.processes_of("linux-virtual").len();
-    assert!(
-        until(&|| kernels() > 8),
-        "four machines, each with processes of its own"
+    until(
+        "four machines, each with processes of its own, run",
+        &|| kernels() > 8,
     );
     assert!(!store.place.directories_of(sweep.id()).is_empty());
     sweep.kill().expect("killed");
-    sweep.wait().expect("ended");
-    assert!(
-        until(&|| store.place.processes().is_empty()),
-        "{:?}",
-        store.place.processes()
-    );
+    sweep.end();
+    until("no machine is left", &|| store.place.processes().is_empty());
     let directories = || store.place.directories_of(sweep.id());
-    assert!(until(&|| directories().is_empty()), "{:?}", directories());
+    until("no directory is left", &|| directories().is_empty());
 }
 
 /// Where all nodes lose their power no machine runs ahead of another; where one does, they do. Up to

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use end_to_end::simulated::{Store, came, frames, results};
-use end_to_end::{Ordinary, printed, program, said, search_path, store_cluster, words};
+use end_to_end::{Ordinary, Running, printed, program, said, search_path, store_cluster, words};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 fn history(output: &Output) -> String {
@@ -66,6 +65,37 @@ fn machines_are_as_large_as_the_file_says() {
         "{}",
         said(&small)
     );
+}
+
+/// The cluster file of one node with this command, which logs `up`, and something more.
+fn of_one_node(command: &str, more: &str) -> Store {
+    let place = Ordinary::new();
+    let node = "[[nodes]]\nname = \"n\"\nready = { log = \"up\" }\nready_within_s = 5\n";
+    let text = format!("{node}command = \"{command}\"\n{more}\n");
+    place.file("cluster.toml", &text);
+    Store::of(place)
+}
+
+/// A shell waits for its children with a signal that was blocked once.
+#[test]
+fn commands_begin_without_blocked_signals() {
+    let waits = |words: &str| format!("sh -c 'sleep 0.1 & wait; {words}'");
+    let client = waits("grep SigBlk /proc/self/status; echo waited");
+    let client = format!("[client]\ncommand = \"{client}\"\nwithin_s = 5");
+    let store = of_one_node(&waits("echo up; exec sleep 1000"), &client);
+    let text = printed(&store.run("7", &["--client"]));
+    let words: Vec<_> = text.split_whitespace().collect();
+    assert_eq!(words, ["SigBlk:", "0000000000000000", "waited"]);
+    // What is recorded is started by a recorder.
+    store.record("out/1");
+}
+
+#[test]
+fn directories_of_files_are_the_user_s_of_the_node() {
+    let more = "user = \"nobody\"\nfiles = { \"conf/own/x\" = \"x\" }\n\
+                setup = [\"touch conf/new conf/own/new\"]\n[client]\ncommand = \"true\"";
+    let store = of_one_node("sh -c 'echo up; exec sleep 1000'", more);
+    store.run("7", &["--client"]);
 }
 
 #[test]
@@ -193,11 +223,10 @@ fn what_was_recorded_without_root_is_swept_without_root() {
     assert!(tried() > before, "{words}");
     let mut interrupted = store.place.crashpoint_for_a_guest(&resume, &["store"]);
     interrupted.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let running = interrupted.spawn().expect("it runs");
+    let running = Running::start(&mut interrupted);
     std::thread::sleep(Duration::from_secs(15));
-    let pid = Pid::from_raw(running.id().cast_signed());
-    kill(pid, Signal::SIGINT).expect("it is ours");
-    let (status, words) = came(&running.wait_with_output().expect("it ends"));
+    running.send(Signal::SIGINT);
+    let (status, words) = came(&running.output());
     assert_eq!(status, Some(1), "something was found before: {words}");
     assert!(words.contains("continue with"), "{words}");
     let (status, words) = sweep(&["show", "out/swept", "1"]);

@@ -1,12 +1,15 @@
 //! What simulated machines do not bear is said in one line, to somebody who is not root. Root is
 //! needed to be somebody else.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
-use end_to_end::{Ordinary, copy_to_run, printed, said};
+use end_to_end::{Ordinary, Running, copy_to_run, printed, said, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// One node that does nothing.
 const IDLE: &str = "\
@@ -243,6 +246,54 @@ fn a_disk_that_cannot_be_repaired_breaks_a_run_and_what_never_starts_ends_a_camp
     let output = injected(&laid, POWER_LOSS, "mkfs.minix", "kill -9 $$");
     let expected = "error: the machine of keeper does not do what it is asked for: ";
     refused(&output, expected);
+}
+
+/// Switches a machine off, by somebody in it.
+const OFF: &str = "/usr/bin/python3 -IS -c 'import ctypes; ctypes.CDLL(None).reboot(0x4321fedc)'";
+
+#[test]
+fn a_machine_that_ends_during_a_command_is_why_that_does_not_end() {
+    let step = format!("[[steps]]\nname = \"off\"\non = \"keeper\"\ncommand = \"{OFF}\"\n");
+    let (place, kernel) = place(&format!("{IDLE}\n{step}"));
+    let expected = "step off did not end: its machine ";
+    refused(&run(&place, &kernel, &[]), expected);
+    let client = format!("[client]\ncommand = \"{OFF}\"\n");
+    let text = IDLE.replace("[client]\ncommand = \"true\"\n", &client);
+    place.file("cluster.toml", &text);
+    let output = run(&place, &kernel, &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let expected = "the client did not end: its machine ";
+    assert!(said(&output).contains(expected), "{}", said(&output));
+}
+
+/// The node computes when it is started again, which takes no time of the machine's, until somebody on the host
+/// ends its kernel.
+#[test]
+fn a_kernel_that_is_gone_for_no_reason_of_its_own_accuses_nobody() {
+    let again = "sh -c 'test -e begun && while :; do :; done; touch begun; sync begun .; echo ready; exec sleep 1000'";
+    let (place, kernel) = place(&IDLE.replace("sh -c 'echo ready; exec sleep 1000'", again));
+    let words_path = place.path("words");
+    let words_file = File::create(&words_path).expect("created");
+    let mut command = place.crashpoint(&words(&kernel));
+    command.args(["--restart", "--check"]).stderr(words_file);
+    let output = Running::start(command.stdout(Stdio::piped()));
+    let so_far = || std::fs::read_to_string(&words_path).expect("read");
+    let within = Duration::from_secs(120);
+    wait_until("the power has failed", within, || {
+        so_far().contains("the power of all nodes failed")
+    });
+    // Wherever it is by now.
+    std::thread::sleep(Duration::from_secs(3));
+    for pid in place.processes_of("linux-virtual") {
+        // Those that a kernel has started may have ended with it.
+        let _ = kill(Pid::from_raw(pid), Signal::SIGSYS);
+    }
+    let output = output.output();
+    let text = format!("{}{}", printed(&output), so_far());
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    let expected = "does not do what it is asked for: it has a kernel whose process ended: ";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(printed(&output), "");
 }
 
 #[test]

@@ -178,6 +178,16 @@ pub(super) fn check_name(name: &str) -> Words<()> {
     Ok(())
 }
 
+/// That of a node is also that of a log.
+pub(super) fn check_node_name(name: &str) -> Words<()> {
+    check_name(name)?;
+    // These are other logs of simulated machines.
+    if ["ready", "look"].contains(&name) {
+        return Err(format!("a node cannot be called {name}"));
+    }
+    Ok(())
+}
+
 /// A path that stays in the directory.
 fn inner_path(path: &str) -> Words<PathBuf> {
     let path = PathBuf::from(path);

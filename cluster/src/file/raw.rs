@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::clients::{self, RawProbe, RawSidedClient, RawSometimes};
 use super::histories::{self, RawHistory};
-use super::node::{RawNode, check_name, own_values};
+use super::node::{RawNode, check_node_name, own_values};
 use super::simulated::RawSimulated;
 use super::steps::{self, Names, RawStep};
 use super::{Check, ClientConfig, ClusterFile, Explore, NodeConfig, Step};
@@ -246,7 +246,7 @@ impl RawFile {
                 return Err(wrong(what.into()));
             }
             for name in raw.names() {
-                check_name(name).map_err(wrong)?;
+                check_node_name(name).map_err(wrong)?;
                 if !seen.insert(name) {
                     return Err(wrong(format!("there are two nodes {name}")));
                 }

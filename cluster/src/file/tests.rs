@@ -155,6 +155,8 @@ fn what_makes_no_sense_is_refused_with_the_name() {
             "\"Replica_2\" cannot be a node's name",
         ),
         ("replica-2", "client", "a node cannot be called client"),
+        ("replica-2", "ready", "a node cannot be called ready"),
+        ("replica-2", "look", "a node cannot be called look"),
         (
             "name = \"primary\"",
             "",

@@ -18,7 +18,7 @@ pub(super) struct Process {
     /// What it printed on standard output, unless that goes to its log.
     printed: Printed,
     /// What was logged of it, as long as somebody wants to look for something in that.
-    pub(super) logged: Option<String>,
+    pub(super) logged: Option<Vec<u8>>,
     /// How it ended, as wait(2) has it.
     pub(super) status: Option<i32>,
     /// When that was heard.
@@ -130,6 +130,16 @@ impl Process {
         Some((line, time_ns))
     }
 
+    /// Whether a text is in what was logged of it, as long as somebody wants to know.
+    pub(super) fn has_logged(&self, text: &str) -> bool {
+        let text = text.as_bytes();
+        // It may come in parts, which end in the midst of a character.
+        let is_in = |logged: &Vec<u8>| {
+            text.is_empty() || logged.windows(text.len()).any(|part| part == text)
+        };
+        self.logged.as_ref().is_some_and(is_in)
+    }
+
     /// It has ended so.
     pub(super) fn end(&mut self, status: i32, now_ns: u64) {
         (self.status, self.ended_ns) = (Some(status), now_ns);
@@ -153,7 +163,7 @@ impl Process {
             return Ok(None);
         }
         if let Some(logged) = &mut self.logged {
-            *logged += &String::from_utf8_lossy(bytes);
+            logged.extend_from_slice(bytes);
         }
         let Some(log) = &mut self.log else {
             return Ok(None);
@@ -323,6 +333,12 @@ impl Hosts {
         self.simulation.speak(machine, packed(order));
     }
 
+    /// Gives an order of which it is told when it is [done](Self::done): nothing from before is taken for that.
+    pub(super) fn ask(&mut self, machine: usize, order: &Order) {
+        self.known[machine].done = None;
+        self.order(machine, order);
+    }
+
     /// Starts a command. All that it prints goes to the log with a name if `logs_all`, else only
     /// its standard error does.
     pub(super) fn start(
@@ -334,7 +350,7 @@ impl Hosts {
     ) -> Result<ProcessId> {
         let process = Process {
             log: Some(Log::open(&self.logs, log_name)?),
-            logged: logs_all.then(String::new),
+            logged: logs_all.then(Vec::new),
             logs_all,
             ..Process::default()
         };
@@ -352,7 +368,7 @@ impl Hosts {
     ) -> Result<ProcessId> {
         let process = Process {
             log: Some(Log::open(&self.logs, log_name)?),
-            logged: Some(String::new()),
+            logged: Some(Vec::new()),
             logs_all: !is_traced,
             is_traced,
             ..Process::default()
@@ -492,6 +508,24 @@ mod tests {
         (process.status, process.ended_ns) = (Some(0), 9);
         assert_eq!(process.timed_line(), Some((b"four".to_vec(), 9)));
         assert_eq!(process.timed_line(), None);
+    }
+
+    #[test]
+    fn a_text_is_found_in_a_log_that_comes_in_parts() {
+        let text = "listens: größer";
+        let mut process = Process {
+            logged: Some(Vec::new()),
+            logs_all: true,
+            ..Process::default()
+        };
+        assert!(process.has_logged(""));
+        for byte in text.bytes() {
+            assert!(!process.has_logged(text));
+            process.take(false, &[byte], 3).expect("kept");
+        }
+        assert!(process.has_logged(text) && process.has_logged("größer"));
+        process.logged = None;
+        assert!(!process.has_logged(text), "nobody wants to know");
     }
 
     #[test]

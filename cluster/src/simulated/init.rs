@@ -78,8 +78,7 @@ pub(crate) fn be_machine() -> ! {
 fn work() -> Result<()> {
     let mounted = machine::mount_guest_system(Path::new(CONSOLE));
     mounted.map_err(|error| refused(&format!("{error:#}")))?;
-    let mut wanted = SigSet::empty();
-    wanted.add(Signal::SIGCHLD);
+    let wanted = heard_signals();
     wanted.thread_block().doing(|| "block signals".into())?;
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&wanted, flags).doing(|| "wait for signals".into())?;
@@ -96,6 +95,25 @@ fn work() -> Result<()> {
     loop {
         init.turn()?;
     }
+}
+
+/// Those that are read, and so blocked.
+fn heard_signals() -> SigSet {
+    let mut wanted = SigSet::empty();
+    wanted.add(Signal::SIGCHLD);
+    wanted
+}
+
+/// Does something while no signal is blocked: what is started then has none blocked either, as programs
+/// expect. Of a child that ends meanwhile no signal tells.
+fn unblocked<T>(act: impl FnOnce() -> T) -> Result<T> {
+    let wanted = heard_signals();
+    wanted
+        .thread_unblock()
+        .doing(|| "let signals come".into())?;
+    let done = act();
+    wanted.thread_block().doing(|| "block signals".into())?;
+    Ok(done)
 }
 
 /// Opens the port of a simulated machine, which is its second device, once its other end has told of it.
@@ -211,7 +229,7 @@ impl Init {
 
     fn obey(&mut self, order: Order) -> Result<()> {
         let done = match order {
-            Order::SetUp(spec) => self.set_up(&spec),
+            Order::SetUp(spec) => unblocked(|| self.set_up(&spec))?,
             Order::Write {
                 path,
                 content,
@@ -240,11 +258,11 @@ impl Init {
     }
 
     fn start(&mut self, id: ProcessId, task: &Task) -> Result<()> {
-        match start(task) {
+        match unblocked(|| start(task))? {
             Ok(process) => drop(self.processes.insert(id, process)),
             Err(error) => self.could_not_run(id, &error)?,
         }
-        Ok(())
+        self.reap()
     }
 
     fn read(&mut self, path: &Path) -> Result<()> {
@@ -530,7 +548,14 @@ fn write(path: &Path, content: &[u8], user: Option<&str>) -> Result<()> {
     let parent = path.parent().expect("it is in a directory");
     let written = fs::create_dir_all(parent).and_then(|()| fs::write(path, content));
     written.doing(|| format!("write {}", path.display()))?;
-    give_to_user(path, user)
+    give_to_user(first_in_data(path), user)
+}
+
+/// The first that was made for a file in the directory of a node's data: the file, or a directory above it.
+fn first_in_data(path: &Path) -> &Path {
+    let root = Path::new(DIRECTORY);
+    let is_first = |path: &&Path| path.parent().and_then(Path::parent) == Some(root);
+    path.ancestors().find(is_first).unwrap_or(path)
 }
 
 fn start(task: &Task) -> Result<Process> {
@@ -567,4 +592,20 @@ fn start(task: &Task) -> Result<Process> {
         status: None,
         is_tracer: task.is_tracer,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_given_with_the_directories_that_were_made_for_it() {
+        for (path, first) in [
+            ("/run/crashpoint/n/a", "/run/crashpoint/n/a"),
+            ("/run/crashpoint/n/a/b/c", "/run/crashpoint/n/a"),
+            ("/elsewhere/a/b", "/elsewhere/a/b"),
+        ] {
+            assert_eq!(first_in_data(Path::new(path)), Path::new(first));
+        }
+    }
 }

@@ -14,7 +14,6 @@ mod traced;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +30,12 @@ use simulation::{
 use super::hosts::{Heard, Hosts, LogGrowth};
 use super::init::MACHINE_COMMAND;
 use super::words::{Order, ProcessId, Refusal};
-use crate::client::name;
+use crate::client::{name, refuse_too_many};
 use crate::error::{Context, Error, Result, UNUSABLE_DISK, log_words};
 use crate::file::ClusterFile;
 use crate::log;
 use crate::network::{client_address, hardware_address};
 use crate::node::SETUP_WITHIN;
-use crate::process::Ending;
 
 pub use client::{Driven, RunningClient};
 pub use look::{Look, Looked};
@@ -79,6 +77,8 @@ pub struct SimulatedCluster {
     settings: SimulationSettings,
     /// How far each machine is, those of clients last.
     stages: Vec<Stage>,
+    /// What machines must see of the host's.
+    visible: Vec<PathBuf>,
     /// What the client has in its environment beside what all clients have.
     variables: Vec<(String, String)>,
     /// The check, if it keeps running.
@@ -163,8 +163,10 @@ impl SimulatedCluster {
     /// a log for each node and the client, and what each kernel says.
     ///
     /// # Errors
-    /// If the file system of the nodes' disks is not known, or there is no room for the machines.
+    /// If the file system of the nodes' disks is not known, machines cannot see what the file is about, or there
+    /// is no room for them.
     pub fn new(file: &ClusterFile, logs: &Path, settings: &SimulationSettings) -> Result<Self> {
+        let visible = tasks::visible(file)?;
         fs::create_dir_all(logs).doing(|| format!("create {}", logs.display()))?;
         let simulation = Simulation::new(Settings {
             kernel: settings.kernel.clone(),
@@ -178,6 +180,7 @@ impl SimulatedCluster {
             nodes: file.nodes.iter().map(|_| NodeState::default()).collect(),
             settings: settings.clone(),
             stages: Vec::new(),
+            visible,
             variables: Vec::new(),
             file: file.clone(),
             server: None,
@@ -208,9 +211,10 @@ impl SimulatedCluster {
     /// is there from the beginning.
     ///
     /// # Errors
-    /// If there is no room for it.
+    /// If there is no room for it, or it is one too many.
     pub fn add_client(&mut self) -> Result<()> {
         let index = self.stages.len() - self.nodes.len();
+        refuse_too_many(index)?;
         self.add_machine(&name(index), client_address(index as u8), None)
     }
 
@@ -244,6 +248,7 @@ impl SimulatedCluster {
             nodes: self.nodes.clone(),
             settings: self.settings.clone(),
             stages: self.stages.clone(),
+            visible: self.visible.clone(),
             variables: self.variables.clone(),
             server: self.server,
             steps_done: self.steps_done,
@@ -301,21 +306,23 @@ impl SimulatedCluster {
         .collect()
     }
 
-    /// Runs what prepares a cluster that is up for the first time, if there is something.
+    /// Runs what prepares a cluster that is up for the first time, if there is something. No power failure
+    /// takes away what that has made, or steps have: it is not what is tested.
     ///
     /// # Errors
     /// If it fails, or takes too long.
     pub fn prepare(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let Some(words) = self.file.prepare.clone() else {
-            return Ok(());
-        };
-        let task = self.client_task(&words, false);
-        let status = self.run_to_end(self.client(), task, PREPARE, SETUP_WITHIN, cancelled)?;
-        if status.is_some_and(|status| status.success()) {
+        if let Some(words) = self.file.prepare.clone() {
+            let task = self.client_task(&words, false);
+            let failed = self.run_to_end(self.client(), task, PREPARE, SETUP_WITHIN, cancelled)?;
+            if let Some(how) = failed {
+                return Err(self.failed("prepare", PREPARE, &how));
+            }
+        }
+        if !self.file.is_prepared() {
             return Ok(());
         }
-        let how = how_ended(status, SETUP_WITHIN);
-        Err(self.failed("prepare", PREPARE, &how))
+        (0..self.nodes.len()).try_for_each(|machine| self.settle(machine, cancelled))
     }
 
     /// Lets time pass.
@@ -337,6 +344,21 @@ impl SimulatedCluster {
             self.ask(machine, &Order::Sync, cancelled)?;
         }
         Ok(())
+    }
+
+    /// All nodes write everything to their disks, and some are without power for a while. They are off then.
+    ///
+    /// # Errors
+    /// If one cannot.
+    pub fn rest_without_power(
+        &mut self,
+        nodes: &[usize],
+        for_ns: u64,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        self.sync(cancelled)?;
+        self.power_off(nodes, |_, _| Relaxation::Prefix)?;
+        self.idle(for_ns, cancelled)
     }
 
     /// The power of nodes fails, at one instant; the disk of each loses what `select` says.
@@ -453,13 +475,6 @@ fn words_of(end: &End) -> String {
         End::Panic(what) => format!("has a kernel that gave up: {what}"),
         End::Process(how) => format!("has a kernel whose process ended: {how}"),
     }
-}
-
-fn how_ended(status: Option<ExitStatus>, within: Duration) -> String {
-    status.map_or_else(
-        || format!("did not end within {within:?}"),
-        |status| Ending::from(status).to_string(),
-    )
 }
 
 /// A disk without anything on it.

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use cluster::{Ending, Error as ClusterError, SimulatedCluster, Verdict};
-use pace_rules::disk::Relaxation;
 
 use super::held::Over;
 use super::story::{Printed, Story};
@@ -13,6 +12,9 @@ use crate::plan::{At, ForkPoint, Moment, Plan, PointRange};
 
 /// At how many times a run can be forked. What is between one and the point is run each time.
 const FORKS: u64 = 64;
+
+/// How long a node that was restarted has to stay up.
+const STAYS_NS: u64 = 1_000_000_000;
 
 /// What is known of a cluster before anything fails.
 #[derive(Debug)]
@@ -101,6 +103,8 @@ impl Laboratory {
         restart(&mut cluster, &nodes, cancelled)?;
         let verdict = cluster.run_check(&lines, cancelled)?;
         refuse_not_ok(verdict, "after a restart of all nodes")?;
+        // One that does not stay up then says nothing about failures after which it does not.
+        cluster.refuse_end()?;
         let alone = nodes.iter().map(|node| vec![*node]);
         let not_alone = not_up_again(&mut cluster, alone, cancelled)?;
         let without = |one: &usize| nodes.iter().copied().filter(|node| node != one).collect();
@@ -196,20 +200,32 @@ fn restart(
     nodes: &[usize],
     cancelled: &dyn Fn() -> bool,
 ) -> cluster::Result<()> {
-    cluster.sync(cancelled)?;
-    cluster.power_off(nodes, |_, _| Relaxation::Prefix)?;
-    cluster.idle(DOWN_NS, cancelled)?;
+    cluster.rest_without_power(nodes, DOWN_NS, cancelled)?;
     cluster.start(cancelled)
 }
 
-/// Why some of these nodes do not come up when they are restarted and the others go on, if that is so.
+/// The same, and they are still there a while later.
+fn restart_for_good(
+    cluster: &mut SimulatedCluster,
+    nodes: &[usize],
+    cancelled: &dyn Fn() -> bool,
+) -> cluster::Result<()> {
+    restart(cluster, nodes, cancelled)?;
+    cluster.idle(STAYS_NS, cancelled)?;
+    nodes
+        .iter()
+        .try_for_each(|node| cluster.refuse_end_of(*node))
+}
+
+/// Why some of these nodes do not come up, or stay up, when they are restarted and the others go on, if that
+/// is so.
 fn not_up_again(
     cluster: &mut SimulatedCluster,
     sets: impl Iterator<Item = Vec<usize>>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Option<String>> {
     for nodes in sets {
-        match restart(cluster, &nodes, cancelled) {
+        match restart_for_good(cluster, &nodes, cancelled) {
             Ok(()) => {}
             Err(error @ ClusterError::NotReady { .. }) => return Ok(Some(error.to_string())),
             Err(error) => return Err(error.into()),

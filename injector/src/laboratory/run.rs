@@ -1,5 +1,6 @@
 //! A run with a failure: its faults happen, one after the other.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use cluster::{Driven, Error as ClusterError, RunningClient, SimulatedCluster, Verdict};
@@ -96,11 +97,30 @@ impl Run<'_> {
         if let Some(judged) = self.ended() {
             return Ok((judged, recovery));
         }
+        Ok((self.checked(failure)?, recovery))
+    }
+
+    /// What the check says, and whether the nodes are still there whose power failed.
+    fn checked(&mut self, failure: &Failure) -> Result<Judged> {
         let verdict = self
             .cluster
             .run_check(&self.printed.bytes, self.cancelled)?;
         // A kernel that gave up says more than what is missing without it.
-        Ok((self.ended().unwrap_or_else(|| judged(verdict)), recovery))
+        if let Some(judged) = self.ended() {
+            return Ok(judged);
+        }
+        let judged = judged(verdict);
+        if matches!(judged, Judged::Broken { .. }) {
+            return Ok(judged);
+        }
+        let faults = failure.faults.iter();
+        let victims: BTreeSet<_> = faults.flat_map(|fault| fault.victims.clone()).collect();
+        let mut victims = victims.into_iter();
+        // One that seemed ready may have been about to look at what it has.
+        match victims.try_for_each(|node| self.cluster.refuse_end_of(node)) {
+            Ok(()) => Ok(judged),
+            Err(error) => self.of_down("does not stay up", error),
+        }
     }
 
     /// Lets the client go on until the moment of the first fault. Something is returned if it does not
@@ -259,6 +279,9 @@ impl Run<'_> {
 
     /// What there is to say of kernels that gave up, if any did.
     fn ended(&mut self) -> Option<Judged> {
+        if let Err(error) = self.cluster.refuse_lost_kernels() {
+            return Some(self.cut_short(&error));
+        }
         let ended = self.cluster.ended();
         let mut broken = Vec::new();
         for (machine, name, how) in ended {
@@ -271,23 +294,37 @@ impl Run<'_> {
         (!broken.is_empty()).then_some(Judged::Broken { broken })
     }
 
+    /// A run that cannot go on for no reason of the cluster's. It would be so each time: the other failures
+    /// are looked at.
+    fn cut_short(&mut self, error: &ClusterError) -> Judged {
+        self.story.is_cut_short = true;
+        Judged::Inconclusive {
+            why: error.to_string(),
+        }
+    }
+
     /// What there is to say of a node that does not come up.
     fn not_up(&mut self, error: ClusterError) -> Result<Judged> {
+        if !is_of_machine(&error) {
+            return Err(error.into());
+        }
         if let Some(judged) = self.ended() {
             return Ok(judged);
         }
+        if let ClusterError::NotReady { node, what, .. } = &error {
+            self.story.not_ready(self.cluster.now_ns(), node, what);
+        }
+        self.of_down("does not come up", error)
+    }
+
+    /// The same of one that does not do what it should.
+    fn of_down(&mut self, does_not: &str, error: ClusterError) -> Result<Judged> {
         let (node, what, tail) = match error {
             ClusterError::NotReady { node, what, tail } => (node, what, tail),
-            // It would be so each time: the other failures are looked at.
-            ClusterError::Unable { .. } => {
-                self.story.is_cut_short = true;
-                let why = error.to_string();
-                return Ok(Judged::Inconclusive { why });
-            }
+            ClusterError::Unable { .. } => return Ok(self.cut_short(&error)),
             error => return Err(error.into()),
         };
-        self.story.not_ready(self.cluster.now_ns(), &node, &what);
-        let first = format!("node {node} does not come up: it {what}");
+        let first = format!("node {node} {does_not}: it {what}");
         let log = tail.iter().map(|line| format!("its log: {line}"));
         let broken = [first].into_iter().chain(log).collect();
         Ok(Judged::Broken { broken })
@@ -322,10 +359,40 @@ fn what_stays(fault: &Fault, victim: usize, log: &Log, (seed, place): (u64, usiz
     fault.keeps.draw(log, &mut Chance::new(seed, &name))
 }
 
+/// Whether a machine, or what runs in it, did not do something. What is left was asked for by whoever drives
+/// the run, or is an error of it.
+fn is_of_machine(error: &ClusterError) -> bool {
+    matches!(
+        error,
+        ClusterError::NotReady { .. } | ClusterError::Unable { .. } | ClusterError::Command { .. }
+    )
+}
+
 fn judged(verdict: Verdict) -> Judged {
     match verdict {
         Verdict::Ok => Judged::Ok,
         Verdict::Broken(broken) => Judged::Broken { broken },
         Verdict::Inconclusive(why) => Judged::Inconclusive { why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that was to stand still, or was interrupted, is none that came to something.
+    #[test]
+    fn only_what_machines_do_not_do_is_judged() {
+        let (node, what) = (String::from("a"), String::from("was not ready"));
+        let tail = Vec::new();
+        let not_ready = ClusterError::NotReady { node, what, tail };
+        assert!(is_of_machine(&not_ready));
+        for error in [
+            ClusterError::AtTime,
+            ClusterError::AtPoint,
+            ClusterError::Interrupted,
+        ] {
+            assert!(!is_of_machine(&error), "{error}");
+        }
     }
 }

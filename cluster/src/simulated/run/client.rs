@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use super::{CHECK, SimulatedCluster, words_of};
-use crate::check::{END, Verdict, ended, of_end, question, too_long, verdict};
+use crate::check::{END, Errors, Verdict, ended, of_end, question, too_long, verdict};
 use crate::error::Result;
 use crate::file::{CLIENT, Check};
 use crate::process::Ending;
@@ -56,7 +56,14 @@ impl SimulatedCluster {
         };
         match self.drive_client(&client, client.end_ns, &mut all, cancelled)? {
             Driven::Ended(Ending::Status(0)) => Ok(()),
-            Driven::Ended(ending) => Err(self.failed("the client", CLIENT, &ending.to_string())),
+            Driven::Ended(ending) => {
+                self.refuse_lost_kernel(self.client())?;
+                let unknown = ending == Ending::Unknown;
+                let how = self.ended_with_machine(self.client());
+                let how = how.filter(|_| unknown);
+                let how = how.unwrap_or_else(|| ending.to_string());
+                Err(self.failed("the client", CLIENT, &how))
+            }
             Driven::Time | Driven::Point | Driven::Stopped => {
                 let what = format!("did not end within {:?}", client.within);
                 Err(self.failed("the client", CLIENT, &what))
@@ -152,7 +159,8 @@ impl SimulatedCluster {
             user: None,
         };
         self.ask(client, &order, cancelled)?;
-        let id = if let Some(id) = self.server {
+        let errors = Errors::from_now_on(self.log(CHECK));
+        let id = if let Some(id) = self.kept_server() {
             id
         } else {
             let words = check.command((!check.serve).then_some(path))?;
@@ -163,12 +171,24 @@ impl SimulatedCluster {
             let bytes = format!("{}\n", question(path)).into_bytes();
             self.hosts.order(client, &Order::Input { id, bytes });
         }
-        let (verdict, goes_on) = self.answer_of(id, &check, cancelled)?;
+        let (verdict, goes_on) = self.answer_of(id, &check, &errors, cancelled)?;
         self.server = goes_on.then_some(id);
         if !goes_on {
             self.end_process(client, id);
         }
-        Ok(verdict.with_log(&self.log(CHECK)))
+        Ok(verdict.with_log(&errors))
+    }
+
+    /// The check that keeps running, if it can be asked again. What it has said after its answer would be
+    /// taken for what it says next: such a one is ended.
+    fn kept_server(&mut self) -> Option<ProcessId> {
+        let (id, client) = (self.server.take()?, self.client());
+        let process = self.hosts.process(client, id)?;
+        if process.take_printed().is_empty() {
+            return Some(id);
+        }
+        self.end_process(client, id);
+        None
     }
 
     /// Waits for what a check says, and whether it can be asked again.
@@ -176,6 +196,7 @@ impl SimulatedCluster {
         &mut self,
         id: ProcessId,
         check: &Check,
+        errors: &Errors,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(Verdict, bool)> {
         let client = self.client();
@@ -195,10 +216,8 @@ impl SimulatedCluster {
                 said.push(String::from_utf8_lossy(&line).into_owned());
             }
             match process.status.map(ExitStatus::from_raw) {
-                Some(status) if check.serve => {
-                    return Ok((ended(status, &self.log(CHECK)), false));
-                }
-                Some(status) => return Ok((of_end(&said, status, &self.log(CHECK)), false)),
+                Some(status) if check.serve => return Ok((ended(status, errors), false)),
+                Some(status) => return Ok((of_end(&said, status, errors), false)),
                 None if heard == Heard::Time => return Ok((too_long(check.within), false)),
                 None => {}
             }

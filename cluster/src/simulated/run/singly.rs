@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use block_dev::{Answer, Faulty, Predicate};
 use pace_rules::disk::{Log, Relaxation};
-use simulation::{Carried, Disk, Limit, Ports, PowerCut};
+use simulation::{Carried, Disk, End, Limit, Ports, PowerCut};
 
 use super::{Fate, SimulatedCluster, Stage, usual_behaviour, words_of};
 use crate::client::name;
@@ -34,10 +34,13 @@ impl SimulatedCluster {
         self.hosts.hear(until_ns, cancelled).map(drop)
     }
 
-    /// How the command of a node, or its kernel, has ended, if it has and was not killed.
+    /// How the command of a node, or its kernel, has ended, if it has and was not killed. Of a kernel that is
+    /// gone for no reason in the machine only [`Self::refuse_end_of`] tells.
     pub fn end_of(&mut self, node: usize) -> Option<String> {
-        if let Some(end) = self.hosts.end(node) {
-            return Some(words_of(end));
+        match self.hosts.end(node) {
+            None => {}
+            Some(End::Process(_)) => return None,
+            Some(end) => return Some(words_of(end)),
         }
         let (status, _) = self.command_end(node)?;
         Some(Ending::from(ExitStatus::from_raw(status)).to_string())
@@ -45,10 +48,11 @@ impl SimulatedCluster {
 
     /// When that was, in nanoseconds since the simulation began.
     pub fn ended_ns(&mut self, node: usize) -> Option<u64> {
-        if self.hosts.end(node).is_some() {
-            return Some(self.hosts.ended_ns(node));
+        match self.hosts.end(node) {
+            None => self.command_end(node).map(|(_, ended_ns)| ended_ns),
+            Some(End::Process(_)) => None,
+            Some(_) => Some(self.hosts.ended_ns(node)),
         }
-        self.command_end(node).map(|(_, ended_ns)| ended_ns)
     }
 
     /// Whether a node was started, and has neither ended nor been killed since.
@@ -404,10 +408,12 @@ impl SimulatedCluster {
             self.wait_for_command(*node, cancelled)?;
         }
         for node in nodes {
-            self.hosts.order(*node, &Order::Everybody(what));
+            self.hosts.ask(*node, &Order::Everybody(what));
         }
-        let mut nodes = nodes.iter();
-        nodes.try_for_each(|node| self.wait_done(*node, cancelled))
+        // For all of them, also if one cannot: nobody else is to get what they answer.
+        let done = nodes.iter().map(|node| self.wait_done(*node, cancelled));
+        let done: Vec<_> = done.collect();
+        done.into_iter().collect()
     }
 
     fn stands_still(&self, node: usize) -> Error {

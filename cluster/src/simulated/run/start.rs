@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use simulation::End;
 
-use super::{Data, NodeState, PROBE, STEPS, SimulatedCluster, Stage, how_ended, words_of};
+use super::{Data, NodeState, PROBE, STEPS, SimulatedCluster, Stage, words_of};
 use crate::client::name;
 use crate::error::{Error, Result};
 use crate::file::{NodeConfig, Ready};
@@ -99,7 +99,7 @@ impl SimulatedCluster {
                 &self.file,
                 clients.map(|index| (address(index), name(index))),
             ),
-            visible: self.visible(),
+            visible: self.visible.clone(),
             disk: has_data.then(|| DiskSetUp {
                 file_system: self.file_system().to_owned(),
                 is_new: state.is_some_and(|state| state.data == Data::None),
@@ -126,18 +126,14 @@ impl SimulatedCluster {
         }
         for words in &node.setup {
             let task = self.node_task(machine, words);
-            let status = self.run_to_end(machine, task, &node.name, SETUP_WITHIN, cancelled)?;
-            if !status.is_some_and(|status| status.success()) {
-                let how = how_ended(status, SETUP_WITHIN);
+            let failed = self.run_to_end(machine, task, &node.name, SETUP_WITHIN, cancelled)?;
+            if let Some(how) = failed {
                 let what = format!("cannot be set up: {} {how}", words.join(" "));
                 return Err(self.not_ready(machine, what));
             }
         }
-        if node.has_data {
-            // Neither this nor the file system under it is what is tested.
-            self.ask(machine, &Order::Sync, cancelled)?;
-            self.hosts.simulation.disk(machine, 0).settle();
-        }
+        // Neither this nor the file system under it is what is tested.
+        self.settle(machine, cancelled)?;
         self.nodes[machine].data = Data::Begun;
         Ok(())
     }
@@ -149,8 +145,17 @@ impl SimulatedCluster {
         order: &Order,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
-        self.hosts.order(machine, order);
+        self.hosts.ask(machine, order);
         self.wait_done(machine, cancelled)
+    }
+
+    /// Has the disk of a node, if it has one, hold what was written to it, whatever happens.
+    pub(super) fn settle(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        if self.file.nodes[machine].has_data {
+            self.ask(machine, &Order::Sync, cancelled)?;
+            self.hosts.simulation.disk(machine, 0).settle();
+        }
+        Ok(())
     }
 
     /// Waits until an init has done what it was told.
@@ -162,6 +167,7 @@ impl SimulatedCluster {
             Some(Ok(())) => Ok(()),
             Some(Err(refusal)) => Err(self.refused(machine, &refusal)),
             None => {
+                self.refuse_lost_kernel(machine)?;
                 let what = self.hosts.end(machine).map(words_of);
                 Err(self.not_ready(machine, what.unwrap_or_else(|| "does not get ready".into())))
             }
@@ -170,6 +176,8 @@ impl SimulatedCluster {
 
     /// Starts the commands of nodes that were not, in their order, and waits until all are ready.
     fn start_nodes(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        // Nobody has asked them while others were without power, and booted.
+        self.begin_times();
         loop {
             for machine in 0..self.nodes.len() {
                 if !self.nodes[machine].is_ready {
@@ -206,17 +214,18 @@ impl SimulatedCluster {
                 (node, self.node_task(node, &step.command))
             }
         };
-        let status = self.run_to_end(machine, task, STEPS, step.within, cancelled)?;
-        if !status.is_some_and(|status| status.success()) {
-            let whose = format!("step {}", step.name);
-            return Err(self.failed(&whose, STEPS, &how_ended(status, step.within)));
+        if let Some(how) = self.run_to_end(machine, task, STEPS, step.within, cancelled)? {
+            return Err(self.failed(&format!("step {}", step.name), STEPS, &how));
         }
         self.steps_done += 1;
-        let now_ns = self.now_ns();
         // Nobody has asked them meanwhile.
-        let waiting = self.nodes.iter_mut().filter(|node| !node.is_ready);
-        waiting.for_each(|node| node.started_ns = now_ns);
+        self.begin_times();
         Ok(true)
+    }
+
+    /// From now on all nodes that are not ready have their time to be.
+    fn begin_times(&mut self) {
+        (0..self.nodes.len()).for_each(|node| self.begin_time(node));
     }
 
     /// Brings a node nearer to being ready.
@@ -231,10 +240,7 @@ impl SimulatedCluster {
             None => true,
             Some(Ready::Log(text)) => {
                 let process = self.hosts.process(machine, id);
-                process.is_some_and(|process| {
-                    let logged = process.logged.as_ref();
-                    logged.is_some_and(|logged| logged.contains(text.as_str()))
-                })
+                process.is_some_and(|process| process.has_logged(text))
             }
             Some(Ready::Port(port)) => self.tries_port(machine, *port, now_ns),
             Some(Ready::Command(words)) => self.asks_command(machine, words, now_ns)?,
@@ -281,10 +287,8 @@ impl SimulatedCluster {
         }
         if self.recorder.is_some() && config.has_data {
             // With what was there before begins what is recorded.
-            self.ask(machine, &Order::Sync, cancelled)?;
-            let disk = self.hosts.simulation.disk(machine, 0);
-            disk.settle();
-            self.nodes[machine].durable = disk.log().len();
+            self.settle(machine, cancelled)?;
+            self.nodes[machine].durable = self.hosts.simulation.disk(machine, 0).log().len();
         }
         self.run_command(machine)
     }
@@ -354,8 +358,13 @@ impl SimulatedCluster {
         (0..self.nodes.len()).try_for_each(|machine| self.refuse_end_of(machine))
     }
 
-    pub(super) fn refuse_end_of(&mut self, machine: usize) -> Result<()> {
+    /// Fails if this node has.
+    ///
+    /// # Errors
+    /// As of [`Self::refuse_end`], and [`Error::Unable`] if its kernel is gone for no reason in the machine.
+    pub fn refuse_end_of(&mut self, machine: usize) -> Result<()> {
         self.refuse_lost_tracer(machine)?;
+        self.refuse_lost_kernel(machine)?;
         if let Some(end) = self.hosts.end(machine) {
             return Err(self.not_ready(machine, words_of(end)));
         }
@@ -368,8 +377,30 @@ impl SimulatedCluster {
         }
     }
 
+    /// Fails if the process of a kernel has ended and the kernel is not why, which says nothing of who is in its
+    /// machine.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] then.
+    pub fn refuse_lost_kernels(&self) -> Result<()> {
+        (0..self.stages.len()).try_for_each(|machine| self.refuse_lost_kernel(machine))
+    }
+
+    pub(super) fn refuse_lost_kernel(&self, machine: usize) -> Result<()> {
+        match self.hosts.end(machine) {
+            Some(end @ End::Process(_)) => Err(Error::Unable {
+                node: self.hosts.name(machine).to_owned(),
+                what: format!("it {}", words_of(end)),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// A machine whose init is not there.
     fn not_up(&self, machine: usize) -> Error {
+        if let Err(error) = self.refuse_lost_kernel(machine) {
+            return error;
+        }
         let console = self.hosts.simulation.console(machine);
         let own = console
             .lines()

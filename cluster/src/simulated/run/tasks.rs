@@ -7,15 +7,25 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::SimulatedCluster;
-use crate::error::Result;
+use super::{SimulatedCluster, words_of};
+use crate::error::{Error, Result};
+use crate::file::ClusterFile;
+use crate::process::Ending;
 use crate::simulated::words::{Order, ProcessId, Task};
 
 /// The variables of our own environment that commands have in a machine.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
 
+/// Where machines have directories of their own, with those of the host's below that they must see
+/// ([`machine::cover_guest_temporary`]).
+const OWN_DIRECTORIES: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+/// Where they have one with nothing of the host's.
+const OWN_RUN: &str = "/run";
+
 impl SimulatedCluster {
-    /// Runs a command, and waits for its end. What it prints is in the log with a name.
+    /// Runs a command, and waits for its end. What it prints is in the log with a name. How it failed, if it
+    /// did.
     pub(super) fn run_to_end(
         &mut self,
         machine: usize,
@@ -23,7 +33,7 @@ impl SimulatedCluster {
         log_name: &str,
         within: Duration,
         cancelled: &dyn Fn() -> bool,
-    ) -> Result<Option<ExitStatus>> {
+    ) -> Result<Option<String>> {
         let id = self.hosts.start(machine, task, log_name, true)?;
         let status = self.wait(machine, within, cancelled, |hosts| {
             hosts
@@ -31,7 +41,20 @@ impl SimulatedCluster {
                 .and_then(|process| process.status)
         })?;
         self.end_process(machine, id);
-        Ok(status.map(ExitStatus::from_raw))
+        let Some(status) = status.map(ExitStatus::from_raw) else {
+            self.refuse_lost_kernel(machine)?;
+            let how = self.ended_with_machine(machine);
+            return Ok(Some(
+                how.unwrap_or_else(|| format!("did not end within {within:?}")),
+            ));
+        };
+        Ok((!status.success()).then(|| Ending::from(status).to_string()))
+    }
+
+    /// How a command ended whose machine has ended, if that has.
+    pub(super) fn ended_with_machine(&self, machine: usize) -> Option<String> {
+        let end = self.hosts.end(machine)?;
+        Some(format!("did not end: its machine {}", words_of(end)))
     }
 
     pub(super) fn end_process(&mut self, machine: usize, id: ProcessId) {
@@ -71,28 +94,52 @@ impl SimulatedCluster {
             is_tracer: false,
         }
     }
+}
 
-    /// What may lie in directories for temporary files, and must be seen: the folder of the cluster
-    /// file, where programs are looked for, and what commands name.
-    pub(super) fn visible(&self) -> Vec<PathBuf> {
-        let all_clients = self.file.all_clients();
-        let nodes = self.file.nodes.iter();
-        let commands = nodes.flat_map(|node| [&node.command].into_iter().chain(&node.setup));
-        let clients = all_clients.iter().map(|client| &client.config.command);
-        let probe = self.file.probe.iter().map(|probe| &probe.command);
-        let commands = commands
-            .chain(&self.file.prepare)
-            .chain(clients)
-            .chain(probe);
-        let named = commands.flatten().filter_map(|word| directory_of(word));
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let programs = std::env::split_paths(&path).filter(|directory| directory.is_dir());
-        let mut visible: Vec<_> = named.chain(programs).collect();
-        visible.push(self.file.folder.clone());
-        visible.sort();
-        visible.dedup();
-        visible
+/// What may lie in directories for temporary files, and must be seen: the folder of the cluster
+/// file, where programs are looked for, and what commands name.
+///
+/// # Errors
+/// If the folder or a program is where it cannot be shown.
+pub(super) fn visible(file: &ClusterFile) -> Result<Vec<PathBuf>> {
+    refuse_hidden("the cluster file", &file.folder)?;
+    let commands = file.commands()?;
+    for command in &commands {
+        let program = command.program();
+        let directory = program.as_deref().and_then(Path::parent);
+        if let Some(directory) = directory.and_then(|path| path.canonicalize().ok()) {
+            let whose = format!("{}: {}", command.whose, command.words[0]);
+            refuse_hidden(&whose, &directory)?;
+        }
     }
+    let words = commands.iter().flat_map(|command| &command.words);
+    let named = words.filter_map(|word| directory_of(word));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let programs = std::env::split_paths(&path).filter(|directory| directory.is_dir());
+    let mut visible: Vec<_> = named.chain(programs).collect();
+    visible.push(file.folder.clone());
+    visible.sort();
+    visible.dedup();
+    Ok(visible)
+}
+
+/// Fails if a directory in which something lies is hidden in machines by one of their own. What is shown of
+/// the host there is directories.
+fn refuse_hidden(what: &str, directory: &Path) -> Result<()> {
+    let is_own = OWN_DIRECTORIES
+        .iter()
+        .any(|own| directory == Path::new(own));
+    if !is_own && !directory.starts_with(OWN_RUN) {
+        return Ok(());
+    }
+    Err(Error::Command {
+        whose: what.to_owned(),
+        what: format!(
+            "cannot be seen by simulated machines: they have a directory of their own at {}. Move it into a \
+             directory of its own, such as one in /tmp",
+            directory.display()
+        ),
+    })
 }
 
 /// The directory that a word of a command names, or in which what it names is.
@@ -112,4 +159,86 @@ pub(super) fn own_environment() -> Vec<(String, String)> {
     let known = VARIABLES.iter();
     let known = known.filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
     known.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn visible_of(text: &str, folder: &Path) -> Result<Vec<PathBuf>> {
+        let file = ClusterFile::parse(text, Path::new("cluster.toml"), folder);
+        visible(&file.expect("it is right"))
+    }
+
+    /// Each command names something in a directory that is called as it is.
+    const FILE: &str = r#"
+prepare = "cat TMP/prepare/x"
+[[nodes]]
+name = "n"
+command = "cat TMP/node/x"
+setup = ["cat --from=TMP/setup/x"]
+ready = { command = "cat TMP/ready/x" }
+[[steps]]
+name = "s"
+command = "cat TMP/step/x"
+[client]
+command = "cat TMP/client/x"
+[[clients]]
+name = "c"
+command = "cat TMP/other/x"
+[probe]
+command = "cat TMP/probe/x"
+roles = ["leads"]
+[check]
+command = "cat TMP/check/x {acks}"
+"#;
+
+    #[test]
+    fn machines_see_what_commands_name() {
+        let place = tempfile::tempdir().expect("a directory");
+        let place = place.path().canonicalize().expect("it is there");
+        let names = [
+            "prepare", "node", "setup", "ready", "step", "client", "other", "probe", "check",
+        ];
+        for name in names {
+            fs::create_dir(place.join(name)).expect("created");
+            fs::write(place.join(name).join("x"), "").expect("written");
+        }
+        let text = FILE.replace("TMP", place.to_str().expect("text"));
+        let seen = visible_of(&text, Path::new("/folder")).expect("all can be seen");
+        for name in names {
+            assert!(seen.contains(&place.join(name)), "{name}: {seen:?}");
+        }
+        assert!(seen.contains(&PathBuf::from("/folder")));
+    }
+
+    #[test]
+    fn what_machines_cannot_be_shown_is_refused() {
+        let program = tempfile::NamedTempFile::new_in("/tmp").expect("a file");
+        fs::set_permissions(program.path(), Permissions::from_mode(0o755)).expect("changed");
+        let node = |command: &str| format!("[[nodes]]\nname = \"n\"\ncommand = \"{command}\"\n");
+        let own = program.path().display().to_string();
+        let refused = visible_of(&node(&own), Path::new("/folder")).expect_err("it is hidden");
+        let expected = format!(
+            "node n: {own} cannot be seen by simulated machines: they have a directory of their own at /tmp."
+        );
+        let words = refused.to_string();
+        assert!(words.starts_with(&expected), "{words}");
+        // A machine's own directory is no program.
+        let names_own = node("ls /tmp");
+        for (folder, is_seen) in [
+            ("/tmp", false),
+            ("/var/tmp", false),
+            ("/dev/shm", false),
+            ("/run/a", false),
+            ("/tmp/a", true),
+            ("/runs", true),
+        ] {
+            let seen = visible_of(&names_own, Path::new(folder));
+            assert_eq!(seen.is_ok(), is_seen, "{folder}");
+        }
+    }
 }

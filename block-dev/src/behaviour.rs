@@ -54,6 +54,15 @@ pub trait Behaviour: Send {
     /// What it does with a request that comes when its log has `place` entries.
     fn answer(&mut self, request: DiskRequest, place: usize) -> Answer;
 
+    /// The same while it takes its time for nothing: what it would be slow with it does at once, and
+    /// does not count it among those that it is to be slow with.
+    fn answer_in_haste(&mut self, request: DiskRequest, place: usize) -> Answer {
+        match self.answer(request, place) {
+            Answer::Slow(_) => Answer::AtOnce,
+            answer => answer,
+        }
+    }
+
     /// Whether it may answer a write later: such a disk is served in another way.
     fn is_late(&self) -> bool {
         false
@@ -105,6 +114,10 @@ impl Behaviour for Completion {
 impl Behaviour for Box<dyn Behaviour> {
     fn answer(&mut self, request: DiskRequest, place: usize) -> Answer {
         (**self).answer(request, place)
+    }
+
+    fn answer_in_haste(&mut self, request: DiskRequest, place: usize) -> Answer {
+        (**self).answer_in_haste(request, place)
     }
 
     fn is_late(&self) -> bool {
@@ -166,6 +179,14 @@ impl Behaviour for Faulty {
         self.otherwise.answer(request, place)
     }
 
+    fn answer_in_haste(&mut self, request: DiskRequest, place: usize) -> Answer {
+        if self.left > 0 && !matches!(self.answer, Answer::Slow(_)) && (self.hits)(request) {
+            self.left -= 1;
+            return self.answer;
+        }
+        self.otherwise.answer_in_haste(request, place)
+    }
+
     fn is_late(&self) -> bool {
         self.otherwise.is_late()
     }
@@ -200,6 +221,25 @@ mod tests {
         let mut slow = Faulty::new(late, 1, Keeping::Honest, Box::new(is_flush));
         let answers = requests.map(|request| slow.answer(request, 0));
         assert_eq!(answers, [done, late, done, done]);
+    }
+
+    #[test]
+    fn a_disk_in_haste_counts_what_it_fails_and_not_what_it_would_be_slow_with() {
+        let disk = |answer| {
+            let is_flush = |request| request == DiskRequest::Flush;
+            let faulty = Faulty::new(answer, 1, Keeping::Honest, Box::new(is_flush));
+            Box::new(faulty) as Box<dyn Behaviour>
+        };
+        let late = Answer::Slow(Duration::from_secs(1));
+        for (answer, in_haste, then) in [
+            (late, Answer::AtOnce, late),
+            (Answer::Fail, Answer::Fail, Answer::AtOnce),
+        ] {
+            let mut disk = disk(answer);
+            assert_eq!(disk.answer_in_haste(WRITE, 0), Answer::AtOnce);
+            assert_eq!(disk.answer_in_haste(DiskRequest::Flush, 0), in_haste);
+            assert_eq!(disk.answer(DiskRequest::Flush, 0), then);
+        }
     }
 
     #[test]

@@ -12,6 +12,10 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
@@ -21,6 +25,9 @@ const SECTOR_BYTES: u64 = 512;
 
 /// How much of a trace is read with one system call; the kernel gives no more than a page.
 const PIPE_BYTES: usize = 4096;
+
+/// How often a trace is read that goes on: the kernel has room for some 20,000 requests.
+const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// How many names are tried for a trace instance.
 const NAME_ATTEMPTS: usize = 16;
@@ -126,11 +133,76 @@ pub fn try_request_trace(directory: &Path) -> io::Result<()> {
     RequestTrace::start(0, directory).map(drop)
 }
 
+/// Where the kernel gives a trace, and what it has given that nobody asked for yet.
+#[derive(Debug)]
+struct Pipe {
+    file: File,
+    text: Vec<u8>,
+}
+
+impl Pipe {
+    /// Reads all that is there.
+    fn drain(&mut self) -> io::Result<()> {
+        let mut page = [0; PIPE_BYTES];
+        loop {
+            // As much at a time as the kernel gives: a system call is slow in a guest.
+            match (&self.file).read(&mut page) {
+                Ok(0) => return Ok(()),
+                Ok(length) => self.text.extend_from_slice(&page[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A thread that reads a trace now and then; it ends when dropped. It has a mount namespace of its
+/// own without a mount in it: whoever started it may leave the one that it was in, and what is mounted
+/// there would stay as long as this thread.
+#[derive(Debug)]
+struct Reader {
+    end: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    fn start(pipe: Arc<Mutex<Pipe>>) -> io::Result<Self> {
+        let (end, ended) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("requests".into());
+        let thread = thread.spawn(move || {
+            if machine::have_no_mounts().is_err() {
+                return;
+            }
+            while ended.recv_timeout(READ_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // Whoever asks is told what is wrong.
+                let _ = pipe.lock().expect(NO_PANIC).drain();
+            }
+        })?;
+        Ok(Self {
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+const NO_PANIC: &str = "no holder panics";
+
 /// Watches one block device through a trace instance of its own.
 #[derive(Debug)]
 pub struct RequestTrace {
     // Dropped in this order: an instance with an open file stays.
-    pipe: File,
+    reader: Option<Reader>,
+    pipe: Arc<Mutex<Pipe>>,
     instance: Instance,
     _tracefs: Tracefs,
 }
@@ -145,12 +217,14 @@ impl RequestTrace {
         let tracefs = Tracefs::mount(directory.join("tracing"))?;
         let instance = Instance::create(&tracefs.0.join("instances"))?;
         instance.write("trace_clock", "mono")?;
-        let pipe = File::options()
+        let file = File::options()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
             .open(instance.0.join("trace_pipe"))?;
+        let text = Vec::new();
         let this = Self {
-            pipe,
+            reader: None,
+            pipe: Arc::new(Mutex::new(Pipe { file, text })),
             instance,
             _tracefs: tracefs,
         };
@@ -173,34 +247,67 @@ impl RequestTrace {
             .write("events/block/block_bio_queue/filter", &filter)
     }
 
-    /// What was seen since the last call, and not before `start_ns` of CLOCK_MONOTONIC.
+    /// Has it read meanwhile from now on: a run that takes long is more than the kernel has room for.
+    ///
+    /// # Errors
+    /// If there can be no thread for that.
+    pub fn read_meanwhile(&mut self) -> io::Result<()> {
+        self.reader = Some(Reader::start(Arc::clone(&self.pipe))?);
+        Ok(())
+    }
+
+    /// What was seen since the last call, and not before `start_ns` of CLOCK_MONOTONIC; nothing if
+    /// some of it was lost.
     ///
     /// # Errors
     /// If the trace cannot be read.
     pub fn read_since(&mut self, start_ns: u64) -> io::Result<Vec<FlaggedRequest>> {
-        let mut text = Vec::new();
-        let mut page = [0; PIPE_BYTES];
-        loop {
-            // As much at a time as the kernel gives: a system call is slow in a guest.
-            match (&self.pipe).read(&mut page) {
-                Ok(0) => break,
-                Ok(length) => text.extend_from_slice(&page[..length]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let requests = String::from_utf8_lossy(&text);
-        // `CPU:1 [LOST 12 EVENTS]`: then nothing is certain, and every flush is one of its own.
-        if requests.contains("[LOST ") {
-            return Ok(Vec::new());
-        }
-        let requests = requests.lines().filter_map(parse);
-        // The trace has microseconds.
-        Ok(requests
-            .filter(|request| request.time_ns >= start_ns / 1000 * 1000)
-            .collect())
+        Ok(self.read(start_ns)?.unwrap_or_default())
     }
+
+    /// The same; none if some of it was lost.
+    fn read(&mut self, start_ns: u64) -> io::Result<Option<Vec<FlaggedRequest>>> {
+        let mut pipe = self.pipe.lock().expect(NO_PANIC);
+        pipe.drain()?;
+        let text = std::mem::take(&mut pipe.text);
+        Ok(requests_in(&String::from_utf8_lossy(&text), start_ns))
+    }
+}
+
+/// The requests in the text of a trace that were sent from a time on; none if the kernel had no room
+/// for some: `CPU:1 [LOST 12 EVENTS]`. Then nothing is certain.
+fn requests_in(text: &str, start_ns: u64) -> Option<Vec<FlaggedRequest>> {
+    if text.contains("[LOST ") {
+        return None;
+    }
+    let requests = text.lines().filter_map(parse);
+    // The trace has microseconds.
+    let since = requests.filter(|request| request.time_ns >= start_ns / 1000 * 1000);
+    Some(since.collect())
+}
+
+/// Notes in the log of a recording that began at `start_ns`, and has ended, which writes were FUA; see
+/// [`annotate`]. Without a trace, or where some of it was lost, every flush is one of its own, and the
+/// log says so.
+///
+/// # Errors
+/// If the trace cannot be read.
+pub fn recognise_fua(
+    log: &mut BlockLog,
+    trace: Option<&mut RequestTrace>,
+    start_ns: u64,
+) -> io::Result<()> {
+    let seen = match trace {
+        Some(trace) => trace.read(start_ns)?,
+        None => None,
+    };
+    note_fua(log, seen.as_deref());
+    Ok(())
+}
+
+fn note_fua(log: &mut BlockLog, seen: Option<&[FlaggedRequest]>) {
+    log.set_recognises_fua(seen.is_some());
+    annotate(log, seen.unwrap_or_default());
 }
 
 /// `NAME-PID [CPU] FLAGS SECONDS: block_bio_queue: MAJOR,MINOR RWBS SECTOR + COUNT [NAME]`
@@ -236,6 +343,7 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
 /// A flush that could stand for FUA, while an empty PREFLUSH waits that was perhaps queued only
 /// after it was sent, is in doubt, and so is the next one. The kernel sends the flush that stands
 /// for FUA only when the write was completed: none that came while it was in flight is that one.
+/// If that flush failed, the write has failed, and is as durable as one without FUA.
 /// Where a FUA write is not found in the log, any later flush may be the one that makes it durable.
 pub fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
     let (matched, unmatched) = match_writes(log, requests);
@@ -336,7 +444,7 @@ fn match_writes<'a>(
             }
             continue;
         };
-        if request.fua {
+        if request.fua && !log.next_flush_failed(index) {
             mark_fua(log, index);
         }
         is_free[index] = false;
@@ -394,14 +502,15 @@ mod tests {
         log.entries().iter().map(letter).collect()
     }
 
-    /// W and U are writes of 4096 bytes at ten times their time, F is a flush; times are 10, 20,
-    /// ...
+    /// W and U are writes of 4096 bytes at ten times their time, F is a flush, X one that failed;
+    /// times are 10, 20, ...
     fn log(shape: &str) -> BlockLog {
         let mut log = BlockLog::default();
         for (place, letter) in shape.chars().enumerate() {
             let time_ns = (place as u64 + 1) * 10;
             match letter {
                 'W' => log.push_write(time_ns * 4096, &[1; 4096], time_ns),
+                'X' => log.note_failed_flush(),
                 _ => log.push(Kind::Flush, time_ns),
             }
         }
@@ -528,6 +637,55 @@ mod tests {
         assert!(name(next).exists() && name(next + 1).exists() && !name(next + 2).exists());
         let missing = directory.path().join("missing");
         assert!(Instance::create(&missing).is_err());
+    }
+
+    #[test]
+    fn a_fua_write_whose_flush_failed_is_as_durable_as_any_other() {
+        for (shape, kinds_then) in [
+            ("WX", "W"),
+            ("WXF", "WF"),
+            ("WFX", "Uf"),
+            ("XWF", "Uf"),
+            ("WXX", "W"),
+        ] {
+            let at = shape.find('W').expect("there is one") as u64 * 10 + 10;
+            let mut log = log(shape);
+            annotate(&mut log, &[request(at - 5, at * 4096, 4096, "f")]);
+            assert_eq!(kinds(&log), kinds_then, "{shape}");
+        }
+        // A flush that failed before the write was completed is another's.
+        let mut log = BlockLog::default();
+        let write = log.push_held_write(10 * 4096, &[1; 4096], 10);
+        log.note_failed_flush();
+        log.push(Kind::Flush, 20);
+        log.complete(write);
+        log.push(Kind::Flush, 30);
+        annotate(&mut log, &[request(5, 10 * 4096, 4096, "f")]);
+        assert_eq!(kinds(&log), "UFf");
+    }
+
+    #[test]
+    fn a_trace_of_which_some_is_lost_tells_nothing_and_the_log_says_so() {
+        let line =
+            "  jbd2/loop0-8-123 [001] ..... 507.000123: block_bio_queue: 7,0 WFS 80 + 8 [jbd2]\n";
+        let lost = format!("CPU:1 [LOST 3 EVENTS]\n{line}");
+        let whole = requests_in(line, 0);
+        assert_eq!(
+            whole,
+            Some(vec![request(507_000_123_000, 40960, 4096, "f")])
+        );
+        assert_eq!(requests_in(line, 507_000_124_000), Some(vec![]));
+        assert_eq!(requests_in("", 0), Some(vec![]));
+        assert_eq!(requests_in(&lost, 0), None);
+        for (seen, is_known) in [(whole, true), (Some(vec![]), true), (None, false)] {
+            let mut log = log("WFWF");
+            note_fua(&mut log, seen.as_deref());
+            assert_eq!(log.recognises_fua(), is_known);
+            assert_eq!(kinds(&log), "WFWF");
+        }
+        let mut log = log("WF");
+        recognise_fua(&mut log, None, 0).expect("nothing to read");
+        assert!(!log.recognises_fua());
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(crate) struct Disk {
     image: Image,
     pub(crate) log: BlockLog,
     behaviour: Box<dyn Behaviour>,
-    /// How often that has changed, or [`Self::hurries`] has.
+    /// How often that has changed.
     behaviours: u64,
     /// Whether nothing is slow, whatever its behaviour says.
     hurries: bool,
@@ -71,9 +71,11 @@ impl Disk {
         if !self.recording {
             return Answer::AtOnce;
         }
-        match self.behaviour.answer(request, self.log.len()) {
-            Answer::Slow(_) if self.hurries => Answer::AtOnce,
-            answer => answer,
+        let place = self.log.len();
+        if self.hurries {
+            self.behaviour.answer_in_haste(request, place)
+        } else {
+            self.behaviour.answer(request, place)
         }
     }
 }
@@ -109,9 +111,9 @@ impl FuseDisk {
             disk: Arc::clone(&shared),
             changed: Arc::clone(&changed),
             size_bytes: base.size_bytes(),
-            late,
+            late: late.clone(),
         };
-        let server = serve(server, mount_point.clone())?;
+        let server = serve(server, late, mount_point.clone())?;
         let mut this = Self {
             device: None,
             mount_point,
@@ -137,7 +139,8 @@ impl FuseDisk {
         self.loop_device().number()
     }
 
-    /// Back to the base, with an empty log that is written from now on.
+    /// Back to the base, or to that of the image that was loaded last, with an empty log that is
+    /// written from now on.
     ///
     /// # Errors
     /// If the kernel's cache of the device cannot be dropped.
@@ -179,12 +182,15 @@ impl FuseDisk {
             let cannot = io::Error::from(io::ErrorKind::Unsupported);
             return Err(cannot).doing(|| "have a disk answer late that was made to answer at once");
         }
-        self.change(|disk| disk.behaviour = Box::new(behaviour));
+        self.change(|disk| {
+            disk.behaviour = Box::new(behaviour);
+            disk.behaviours += 1;
+        });
         Ok(())
     }
 
     /// Whether it takes its time for nothing, whatever its behaviour says: a request that is slow is
-    /// done then.
+    /// done then, and those that come are not counted as slow ones.
     pub fn set_hurries(&self, hurries: bool) {
         self.change(|disk| disk.hurries = hurries);
     }
@@ -193,7 +199,6 @@ impl FuseDisk {
     fn change(&self, change: impl FnOnce(&mut Disk)) {
         let mut disk = self.lock();
         change(&mut disk);
-        disk.behaviours += 1;
         drop(disk);
         self.changed.notify_all();
     }
@@ -229,12 +234,11 @@ impl FuseDisk {
         std::mem::take(&mut disk.log)
     }
 
-    /// Begins another recording, with an empty log, of the disk as it is now.
-    pub fn go_on_recording(&self) {
+    /// Hands the log over and goes on with an empty one: what is asked meanwhile is in either.
+    pub fn cut_recording(&self) -> BlockLog {
         let mut disk = self.lock();
-        disk.log.clear();
-        disk.recording = true;
         disk.recordings += 1;
+        std::mem::take(&mut disk.log)
     }
 
     /// Gives a log's memory back for the next recording.
@@ -258,14 +262,7 @@ impl FrontEnd for FuseDisk {
 
     fn load(&mut self, image: &Image) -> Result<()> {
         self.loop_device().drop_cache()?;
-        let mut disk = self.lock();
-        disk.image.reset();
-        for number in image.written() {
-            disk.image.write(
-                u64::from(number) * crate::PAGE_SIZE as u64,
-                image.page(number),
-            );
-        }
+        self.lock().image.clone_from(image);
         Ok(())
     }
 
@@ -316,25 +313,35 @@ fn open_backing(path: &Path) -> Result<File> {
 /// of its own, without a mount in it: the last thread of a namespace unmounts what is on the disk
 /// before it closes anything, so it must not be this one. Of what others have open nothing is left
 /// in its table: a loop device that is open there stays, and with it the disk of another server.
-fn serve(server: Server, mount_point: PathBuf) -> Result<JoinHandle<()>> {
+fn serve(
+    server: impl Filesystem,
+    late: Option<Arc<LateAnswers>>,
+    mount_point: PathBuf,
+) -> Result<JoinHandle<()>> {
     let (ready, started) = mpsc::channel();
+    let mounted_at = mount_point.clone();
     let thread = std::thread::Builder::new().name("fuse".into());
     let thread = thread.spawn(move || {
         let begun = take_in_own_table(&mount_point).and_then(|fuse| {
-            let late = server.late.clone();
             let session = Session::from_fd(server, fuse, SessionACL::All, fuser::Config::default());
-            Ok((session.doing(|| "start the FUSE session")?, late))
+            session.doing(|| "start the FUSE session")
         });
         match begun {
-            Ok((session, late)) => run(session, late.as_deref(), &ready),
+            Ok(session) => run(session, late.as_deref(), &ready),
             Err(error) => drop(ready.send(Err(error))),
         }
     });
     let thread = thread.doing(|| "start the FUSE server")?;
-    started
-        .recv()
-        .unwrap_or_else(|_| Err(io::Error::other("it died")).doing(|| "start the FUSE server"))?;
-    Ok(thread)
+    let died = |_| Err(io::Error::other("it died")).doing(|| "start the FUSE server");
+    match started.recv().unwrap_or_else(died) {
+        Ok(()) => Ok(thread),
+        Err(error) => {
+            // It may be mounted already, here: the thread has a mount namespace of its own.
+            let _ = umount2(&mounted_at, MntFlags::MNT_DETACH);
+            let _ = thread.join();
+            Err(error)
+        }
+    }
 }
 
 /// Mounts the file where only the calling thread has `/dev/fuse` open, and no other mount.
@@ -347,7 +354,11 @@ fn take_in_own_table(mount_point: &Path) -> Result<OwnedFd> {
 
 /// Serves until the end, and says when it has begun. Late answers are written to `/dev/fuse`, which
 /// only this thread and its own have.
-fn run(session: Session<Server>, late: Option<&LateAnswers>, ready: &mpsc::Sender<Result<()>>) {
+fn run(
+    session: Session<impl Filesystem>,
+    late: Option<&LateAnswers>,
+    ready: &mpsc::Sender<Result<()>>,
+) {
     std::thread::scope(|scope| {
         if let Some(late) = late {
             let thread = std::thread::Builder::new().name("fuse-late".into());
@@ -401,7 +412,8 @@ struct Server {
 
 impl Server {
     /// What becomes of a request. One that takes its time has taken it then; if the disk behaves in
-    /// another way before, that is what counts. This thread does nothing else, so others wait.
+    /// another way before, that is what counts. If it is to hurry the request is done: it was counted
+    /// as a slow one already. This thread does nothing else, so others wait.
     fn answer(&self, request: DiskRequest) -> Answer {
         let mut disk = self.disk.lock().expect(NO_PANIC);
         loop {
@@ -410,13 +422,16 @@ impl Server {
                 return answer;
             };
             let behaviours = disk.behaviours;
-            let is_slow = |disk: &mut Disk| disk.behaviours == behaviours;
+            let is_slow = |disk: &mut Disk| disk.behaviours == behaviours && !disk.hurries;
             let waited = self.changed.wait_timeout_while(disk, time, is_slow);
             let waited = waited.expect(NO_PANIC);
             if waited.1.timed_out() {
                 return answer;
             }
             disk = waited.0;
+            if disk.behaviours == behaviours {
+                return Answer::AtOnce;
+            }
         }
     }
 
@@ -558,8 +573,10 @@ impl Filesystem for Server {
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let answer = self.answer(DiskRequest::Flush);
-        self.carry_out(|disk, time_ns| {
-            if disk.recording && answer != Answer::Fail {
+        self.carry_out(|disk, time_ns| match answer {
+            _ if !disk.recording => {}
+            Answer::Fail => disk.log.note_failed_flush(),
+            Answer::AtOnce | Answer::After(_) | Answer::Slow(_) => {
                 disk.log.push(Kind::Flush, time_ns);
             }
         });
@@ -619,5 +636,123 @@ mod sys {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
+
+    use pace_rules::disk::Disk as Keeping;
+
+    use super::*;
+    use crate::Faulty;
+
+    /// Only ends what would hang.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    const WRITE: DiskRequest = DiskRequest::Write {
+        offset: 0,
+        length: 512,
+    };
+
+    /// A disk that is recorded, and slow with so many requests; comes with how often it was slow.
+    fn slow_server(times: u64) -> (Server, Arc<AtomicUsize>) {
+        let late = Answer::Slow(2 * PATIENCE);
+        let slow = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&slow);
+        let hits = move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            true
+        };
+        let behaviour = Faulty::new(late, times, Keeping::Honest, Box::new(hits));
+        let base = Arc::new(Base::empty(crate::PAGE_SIZE as u64));
+        let disk = Disk {
+            image: Image::new(Arc::clone(&base)),
+            log: BlockLog::default(),
+            behaviour: Box::new(behaviour),
+            behaviours: 0,
+            hurries: false,
+            recording: true,
+            recordings: 0,
+        };
+        let server = Server {
+            disk: Arc::new(Mutex::new(disk)),
+            changed: Arc::default(),
+            size_bytes: base.size_bytes(),
+            late: None,
+        };
+        (server, slow)
+    }
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// What becomes of a request if the disk is changed while it is slow with it.
+    fn change_while_slow(
+        (server, slow): &(Server, Arc<AtomicUsize>),
+        change: impl FnOnce(&mut Disk),
+    ) -> Answer {
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| server.answer(WRITE));
+            wait_until("it is asked", || slow.load(Ordering::SeqCst) > 0);
+            // Free only while it waits.
+            change(&mut server.disk.lock().expect(NO_PANIC));
+            server.changed.notify_all();
+            wait_until("it answers", || asked.is_finished());
+            asked.join().expect(NO_PANIC)
+        })
+    }
+
+    #[test]
+    fn a_request_is_counted_once_if_the_disk_hurries_and_those_meanwhile_are_not() {
+        let disk = slow_server(3);
+        let answer = change_while_slow(&disk, |disk| disk.hurries = true);
+        assert_eq!(answer, Answer::AtOnce);
+        let (server, slow) = disk;
+        for _ in 0..5 {
+            assert_eq!(server.answer(WRITE), Answer::AtOnce);
+        }
+        assert_eq!(slow.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_slow_request_is_asked_again_if_the_disk_behaves_in_another_way() {
+        let answer = change_while_slow(&slow_server(1), |disk| {
+            disk.behaviour = Box::new(Faulty::failing(Keeping::Honest, |_| true));
+            disk.behaviours += 1;
+        });
+        assert_eq!(answer, Answer::Fail);
+    }
+
+    /// A file system that does not begin.
+    struct Refuses;
+
+    impl Filesystem for Refuses {
+        fn init(&mut self, _: &Request, _: &mut KernelConfig) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    #[test]
+    fn nothing_stays_mounted_of_a_server_that_does_not_begin() {
+        let test = || {
+            machine::have_own_mounts().expect("this test needs root: run it with `make test`");
+            let directory = tempfile::tempdir().expect("a directory");
+            let path = directory.path().join("disk");
+            File::create(&path).expect("created");
+            let error = serve(Refuses, None, path.clone()).expect_err("it refuses");
+            assert!(error.to_string().contains("FUSE session"), "{error}");
+            let mounts = std::fs::read_to_string("/proc/thread-self/mounts").expect("read");
+            let path = path.to_str().expect("text");
+            assert!(!mounts.contains(path), "{mounts}");
+        };
+        std::thread::spawn(test).join().expect("the test passes");
     }
 }

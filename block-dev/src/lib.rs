@@ -33,7 +33,7 @@ pub use behaviour::{Answer, Behaviour, DiskRequest, Faulty, Predicate};
 pub use completion::Completion;
 pub use error::{Error, Result};
 pub use front_end::FrontEnd;
-pub use fua::{FlaggedRequest, RequestTrace, annotate, try_request_trace};
+pub use fua::{FlaggedRequest, RequestTrace, annotate, recognise_fua, try_request_trace};
 pub use fuse_disk::FuseDisk;
 pub use image::{Image, ImageHash};
 pub use image_file::{ChangedPage, ImageFile};

@@ -78,6 +78,13 @@ impl Entry {
 pub struct BlockLog {
     entries: Vec<Entry>,
     data: Vec<u8>,
+    /// The positions at which flushes came that failed, in order. They cover nothing, and only
+    /// [`crate::annotate`] asks for them, so they are not kept.
+    #[serde(skip)]
+    failed_flushes: Vec<usize>,
+    /// It is not known which flushes stand for FUA.
+    #[serde(skip)]
+    fua_unknown: bool,
 }
 
 impl fmt::Debug for BlockLog {
@@ -92,6 +99,8 @@ impl fmt::Debug for BlockLog {
                 ),
             )
             .field("data", &Brief(&self.data))
+            .field("failed_flushes", &BriefList(self.failed_flushes.iter()))
+            .field("fua_unknown", &self.fua_unknown)
             .finish()
     }
 }
@@ -110,6 +119,34 @@ impl BlockLog {
     /// The entries in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// Whether the flushes that stand for FUA are told from others. If not, the disk seems to keep
+    /// more than it must. Whoever keeps a log keeps this beside it.
+    pub fn recognises_fua(&self) -> bool {
+        !self.fua_unknown
+    }
+
+    /// Says whether they are told from others.
+    pub fn set_recognises_fua(&mut self, recognised: bool) {
+        self.fua_unknown = !recognised;
+    }
+
+    /// Notes that a flush came and failed.
+    pub(crate) fn note_failed_flush(&mut self) {
+        self.failed_flushes.push(self.len());
+    }
+
+    /// Whether the first flush after the completion of the write at `write` failed.
+    pub(crate) fn next_flush_failed(&self, write: usize) -> bool {
+        let completed = self.entries[write].completed;
+        let mut failed = self.failed_flushes.iter();
+        failed
+            .find(|position| **position >= completed)
+            .is_some_and(|failed| {
+                let mut before = self.entries[completed..*failed].iter();
+                !before.any(|entry| entry.kind == Kind::Flush)
+            })
     }
 
     /// Whether all that it asks for lies on a disk of this size, and all that it wrote is there:
@@ -251,6 +288,8 @@ impl BlockLog {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.data.clear();
+        self.failed_flushes.clear();
+        self.fua_unknown = false;
         self.data.shrink_to(4 << 20);
     }
 

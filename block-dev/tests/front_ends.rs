@@ -6,12 +6,15 @@ mod common;
 mod steps;
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use block_dev::{Base, Completion, FrontEnd, FuseDisk, Image, Kind, Mark, MemfdDisk, PAGE_SIZE};
-use common::{AlignedPage, base, in_namespace, open_direct};
+use block_dev::{
+    Answer, Base, BlockLog, Completion, DiskRequest, Faulty, FrontEnd, FuseDisk, Image, Kind, Mark,
+    MemfdDisk, PAGE_SIZE, RequestTrace, recognise_fua,
+};
+use common::{AlignedPage, SIZE_BYTES, base, in_namespace, open_direct};
 use steps::{content, rebuilt};
 
 const SEEDS: std::ops::Range<u64> = 0..8;
@@ -48,6 +51,23 @@ fn holds_what_it_is_told(disk: &mut dyn FrontEnd, base: &Arc<Base>) {
             "after load number {seed}"
         );
     }
+    let image = image_of_another_base();
+    disk.load(&image).expect("load");
+    assert!(
+        device_content(disk.device()) == content(&image),
+        "an image has its base"
+    );
+}
+
+/// An image of another disk of the same size.
+fn image_of_another_base() -> Image {
+    let mut other = Image::new(Arc::new(Base::empty(SIZE_BYTES)));
+    for page in [4, 77, 1999] {
+        other.write(page * PAGE_SIZE as u64, &[0x66; 5000]);
+    }
+    let mut image = Image::new(Arc::new(Base::from_image(&other)));
+    image.write(70_000, &[0x77; 9000]);
+    image
 }
 
 #[test]
@@ -160,5 +180,72 @@ fn the_log_of_the_fuse_disk_rebuilds_its_content_and_keeps_the_order_of_writes_f
                 .windows(2)
                 .all(|pair| pair[0].time_ns <= pair[1].time_ns)
         );
+    });
+}
+
+#[test]
+fn what_is_written_while_a_recording_is_cut_is_in_one_of_the_logs() {
+    in_namespace(|directory| {
+        let base = base(directory);
+        let mut disk = FuseDisk::new(&base, directory, Completion::AtOnce).expect("a disk");
+        disk.start_recording().expect("start");
+        let device = open_direct(disk.device());
+        let writer = std::thread::spawn(move || {
+            for round in 0..2000 {
+                let page = AlignedPage([(round % 251) as u8; PAGE_SIZE]);
+                let at = (round * 7 % 500) * PAGE_SIZE as u64;
+                device.write_all_at(&page.0, at).expect("write");
+            }
+        });
+        let mut logs = Vec::new();
+        while !writer.is_finished() {
+            logs.push(disk.cut_recording());
+            logs.retain(|log| !log.is_empty());
+        }
+        writer.join().expect("written");
+        logs.push(disk.stop_recording());
+        assert!(logs.len() > 2, "it was cut while it was written to");
+        let mut image = Image::new(base);
+        for log in &logs {
+            (0..log.len()).for_each(|place| log.apply(place, &mut image));
+        }
+        assert!(content(&image) == device_content(disk.device()));
+    });
+}
+
+/// Whether each write of a log had FUA.
+fn fua(log: &BlockLog) -> Vec<bool> {
+    let of = |kind: Kind| match kind {
+        Kind::Write { fua, .. } => Some(fua),
+        _ => None,
+    };
+    let kinds = log.entries().iter().map(|entry| entry.kind);
+    kinds.filter_map(of).collect()
+}
+
+#[test]
+fn a_write_with_fua_whose_flush_fails_is_not_taken_for_durable() {
+    in_namespace(|directory| {
+        let is_flush = |request| request == DiskRequest::Flush;
+        let first_fails = Faulty::new(Answer::Fail, 1, Completion::AtOnce, Box::new(is_flush));
+        let mut disk = FuseDisk::new(&base(directory), directory, first_fails).expect("a disk");
+        let number = disk.device_number().expect("a number");
+        let mut trace = RequestTrace::start(number, directory).expect("tracefs");
+        trace.read_meanwhile().expect("a thread");
+        let start_ns = FuseDisk::now_ns();
+        disk.start_recording().expect("start");
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .custom_flags(libc::O_DIRECT | libc::O_DSYNC);
+        let device = options.open(disk.device()).expect("open");
+        let page = AlignedPage([7; PAGE_SIZE]);
+        let write = |page_number| device.write_all_at(&page.0, page_number * PAGE_SIZE as u64);
+        write(1).expect_err("its flush fails");
+        write(2).expect("written");
+        let mut log = disk.stop_recording();
+        recognise_fua(&mut log, Some(&mut trace), start_ns).expect("traced");
+        assert!(log.recognises_fua());
+        assert_eq!(fua(&log), [false, true], "{log:?}");
     });
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use block_dev::{
     Answer, Base, Behaviour, BlockLog, Completion, Faulty, FrontEnd, FuseDisk, Image, Predicate,
-    RequestTrace, annotate, is_unmounted,
+    RequestTrace, is_unmounted, recognise_fua,
 };
 use crash_images::{rebuild, requests};
 use local_fs::{Mounted, Variant};
@@ -102,7 +102,9 @@ impl Disk {
         behaviour: impl Behaviour + 'static,
     ) -> Result<Self> {
         let front_end = FuseDisk::new(&base, directory, behaviour)?;
-        let requests = RequestTrace::start(front_end.device_number()?, directory).ok();
+        let mut requests = RequestTrace::start(front_end.device_number()?, directory).ok();
+        // If nobody does, the kernel may lose some, and the log says that.
+        let _ = requests.as_mut().map(RequestTrace::read_meanwhile);
         let mut this = Self {
             mounted: None,
             requests,
@@ -278,7 +280,8 @@ impl Disk {
 
     /// Ends the log here, and takes the file system down: what that writes is not in it.
     fn stop(&mut self) -> Result<BlockLog> {
-        let log = self.take_log()?;
+        let log = self.front_end.stop_recording();
+        let log = self.recognised(log)?;
         // Only now: who wrote to it has been killed, and saw no request succeed that was to fail. What
         // is asked of it from now on is none of theirs.
         self.spare_requests()?;
@@ -293,14 +296,10 @@ impl Disk {
         Ok(log)
     }
 
-    /// The log, up to now, with what is known of FUA.
-    fn take_log(&mut self) -> Result<BlockLog> {
-        let mut log = self.front_end.stop_recording();
-        if let Some(requests) = &mut self.requests {
-            let seen = requests.read_since(self.start_ns);
-            let seen = seen.doing(|| "read the trace of the disk's requests".into())?;
-            annotate(&mut log, &seen);
-        }
+    /// The log with what is known of FUA.
+    fn recognised(&mut self, mut log: BlockLog) -> Result<BlockLog> {
+        recognise_fua(&mut log, self.requests.as_mut(), self.start_ns)
+            .doing(|| "read the trace of the disk's requests".into())?;
         Ok(log)
     }
 
@@ -310,8 +309,9 @@ impl Disk {
     /// # Errors
     /// If the file system cannot be unmounted, or it cannot be said which writes had FUA.
     pub fn finish(mut self) -> Result<trace_store::Disk> {
-        let log = self.take_log()?;
-        self.front_end.go_on_recording();
+        // The file system may write at any moment: what the log lacks is in the next one.
+        let log = self.front_end.cut_recording();
+        let log = self.recognised(log)?;
         if let Some(mounted) = &mut self.mounted {
             mounted.unmount()?;
         }

@@ -56,14 +56,7 @@ pub fn rebuild_swapped(
     swapped: &[Unordered],
 ) {
     image.reset();
-    for piece in rules.pieces(state) {
-        let place = piece.place;
-        log.apply_part(place, piece.bytes, image);
-        for pair in swapped.iter().filter(|pair| pair.place == place) {
-            let start = pair.offset - log.entries()[pair.fua_place].range().0;
-            log.apply_part(pair.fua_place, start..start + pair.length, image);
-        }
-    }
+    apply(image, log, rules, state, swapped);
 }
 
 /// What [`rebuild`] does, of a log that began when the disk held `before`, such as the log of a
@@ -76,8 +69,18 @@ pub fn rebuild_after(
     state: &State,
 ) {
     image.clone_from(before);
+    apply(image, log, rules, state, &[]);
+}
+
+/// Carries out on an image what a crash state has of a log, with writes swapped.
+fn apply(image: &mut Image, log: &BlockLog, rules: &Log, state: &State, swapped: &[Unordered]) {
     for piece in rules.pieces(state) {
-        log.apply_part(piece.place, piece.bytes, image);
+        let place = piece.place;
+        log.apply_part(place, piece.bytes, image);
+        for pair in swapped.iter().filter(|pair| pair.place == place) {
+            let start = pair.offset - log.entries()[pair.fua_place].range().0;
+            log.apply_part(pair.fua_place, start..start + pair.length, image);
+        }
     }
 }
 

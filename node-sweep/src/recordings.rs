@@ -175,6 +175,21 @@ impl<'a> Recordings<'a> {
         recordings_words(&self.file_systems(), &self.schedules())
     }
 
+    /// What is to be known of those disks on which FUA was not recognised, if there are any.
+    pub(crate) fn fua_words(&self) -> Option<String> {
+        let members = self.members.iter();
+        let disks = members.flat_map(|member| member.trace.disks.values());
+        let recognised: Vec<_> = disks.map(|disk| disk.log.recognises_fua()).collect();
+        let not = recognised.iter().filter(|recognised| !**recognised).count();
+        (not > 0).then(|| {
+            format!(
+                "on {not} of {}, recorded without a whole trace of tracefs, FUA cannot be told from a flush: they \
+                 seem to keep more than they must",
+                counted(recognised.len(), "disk")
+            )
+        })
+    }
+
     /// Makes the states.
     ///
     /// # Errors
@@ -473,6 +488,19 @@ mod tests {
             different > counts[1] / 2 + counts[2] / 2,
             "{different} of {counts:?}"
         );
+    }
+
+    #[test]
+    fn it_is_said_of_how_many_disks_fua_was_not_recognised() {
+        let mut trace = trace();
+        assert_eq!(recordings(&trace).fua_words(), None);
+        let other = &mut trace.others[0].disks;
+        let disk = other.get_mut("program").expect("it has one");
+        disk.log.set_recognises_fua(false);
+        let words = recordings(&trace)
+            .fua_words()
+            .expect("one is not recognised");
+        assert!(words.starts_with("on 1 of 3 disks, "), "{words}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use block_dev::{
-    Base, BlockLog, Completion, FrontEnd, FuseDisk, Image, Mark, RequestTrace, annotate,
+    Base, BlockLog, Completion, FrontEnd, FuseDisk, Image, Mark, RequestTrace, recognise_fua,
 };
 use local_fs::{Mounted, Variant, WalkOptions, walk};
 use workloads::{Op, Step, Workload};
@@ -112,7 +112,8 @@ impl Recorder {
         self.disk.device_name()
     }
 
-    /// Whether writes with FUA are told from others, which takes tracefs.
+    /// Whether writes with FUA are told from others, which takes tracefs. Of a single log it says
+    /// itself ([`BlockLog::recognises_fua`]): the kernel may have lost a part of the trace.
     pub fn recognises_fua(&self) -> bool {
         self.requests.is_some()
     }
@@ -159,10 +160,7 @@ impl Recorder {
     /// Ends a recording that was started at a time, and says which of its writes had FUA.
     fn stop_recording(&mut self, start_ns: u64) -> Result<BlockLog> {
         let mut log = self.disk.stop_recording();
-        if let Some(requests) = &mut self.requests {
-            let requests = requests.read_since(start_ns).map_err(Error::Requests)?;
-            annotate(&mut log, &requests);
-        }
+        recognise_fua(&mut log, self.requests.as_mut(), start_ns).map_err(Error::Requests)?;
         Ok(log)
     }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block_dev::{Base, Image, Kind, Mark};
+use block_dev::{Base, BlockLog, Image};
 use checker::Contract;
 use crash_images::{rebuild, requests};
 use local_fs::{Tree, Variant};
@@ -26,7 +26,7 @@ use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
 use crate::fsck::FsckPlace;
 use crate::import::{Import, Imported, has_operations, something_in};
-use crate::moment::{Progress, disagreement};
+use crate::moment::{Progress, disagreement, place_of_start};
 use crate::result::{RunLog, StateFindings, WorkloadResult};
 use crate::specs::Rules;
 use crate::stopwatch::Stopwatch;
@@ -276,6 +276,7 @@ impl Engine {
             result.block_log = Some(trace.log.hash());
         }
         self.note_refusal(workload, &trace, result);
+        self.note_lost_trace(&trace.log, result);
         if trace.crash_points.is_empty() {
             let why = "the workload has no persistence operation and no crash point";
             result.inconclusive.get_or_insert(why.into());
@@ -306,7 +307,8 @@ impl Engine {
             return Err(why.into());
         }
         let (trace, places) = imported.into_trace(workload, &before);
-        let Some(last) = self.last_imported(workload, &trace, &mut unfinished.result) else {
+        let result = &mut unfinished.result;
+        let Some(last) = self.last_imported(workload, (&trace, places.from), result) else {
             return Ok(());
         };
         let recording = Recording::new(workload, &trace, last, Some(&places), self.disk);
@@ -322,13 +324,20 @@ impl Engine {
         }
     }
 
-    /// The last position of an imported log of whose states anything can be said; none if there is
-    /// none. Nobody looked at the running file system, so it is not known which part an operation
-    /// has done that was refused.
+    /// Notes in a result that FUA was not told from flushes in a log although it is in others.
+    fn note_lost_trace(&self, log: &BlockLog, result: &mut WorkloadResult) {
+        if let Some(why) = lost_trace(log, self.bed.recognises_fua()) {
+            result.inconclusive.get_or_insert(why.into());
+        }
+    }
+
+    /// The last position of an imported log, which counts from a position on, of whose states
+    /// anything can be said; none if there is none. Nobody looked at the running file system, so it
+    /// is not known which part an operation has done that was refused.
     fn last_imported(
         &self,
         workload: &Workload,
-        trace: &Recorded,
+        (trace, from): (&Recorded, usize),
         result: &mut WorkloadResult,
     ) -> Option<usize> {
         self.note_refusal(workload, trace, result);
@@ -342,18 +351,17 @@ impl Engine {
             return Some(end);
         };
         result.inconclusive.get_or_insert(why);
-        let begins = Kind::Mark(Mark::OperationStart(number as u32));
-        let entries = trace.log.entries();
-        let last = entries.iter().position(|entry| entry.kind == begins)?;
+        let last = place_of_start(&trace.log, from, number)?;
         (last >= trace.durable_position).then(|| last.min(end))
     }
 
     /// What the disk shows before any crash. What is wrong with it then, crashes have not done.
     fn look_before(&mut self, imported: &Imported, unfinished: &mut Unfinished) -> Result<Tree> {
         let log = imported.log();
-        let rules = Log::new(&requests(log), imported.from, self.disk);
+        let from = imported.places.from;
+        let rules = Log::new(&requests(log), from, self.disk);
         let state = State {
-            position: imported.from,
+            position: from,
             relaxation: Relaxation::Prefix,
         };
         rebuild(&mut self.image, log, &rules, &state);
@@ -449,6 +457,15 @@ impl Engine {
     }
 }
 
+/// Why a log says less than others do: where FUA cannot be recognised at all, that is said of all of
+/// them together.
+fn lost_trace(log: &BlockLog, recognises_fua: bool) -> Option<&'static str> {
+    (recognises_fua && !log.recognises_fua()).then_some(
+        "the kernel had no room for the trace of all requests: FUA cannot be told from a flush, and the disk \
+         seems to keep more than it must",
+    )
+}
+
 /// Notes why not everything could be measured.
 fn inconclusive(result: &mut WorkloadResult, error: &EngineError) {
     result.inconclusive.get_or_insert(error.to_string());
@@ -462,4 +479,18 @@ pub struct Floor {
     pub cycles: u32,
     /// How long.
     pub elapsed: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_whose_trace_was_lost_says_less_than_the_others() {
+        let mut log = BlockLog::default();
+        assert_eq!(lost_trace(&log, true), None);
+        log.set_recognises_fua(false);
+        assert!(lost_trace(&log, true).is_some_and(|why| why.contains("FUA")));
+        assert_eq!(lost_trace(&log, false), None, "it is said of all of them");
+    }
 }

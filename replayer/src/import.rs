@@ -19,7 +19,8 @@ pub struct Import {
     pub log: PathBuf,
     /// The disk's content before the first entry.
     pub base: PathBuf,
-    /// The mark after which the power may fail; the beginning of the log without one.
+    /// The mark from which on the power may fail; the beginning of the log without one. Operations
+    /// before it are another's.
     pub from: Option<String>,
 }
 
@@ -27,9 +28,7 @@ pub struct Import {
 #[derive(Debug)]
 pub(crate) struct Imported {
     log: BlockLog,
-    places: Places,
-    /// What stands before it belongs to the disk as it was.
-    pub(crate) from: usize,
+    pub(crate) places: Places,
     durable_position: usize,
     outcomes: Vec<Outcome>,
     /// Positions, and how many operations had returned.
@@ -39,10 +38,20 @@ pub(crate) struct Imported {
 /// What the places of a log are in its file.
 #[derive(Debug)]
 pub(crate) struct Places {
+    /// What stands before this position belongs to the disk as it was, and to no operation.
+    pub(crate) from: usize,
     entry_numbers: Vec<u64>,
     marks: Vec<LogMark>,
     unordered: Vec<Unordered>,
     ended: bool,
+}
+
+/// Where a log begins to count.
+#[derive(Debug, Clone, Copy)]
+struct Beginning {
+    position: usize,
+    /// The first of its marks that counts. Marks before it may have the same position.
+    mark: usize,
 }
 
 impl Import {
@@ -95,43 +104,52 @@ impl Import {
         let log_bytes = file.metadata().doing(|| format!("open {name}"))?.len();
         let read = LogWrites::read(BufReader::new(file), log_bytes, self.disk_bytes()?);
         let read = read.during(|| format!("read {name}"))?;
-        let from = self.position_from(&read.marks)?;
+        let beginning = self.beginning(&read.marks)?;
         if has_operations(workload) {
-            return with_operations(read, from, workload)
+            return with_operations(read, beginning, workload)
                 .during(|| format!("find the operations of {} in {name}", workload.name));
         }
+        let from = beginning.position;
         let marks = read.marks.iter().map(|mark| mark.position);
         let positions = marks
             .chain([read.log.len()])
             .filter(|position| *position >= from);
         let crash_points = positions.map(|position| (position, 0)).collect();
-        let (log, places) = parts(read);
+        let (log, places) = parts(read, from);
         Ok(Imported {
             log,
             places,
-            from,
             durable_position: from,
             outcomes: Vec::new(),
             crash_points,
         })
     }
 
-    /// The position from which the log counts.
-    fn position_from(&self, marks: &[LogMark]) -> Result<usize> {
+    /// From where on the log counts: after the mark, or with it where it is the start of an operation.
+    fn beginning(&self, marks: &[LogMark]) -> Result<Beginning> {
         let Some(wanted) = &self.from else {
-            return Ok(0);
+            return Ok(Beginning {
+                position: 0,
+                mark: 0,
+            });
         };
-        let mark = marks.iter().find(|mark| mark.text == *wanted);
+        let place = marks.iter().position(|mark| mark.text == *wanted);
         let no_mark = || Error::NoSuchMark {
             path: self.log.clone(),
             wanted: wanted.clone(),
             marks: texts(marks),
         };
-        Ok(mark.ok_or_else(no_mark)?.position)
+        let place = place.ok_or_else(no_mark)?;
+        let begins = matches!(OperationMark::of(wanted), Some(OperationMark::Start(_)));
+        Ok(Beginning {
+            // Such a mark is an entry of the log.
+            position: marks[place].position - usize::from(begins),
+            mark: place + usize::from(!begins),
+        })
     }
 }
 
-fn parts(read: LogWrites) -> (BlockLog, Places) {
+fn parts(read: LogWrites, from: usize) -> (BlockLog, Places) {
     let LogWrites {
         log,
         entry_numbers,
@@ -142,6 +160,7 @@ fn parts(read: LogWrites) -> (BlockLog, Places) {
     (
         log,
         Places {
+            from,
             entry_numbers,
             marks,
             unordered,
@@ -170,15 +189,12 @@ fn texts(marks: &[LogMark]) -> String {
 }
 
 /// Finds each operation between its marks.
-fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> Result<Imported> {
-    let marks = read
-        .marks
-        .iter()
-        .filter_map(|mark| Some((OperationMark::of(&mark.text)?, mark)));
-    let mut marks = marks.skip_while(|(_, mark)| mark.position < from);
+fn with_operations(read: LogWrites, beginning: Beginning, workload: &Workload) -> Result<Imported> {
+    let marks = read.marks.iter().skip(beginning.mark);
+    let mut marks = marks.filter_map(|mark| Some((OperationMark::of(&mark.text)?, mark)));
     let mut next = |wanted| next_mark(&mut marks, wanted);
     let (mut outcomes, mut ends) = (Vec::new(), Vec::new());
-    let mut durable_position = from;
+    let mut durable_position = beginning.position;
     let setup = workload.setup.len();
     for number in 0..workload.operations().count() {
         next(OperationMark::Start(number as u32))?;
@@ -190,11 +206,10 @@ fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> Result<
         }
     }
     let crash_points = crash_points(workload, durable_position, &ends);
-    let (log, places) = parts(read);
+    let (log, places) = parts(read, beginning.position);
     Ok(Imported {
         log,
         places,
-        from,
         durable_position,
         outcomes,
         crash_points,
@@ -328,4 +343,81 @@ pub(crate) fn something_in<'a>(tree: &'a Tree, file_system: &FileSystem) -> Opti
         return None;
     };
     entries.keys().map(String::as_str).find(|name| !own(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use block_dev::{Kind, Mark};
+
+    use super::*;
+    use crate::moment::Progress;
+
+    /// A log of these marks, and of writes (`W`), as it is read.
+    fn log_of(words: &[&str]) -> LogWrites {
+        let mut read = LogWrites::default();
+        for (number, word) in words.iter().enumerate() {
+            let log = &mut read.log;
+            match OperationMark::of(word) {
+                _ if *word == "W" => log.push_write(0, &[1; 512], 0),
+                Some(OperationMark::Start(number)) => {
+                    log.push(Kind::Mark(Mark::OperationStart(number)), 0);
+                }
+                Some(OperationMark::End(number)) => {
+                    log.push(Kind::Mark(Mark::OperationEnd(number)), 0);
+                }
+                _ => {}
+            }
+            let position = log.len();
+            read.entry_numbers.resize(position, number as u64);
+            let text = (*word).to_owned();
+            if text != "W" {
+                read.marks.push(LogMark { position, text });
+            }
+        }
+        read
+    }
+
+    /// Of a log with the operations of two runs, how far the second one had come at each position.
+    fn second_run(from: &str) -> Result<(usize, Vec<(usize, bool)>)> {
+        let read = log_of(&[
+            "op-0-start",
+            "W",
+            "op-0-end",
+            "again",
+            "op-0-start",
+            "W",
+            "op-0-end",
+        ]);
+        let import = Import {
+            log: "log".into(),
+            base: "base".into(),
+            from: Some(from.into()),
+        };
+        let workload = workloads::parse("creat foo", "test").expect("a workload");
+        let beginning = import.beginning(&read.marks)?;
+        let imported = with_operations(read, beginning, &workload[0])?;
+        let (trace, places) = imported.into_trace(&workload[0], &Tree::default());
+        let progress = Progress::of(&trace, places.from).into_iter();
+        let all = progress.map(|progress| (progress.operations_done, progress.under_way));
+        Ok((trace.durable_position, all.collect()))
+    }
+
+    #[test]
+    fn operations_before_the_mark_are_no_part_of_the_run() {
+        let (durable, progress) = second_run("again").expect("found");
+        // The mark stands where the end of the other operation does.
+        assert_eq!(durable, 3);
+        let none = (0, false);
+        let run = [none, (0, true), (0, true), (1, false)];
+        assert_eq!(progress, [[none; 3].as_slice(), &run].concat());
+    }
+
+    #[test]
+    fn the_start_of_an_operation_is_one_of_the_run_and_its_end_is_not() {
+        let (durable, progress) = second_run("op-0-start").expect("found");
+        assert_eq!((durable, progress[1]), (0, (0, true)));
+        let (durable, _) = second_run("op-0-end").expect("found");
+        assert_eq!(durable, 3);
+        assert!(second_run("never").is_err());
+    }
 }

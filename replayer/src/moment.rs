@@ -1,6 +1,6 @@
 //! What had been done when the power failed.
 
-use block_dev::{Kind, Mark};
+use block_dev::{BlockLog, Kind, Mark};
 use checker::{Contract, Model, Undecided, oracle};
 use local_fs::Tree;
 use recorder::{Outcome, Recorded};
@@ -16,15 +16,17 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// At each position of a trace's log, the one after the last entry included.
-    pub(crate) fn of(trace: &Recorded) -> Vec<Self> {
+    /// At each position of a trace's log, the one after the last entry included. What stands before
+    /// `from` is of another run: that is no progress of this one.
+    pub(crate) fn of(trace: &Recorded, from: usize) -> Vec<Self> {
         let mut now = Self {
             operations_done: 0,
             under_way: false,
         };
         let mut all = vec![now];
-        for entry in trace.log.entries() {
+        for (place, entry) in trace.log.entries().iter().enumerate() {
             match entry.kind {
+                _ if place < from => {}
                 Kind::Mark(Mark::OperationStart(_)) => now.under_way = true,
                 Kind::Mark(Mark::OperationEnd(number)) => {
                     now = Self {
@@ -81,10 +83,77 @@ impl Progress {
     }
 }
 
+/// The place at which an operation begins in a log, of which what stands before `from` is of another
+/// run.
+pub(crate) fn place_of_start(log: &BlockLog, from: usize, operation: usize) -> Option<usize> {
+    let begins = Kind::Mark(Mark::OperationStart(operation as u32));
+    let mut entries = log.entries().iter().enumerate().skip(from);
+    let found = entries.find(|(_, entry)| entry.kind == begins);
+    found.map(|(place, _)| place)
+}
+
 /// Why nothing can be said of the crashes of a run whose file system, while it ran, did not show
 /// what the model says was done.
 pub(crate) fn disagreement(model: &Model, live: &Tree) -> Option<String> {
     oracle::check_live(model, live).err().map(|difference| {
         format!("the running file system does not show what was done: {difference}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The log of a run of two operations, a write, and the start of another run.
+    fn log() -> BlockLog {
+        let mut log = BlockLog::default();
+        for mark in [
+            Mark::OperationStart(0),
+            Mark::OperationEnd(0),
+            Mark::OperationStart(1),
+            Mark::OperationEnd(1),
+        ] {
+            log.push(Kind::Mark(mark), 0);
+        }
+        log.push_write(0, &[1; 512], 0);
+        log.push(Kind::Mark(Mark::OperationStart(0)), 0);
+        log
+    }
+
+    #[test]
+    fn what_another_run_has_done_before_is_no_progress() {
+        let trace = Recorded {
+            outcomes: Vec::new(),
+            setup_operations: 0,
+            durable_position: 5,
+            root_mode: 0o755,
+            root_owner: (0, 0),
+            crash_points: Vec::new(),
+            log: log(),
+        };
+        let progress = |from| {
+            let all = Progress::of(&trace, from).into_iter();
+            let words = all.map(|now| (now.operations_done, now.under_way));
+            words.collect::<Vec<_>>()
+        };
+        let none = (0, false);
+        assert_eq!(progress(5), [none, none, none, none, none, none, (0, true)]);
+        assert_eq!(
+            progress(0)[..5],
+            [none, (0, true), (1, false), (1, true), (2, false)]
+        );
+    }
+
+    #[test]
+    fn an_operation_begins_where_it_begins_in_this_run() {
+        let log = log();
+        for (from, operation, place) in [
+            (0, 0, Some(0)),
+            (0, 1, Some(2)),
+            (5, 0, Some(5)),
+            (5, 1, None),
+        ] {
+            assert_eq!(place_of_start(&log, from, operation), place);
+        }
+    }
 }

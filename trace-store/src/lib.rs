@@ -81,7 +81,9 @@ pub struct Disk {
     pub directory: String,
     /// The disk as it was formatted.
     pub base: Arc<Base>,
-    /// What it was asked to do since. Times are those of the clock of the run's events.
+    /// What it was asked to do since. Times are those of the clock of the run's events. Whether FUA
+    /// was recognised in it ([`BlockLog::recognises_fua`]) is kept; older versions did not say so, and
+    /// of theirs it is assumed.
     pub log: BlockLog,
     /// So many of the first requests were made durable before anything of the run.
     pub durable: usize,

@@ -115,6 +115,14 @@ struct DiskManifest {
     log_blake3: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after_blake3: Option<String>,
+    /// Of the log.
+    #[serde(default, skip_serializing_if = "is_false")]
+    fua_unrecognised: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl DiskManifest {
@@ -142,6 +150,7 @@ impl DiskManifest {
             base_blake3: compress(&directory.join(Self::base(number)), &disk.base.pack())?,
             log_blake3: compress(&directory.join(Self::log(number)), &log)?,
             after_blake3: disk.after.as_ref().map(save_after).transpose()?,
+            fua_unrecognised: !disk.log.recognises_fua(),
         })
     }
 
@@ -154,8 +163,9 @@ impl DiskManifest {
             }
         })?;
         let path = folder.join(Self::log(self.number));
-        let (file_system, directory, durable, log): (_, _, usize, BlockLog) =
+        let (file_system, directory, durable, mut log): (_, _, usize, BlockLog) =
             unpack(&path, &self.log_blake3)?;
+        log.set_recognises_fua(!self.fua_unrecognised);
         let load_after = |hash: String| unpack(&folder.join(Self::after(self.number)), &hash);
         let after: Option<BlockLog> = self.after_blake3.map(load_after).transpose()?;
         let is_within = |log: &BlockLog| log.is_within(base.size_bytes());

@@ -118,6 +118,22 @@ proptest! {
     }
 }
 
+/// It is said in words of the manifest, which are not there otherwise, as in older traces.
+#[test]
+fn whether_fua_was_recognised_is_kept_with_a_log() {
+    for recognised in [true, false] {
+        let mut trace = trace(b"bytes");
+        for disk in trace.disks.values_mut() {
+            disk.log.set_recognises_fua(recognised);
+        }
+        let directory = saved(&trace);
+        let manifest = fs::read_to_string(directory.path().join(FILES[0])).expect("read");
+        assert_eq!(manifest.contains("fua_unrecognised"), !recognised);
+        let loaded = Trace::load(directory.path()).expect("loaded");
+        assert_eq!(loaded.disks["node"].log.recognises_fua(), recognised);
+    }
+}
+
 #[test]
 fn a_truncated_file_is_refused_with_its_name() {
     for file in FILES {

@@ -10,6 +10,9 @@ use crate::Sector;
 /// The smallest sector, in bytes: `all` tears at it.
 const SECTOR_BYTES: u64 = 512;
 
+/// The largest unit at which writes are torn, in bytes. No write is larger.
+const UNIT_BYTES_MAX: u64 = 1 << 32;
+
 /// Which kinds of crash states to visit: words with commas between them, in any order.
 ///
 /// | word | states |
@@ -241,8 +244,10 @@ impl States {
                 self.reorder = number.ok_or_else(|| refused(why))?;
             }
             ("torn", unit) => {
-                let unit_bytes = positive(unit).filter(|bytes| bytes % SECTOR_BYTES == 0);
-                let why = "expected torn:U with U bytes, a multiple of 512";
+                let is_unit =
+                    |bytes: &u64| bytes.is_multiple_of(SECTOR_BYTES) && *bytes <= UNIT_BYTES_MAX;
+                let unit_bytes = positive(unit).filter(is_unit);
+                let why = "expected torn:U with U bytes, a multiple of 512 up to 4294967296";
                 self.torn_unit_bytes = Some(unit_bytes.ok_or_else(|| refused(why))?);
             }
             ("sample", size) => {
@@ -408,6 +413,9 @@ mod tests {
                 "expected torn:U with U bytes, a multiple of 512",
             ),
             ("torn:0", "expected torn:U"),
+            ("torn:4294967808", "a multiple of 512 up to 4294967296"),
+            // To the next sector of 4096 bytes there is no number.
+            ("torn:18446744073709551104", "expected torn:U"),
             ("sample:x", "expected sample:N with N from 1"),
             ("sample:4294967296", "expected sample:N"),
             ("reorder:1,reorder:2", "'reorder:2': it is given twice"),

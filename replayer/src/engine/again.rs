@@ -429,7 +429,11 @@ impl Engine {
         self.watch.lap(&mut timing.enumerate_us);
         let recorded = self.bed.record_recovery(image);
         self.watch.lap(&mut timing.record_us);
-        Ok(recorded?.map(|log| Recovered::new(log, self.disk)))
+        let recorded = recorded?;
+        if let Ok(log) = &recorded {
+            self.note_lost_trace(log, result);
+        }
+        Ok(recorded.map(|log| Recovered::new(log, self.disk)))
     }
 
     /// Whether what has recovered from a content, which was visited, breaks nothing if the power

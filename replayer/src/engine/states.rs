@@ -49,7 +49,7 @@ impl<'a> Recording<'a> {
     ) -> Self {
         let has_model = imported.is_none() || has_operations(workload);
         let progress = if has_model {
-            Progress::of(trace)
+            Progress::of(trace, imported.map_or(0, |places| places.from))
         } else {
             Progress::unknown(trace)
         };

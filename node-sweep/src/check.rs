@@ -29,7 +29,8 @@ use serde::{Deserialize, Serialize};
 /// How often it is looked whether somebody interrupts.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A check may say so much about a state, in bytes. The rest is not read.
+/// A check may say so much about a state, in bytes. The rest is not read: if nothing is broken so far, it
+/// might be there.
 const SAID_MAX: u64 = 1 << 20;
 
 /// What a check is and how long it may take.
@@ -190,6 +191,17 @@ impl Verdict {
         let said = String::from_utf8_lossy(said);
         cluster::verdict(&said.lines().collect::<Vec<_>>(), success).into()
     }
+
+    /// The same of the beginning of what a check printed.
+    fn of_beginning(said: &[u8]) -> Self {
+        match Self::of(said, true) {
+            Self::Ok | Self::Inconclusive(_) => {
+                let mebibytes = SAID_MAX >> 20;
+                Self::Inconclusive(format!("the check said more than {mebibytes} MiB"))
+            }
+            broken @ Self::Broken(_) => broken,
+        }
+    }
 }
 
 /// Runs a check for one state after the other.
@@ -248,7 +260,11 @@ impl Checker {
         if !matches!(status.code(), Some(0 | 1)) {
             return Ok(ended(status, &mut errors));
         }
-        Ok(Verdict::of(&content(&mut said)?, status.success()))
+        let beginning = content(&mut said)?;
+        if said.metadata()?.len() > SAID_MAX {
+            return Ok(Verdict::of_beginning(&beginning));
+        }
+        Ok(Verdict::of(&beginning, status.success()))
     }
 
     fn judge_served(&mut self, words: &str, directory: &Path, acks: &Path) -> io::Result<Verdict> {
@@ -273,13 +289,13 @@ impl Checker {
                 self.server = None;
                 Ok(self.check.too_long())
             }
+            Answer::TooMuch(beginning) => {
+                self.server = None;
+                Ok(Verdict::of_beginning(&beginning))
+            }
             Answer::Ended => {
-                let mut server = self.server.take().expect("it is there");
-                // It has closed its output, which most do by ending.
-                let status = server.group.wait(self.check.patience())?;
-                let how = status.map(|status| ended(status, &mut server.errors));
-                let closed = || Verdict::Inconclusive("the check closed its output".into());
-                Ok(how.unwrap_or_else(closed))
+                let server = self.server.take().expect("it is there");
+                server.closed(self.check.patience())
             }
         }
     }
@@ -311,6 +327,8 @@ fn after_end(said: &[u8]) -> Option<usize> {
 
 enum Answer {
     Said(Vec<u8>),
+    /// It says more than is read; this is the beginning.
+    TooMuch(Vec<u8>),
     Hung,
     Ended,
 }
@@ -332,6 +350,14 @@ impl Server {
             said_more: false,
             errors,
         })
+    }
+
+    /// What it says that it has closed its output, which most do by ending.
+    fn closed(mut self, patience: Patience<'_>) -> io::Result<Verdict> {
+        let status = self.group.wait(patience)?;
+        let how = status.map(|status| ended(status, &mut self.errors));
+        let closed = || Verdict::Inconclusive("the check closed its output".into());
+        Ok(how.unwrap_or_else(closed))
     }
 
     /// Whether it has said something after its answer.
@@ -370,7 +396,7 @@ impl Server {
                 return Ok(Answer::Said(said));
             }
             if said.len() as u64 > SAID_MAX {
-                return Ok(Answer::Hung);
+                return Ok(Answer::TooMuch(said));
             }
         }
     }
@@ -554,6 +580,25 @@ mod tests {
         let verdict = checker.judge(Path::new("/some/state"), Path::new("/some/acks"));
         let verdict = verdict.expect("it runs");
         assert!(is_open(&verdict, "printed is `what`"), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_check_that_says_too_much_passes_no_state() {
+        let much = "head -c 2000000 /dev/zero | tr '\\0' '\\n'";
+        let words = "the check said more than 1 MiB";
+        let verdict = once(&format!("echo ok; {much}; echo broken row 3"));
+        assert!(is_open(&verdict, words), "{verdict:?}");
+        let early = Verdict::Broken(vec!["row 3".into()].into());
+        assert_eq!(once(&format!("echo broken row 3; {much}")), early);
+        let served = |words: &str| {
+            let words = format!("read line; {words}; {much}; echo end; read line");
+            let mut checker = checker(CheckCommand::Serve(words));
+            let verdict = checker.judge(Path::new("/some/state"), Path::new("/some/acks"));
+            verdict.expect("it runs")
+        };
+        let verdict = served("echo ok");
+        assert!(is_open(&verdict, words), "{verdict:?}");
+        assert_eq!(served("echo broken row 3"), early);
     }
 
     #[test]

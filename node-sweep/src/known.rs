@@ -131,7 +131,7 @@ impl Known<'_> {
             only_known: true,
             deadline: None,
             undamaged: None,
-            is_sample: self.request.sample_of_disks().is_some(),
+            is_sample: self.request.sample_at(level).is_some(),
         };
         let swept = sweep_source(
             source,

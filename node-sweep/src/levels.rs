@@ -515,6 +515,9 @@ impl<'a> Requested<'a> {
             self.request.states,
             self.drawn_words(sample, count)
         ));
+        if let Some(words) = recordings.fua_words() {
+            campaign::say(&words);
+        }
         let is_one_at_a_time = blocks.one_at_a_time();
         let jobs = if is_one_at_a_time {
             1
@@ -620,7 +623,7 @@ impl<'a> Visit<'a> {
             only_known: false,
             deadline,
             undamaged,
-            is_sample: what.request.sample_of_disks().is_some(),
+            is_sample: what.request.sample_at(level).is_some(),
         };
         let of = (name, count);
         let watcher = Watcher::new(

@@ -64,7 +64,8 @@ impl Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// What the cluster file says: a majority that stands for all, or a primary and its replicas
+    /// What `explore` in the cluster file says. Without it: majorities, each node alone, and all
+    /// nodes where they lose at once everything that was not durable
     #[default]
     Pace,
     /// Every set of nodes, each in its own way
@@ -248,6 +249,14 @@ impl Request {
         self.sample.or(self.states.sample().map(u64::from))
     }
 
+    /// The same at a level.
+    pub(crate) fn sample_at(&self, level: Level) -> Option<u64> {
+        match level {
+            Level::Block | Level::DiskRecovery => self.sample_of_disks(),
+            Level::Syscalls | Level::Both | Level::Recovery => self.sample,
+        }
+    }
+
     /// Whether there are states that nobody is to look at in this part of a sweep: what is not
     /// found may be among them.
     pub fn is_part(&self, shard: Option<Shard>) -> bool {
@@ -337,5 +346,15 @@ pub(crate) mod tests {
         assert!(!request(None).is_part(None));
         assert!(request(None).is_part(Shard::new(1, 2)));
         assert!(request(Some(9)).is_part(None));
+    }
+
+    #[test]
+    fn states_of_disks_that_are_drawn_leave_those_of_calls_whole() {
+        let request = Request {
+            states: "every-write,sample:5".parse().expect("states"),
+            ..request(None)
+        };
+        assert_eq!(request.sample_at(Level::Block), Some(5));
+        assert_eq!(request.sample_at(Level::Syscalls), None);
     }
 }

@@ -394,13 +394,23 @@ impl Undamaged {
             return Err(Error::NotOk(words.clone()));
         }
         let mut said: Vec<String> = Vec::new();
-        while *tries < wanted() && !interrupt.requested() {
-            asker.tell(*tries, most);
-            let verdict = subject.judge(&self.state, *tries > 0)?;
-            if interrupt.requested() {
-                // What it said before counts all the same.
-                break;
+        // Whether it was asked often enough. How often that is may be more as soon as it is not asked here.
+        let is_known = loop {
+            if *tries >= wanted() {
+                break Ok(true);
             }
+            if interrupt.requested() {
+                break Ok(false);
+            }
+            asker.tell(*tries, most);
+            let judged = subject.judge(&self.state, *tries > 0);
+            if interrupt.requested() {
+                break Ok(false);
+            }
+            let verdict = match judged {
+                Ok(verdict) => verdict,
+                Err(error) => break Err(error),
+            };
             *tries += 1;
             match verdict {
                 Verdict::Ok => {}
@@ -409,10 +419,14 @@ impl Undamaged {
                 }
                 Verdict::Inconclusive(why) => said.push(why),
             }
-        }
+        };
+        // What it said before counts all the same.
         match said.first() {
-            None => Ok(*tries >= wanted()),
-            Some(first) => self.remember(first, said.len(), *tries),
+            None => is_known,
+            Some(first) => {
+                let is_remembered = self.remember(first, said.len(), *tries)?;
+                is_known.map(|_| is_remembered)
+            }
         }
     }
 
@@ -512,6 +526,7 @@ fn all_acknowledged(trace: &Trace) -> Arc<[u8]> {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
+    use std::{io, mem};
 
     use trace::Run;
 
@@ -634,6 +649,30 @@ mod tests {
                 Verdict::Ok
             }))
         }
+    }
+
+    /// Says that something is broken, and then cannot be asked.
+    struct Short(bool);
+
+    impl Subject for Short {
+        fn judge(&mut self, _: &CrashState, _: bool) -> Result<Verdict> {
+            if mem::replace(&mut self.0, true) {
+                return Err(Error::System {
+                    doing: "make a directory".into(),
+                    error: io::ErrorKind::StorageFull.into(),
+                });
+            }
+            Ok(broken())
+        }
+    }
+
+    #[test]
+    fn a_machine_that_is_short_of_something_does_not_make_a_check_sound_that_failed_before() {
+        let undamaged = Undamaged::of(&Trace::default(), "posix").expect("a state");
+        let interrupt = Interrupt::default();
+        let asked = undamaged.ask_more(&mut Short(false), &Asker::patient(&interrupt));
+        assert!(matches!(asked, Err(Error::NotOk(_))), "{asked:?}");
+        assert_eq!(undamaged.sound(), Sound::default());
     }
 
     /// Counts how often it is asked.

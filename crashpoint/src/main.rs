@@ -36,8 +36,8 @@ use campaign::{Interrupt, Outcome};
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use replayer::Options;
 
-/// Cuts the power of file systems, programs and clusters at every point where they have promised
-/// something, and says what was not there afterwards.
+/// Cuts the power of file systems, programs and clusters at many points of a run, and says which
+/// promises did not hold afterwards.
 ///
 /// Exit status: 0 nothing found, 1 findings, 2 could not run, 3 incomplete or inconclusive.
 #[derive(Debug, Parser)]
@@ -61,12 +61,13 @@ enum Command {
     /// that a file system could not tell from an earlier one are left out. With --out the sweep can
     /// be stopped and killed at any moment, and continued by --resume.
     Fs(Box<fs::FsArgs>),
-    /// Test a program: cut the power at every point of a run of it
+    /// Test a program: cut the power at many points of a run of it
     ///
-    /// Records what the program does to the files in its directory of data, makes every state that
-    /// a crash could have left there, and has a command look at each. Each line that the program
-    /// prints is a promise: after a crash it must still hold. Findings that are alike are shown once,
-    /// with what was lost, what would have prevented it, and which file systems save the program.
+    /// Records what the program does to the files in its directory of data, makes the states that a
+    /// crash could have left there, within --lost, --split and --sector, and has a command look at
+    /// each. Each line that the program prints is a promise: after a crash it must still hold.
+    /// Findings that are alike are shown once, with what was lost, what would have prevented it, and
+    /// which file systems save the program.
     App(Box<app::AppArgs>),
     /// Put the shards of a sweep together
     ///
@@ -111,10 +112,10 @@ enum Command {
     Replay(finding::ReplayArgs),
     /// Write the results of sweeps as a page to read, or for CI
     ///
-    /// The page (--html) needs no network: a table, filters, and every finding, with its
-    /// timeline but for those of `cluster sweep --live`.
-    /// JUnit (--junit) has a suite for each file system; what was inconclusive counts as an error
-    /// there. Exit status: 0 if it was written, whatever was found, 2 if not.
+    /// The page (--html) needs no network. It has a table, filters and every finding, with a timeline
+    /// except for findings of `cluster sweep --live`. JUnit (--junit) has a suite for each file system
+    /// that `fs` swept, and one for each other sweep and each campaign of `inject`. What was
+    /// inconclusive is an error there. Exit status: 0 if that was written, whatever was found, 2 if not.
     Report(report::ReportArgs),
     /// Run a command in a User-Mode Linux guest
     ///
@@ -131,10 +132,10 @@ enum Command {
     ///
     /// Runs the cluster of a cluster file and its clients, puts the faults of the plan in place when
     /// their triggers fire, heals everything, and has the check look. With --strategy it makes plans
-    /// itself: `exhaustive` has every failure happen at every system call of the nodes' programs that
-    /// --points lists. Exit status: 0 nothing was
-    /// broken, 1 something was, 2 it could not run, 3 the check did not decide, a fault of the plan
-    /// did not happen, or it was interrupted.
+    /// itself: `exhaustive` tries each kind of failure at each failure point that --points lists, at
+    /// up to three occurrences of the point unless --all-occurrences is given. Exit status: 0 nothing
+    /// was broken, 1 something was, 2 it could not run, 3 the check did not decide, a fault of the
+    /// plan did not happen, or it was interrupted.
     Inject(Box<inject::InjectArgs>),
     /// Check what clients saw, or write it in another form
     ///

@@ -37,7 +37,7 @@ const LIVE_STATES: &str = "flushed,prefix,reorder:all";
 #[derive(Debug, Args)]
 pub(crate) struct SpaceArgs {
     /// What is crashed: what the programs asked of any file system, or the disks under the one that
-    /// they had [default: both where a disk was recorded with `app --disk`, else syscalls]
+    /// they had [default: both with `app --disk`; else syscalls, also of a trace that has disks]
     #[arg(long, value_enum)]
     pub(crate) level: Option<Level>,
 
@@ -73,7 +73,8 @@ pub(crate) struct VisitArgs {
     #[command(flatten)]
     pub(crate) states: SpaceArgs,
 
-    /// Visit only N states, drawn at random: of each relaxation as many as of the others
+    /// Visit only N states, drawn at random: of each relaxation as many as of the others. A live sweep
+    /// draws none: it takes the first N failures in the order in which it tries them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) sample: Option<u64>,
 
@@ -89,8 +90,8 @@ pub(crate) struct VisitArgs {
     #[arg(long, value_name = "I/N")]
     pub(crate) shard: Option<Shard>,
 
-    /// How many states to look at side by side [default: one for each processor, two if that is
-    /// clusters; one where a sweep runs itself in a guest]
+    /// How many states to look at side by side [default: one for each processor, two for each if
+    /// clusters are started on states of a trace; one where a sweep runs itself in a guest]
     #[arg(long, short, value_name = "N", overrides_with = "jobs", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
 

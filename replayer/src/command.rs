@@ -23,10 +23,10 @@ use crate::results_directory::{Recorded, Results};
 use crate::sweep::{Summary, SweepOptions, Workers};
 
 /// What the summaries of a sweep amount to.
-pub(crate) fn outcome(rows: &[(Variant, Summary)]) -> Outcome {
-    if rows.iter().any(|(_, summary)| summary.findings > 0) {
+pub(crate) fn outcome<'a>(mut all: impl Iterator<Item = &'a Summary> + Clone) -> Outcome {
+    if all.clone().any(|summary| summary.findings > 0) {
         Outcome::Findings
-    } else if rows.iter().any(|(_, summary)| summary.is_open()) {
+    } else if all.any(Summary::is_open) {
         Outcome::Incomplete
     } else {
         Outcome::Clean
@@ -292,9 +292,9 @@ impl<'a> SweepCommand<'a> {
             if self.stop_after.is_none_or(|most| self.found.get() < most) {
                 say("interrupted: what was done until then is counted");
             }
-            return Ok(outcome(rows).or_incomplete());
+            return Ok(outcome(rows.iter().map(|(_, summary)| summary)).or_incomplete());
         }
-        Ok(outcome(rows))
+        Ok(outcome(rows.iter().map(|(_, summary)| summary)))
     }
 }
 

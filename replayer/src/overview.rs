@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use campaign::{MANIFEST, RESULTS, TIMES, read_lines};
+use campaign::{MANIFEST, Outcome, RESULTS, TIMES, read_lines};
 use local_fs::Variant;
 
+use crate::command::outcome;
 use crate::error::{Error, Result};
 use crate::findings::Found;
-
 use crate::manifest::Manifest;
 use crate::report::unlooked_words;
 use crate::result::Verdict;
@@ -96,6 +96,11 @@ impl Overview {
     pub fn unlooked(&self) -> Vec<String> {
         let of = |swept: &Swept| unlooked_words(&swept.variant, &swept.summary);
         self.file_systems.iter().flat_map(of).collect()
+    }
+
+    /// What the sweep came to, as it says itself by its exit status.
+    pub fn outcome(&self) -> Outcome {
+        outcome(self.file_systems.iter().map(|swept| &swept.summary))
     }
 
     /// The place of a finding's file system in the manifest.

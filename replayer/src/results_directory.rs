@@ -327,7 +327,7 @@ impl Results {
             .try_for_each(|(variant, summary)| print_summary(format, variant, summary))
             .and_then(|()| print_table(format, &rows))
             .map_err(Error::Output)?;
-        Ok(outcome(&rows))
+        Ok(outcome(rows.iter().map(|(_, summary)| summary)))
     }
 
     /// Writes the summary: all of it is done.

@@ -611,19 +611,26 @@ impl Feeder<'_, '_> {
         ));
         self.renew()?;
         for workload in std::mem::take(&mut self.waiting) {
+            // Nobody waits for another worker, which may be a guest that boots.
+            if self.interrupt.requested() {
+                self.pass_on(workload, Answer::Failed(gone.words().to_owned()));
+                continue;
+            }
             match self.again(&workload) {
                 Ok(mut result) => {
                     let died = result.death.is_some();
                     result.retry_alone |= died && !self.is_in_guest;
                     self.pass_on(workload, Answer::Result(Box::new(result)));
                     self.deaths = 0;
-                    if died {
+                    if died && !self.interrupt.requested() {
                         self.renew()?;
                     }
                 }
                 Err(gone) => {
                     self.give_up(workload, &gone);
-                    self.renew()?;
+                    if !self.interrupt.requested() {
+                        self.renew()?;
+                    }
                 }
             }
         }

@@ -5,9 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use assert_cmd::assert::OutputAssertExt;
-use end_to_end::{Family, crashpoint, leftovers, program, require_root};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use end_to_end::{Family, Running, crashpoint, program, require_root, settle};
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 /// Each with operations that nothing needs.
@@ -118,6 +117,39 @@ fn a_story_names_the_promise_and_the_write() {
         lines(&story, "prevented ")[0].contains("a flush after write"),
         "{story}"
     );
+}
+
+#[test]
+fn a_list_says_that_the_sweep_has_not_ended() {
+    require_root();
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, out) = (directory.path().join("w.wl"), results(&directory));
+    std::fs::write(
+        &file,
+        "workload a; creat a; fsync a\nworkload b; creat b; fsync b\n",
+    )
+    .expect("written");
+    let file = file.to_str().expect("text");
+    assert_eq!(run(&["fs", file, "--out", &out, "--fs", "ext4"]).0, 0);
+    let (status, list, _) = run(&["show", &out]);
+    assert_eq!((status, list.as_str()), (0, "no findings\n"));
+    // As if it had been killed after its first workload.
+    let lines = Path::new(&out).join("results.jsonl");
+    let text = std::fs::read_to_string(&lines).expect("read");
+    let is_second = |line: &&str| line.contains("\"workload\":\"b\"");
+    let (second, others): (Vec<_>, Vec<_>) = text.lines().partition(is_second);
+    assert_eq!(second.len(), 1, "{text}");
+    std::fs::write(&lines, others.join("\n") + "\n").expect("written");
+    let (status, list, _) = run(&["show", &out]);
+    assert_eq!(status, 3, "{list}");
+    let continued = format!("crashpoint fs --resume {out}\n");
+    assert!(
+        list.starts_with("no findings\nthe sweep has not ended"),
+        "{list}"
+    );
+    assert!(list.ends_with(&continued), "{list}");
+    assert_eq!(run(&["fs", "--resume", &out]).0, 0);
+    assert_eq!(run(&["show", &out]).0, 0);
 }
 
 #[test]
@@ -241,7 +273,8 @@ fn a_state_that_is_looked_at_goes_with_ctrl_c() {
     let directory = swept(&["--fs", "ext4", "--disk", "drop-flush"]);
     let temporary = tempfile::tempdir().expect("a directory");
     let (_, list, _) = run(&["show", &results(&directory)]);
-    let mut process = Command::new(program("crashpoint"))
+    let mut command = Command::new(program("crashpoint"));
+    command
         .args([
             "replay",
             &results(&directory),
@@ -250,18 +283,18 @@ fn a_state_that_is_looked_at_goes_with_ctrl_c() {
         .env("TMPDIR", temporary.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it runs");
+        .stderr(Stdio::null());
+    let mut process = Running::start(&mut command);
     let mut place = String::new();
     BufReader::new(process.stdout.as_mut().expect("its output"))
         .read_line(&mut place)
         .expect("a line");
     assert!(Path::new(place.trim()).join("B/x").exists(), "{place}");
     let family = Family::of(process.id());
-    kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).expect("sent");
-    assert_eq!(process.wait().expect("it ends").code(), Some(3));
-    assert_eq!(leftovers(&family, temporary.path()), Vec::<String>::new());
+    process.send(Signal::SIGINT);
+    assert_eq!(process.end().code(), Some(3));
+    let left = settle(&family, temporary.path(), <[_]>::is_empty);
+    assert!(left.is_empty(), "{left:#?}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub(crate) struct CleanArgs {
 pub(crate) fn run(arguments: &CleanArgs) -> anyhow::Result<Outcome> {
     let mut clean = Clean {
         dry_run: arguments.dry_run,
-        found: 0,
+        ..Clean::default()
     };
     if nix::unistd::geteuid().is_root() {
         clean.mounts()?;
@@ -66,12 +66,14 @@ pub(crate) fn run(arguments: &CleanArgs) -> anyhow::Result<Outcome> {
     if clean.found == 0 {
         writeln!(io::stdout(), "nothing was left behind")?;
     }
-    Ok(Outcome::Clean)
+    Ok(clean.outcome())
 }
 
+#[derive(Default)]
 struct Clean {
     dry_run: bool,
     found: u32,
+    has_failed: bool,
 }
 
 /// What is done to a leftover, and what is said of it.
@@ -112,7 +114,22 @@ impl Clean {
         }
         match act() {
             Ok(()) => writeln!(out, "{} {what}", action.done),
-            Err(error) => writeln!(out, "could not {} {what}: {error}", action.plan),
+            // Whoever made it, or another one who cleans, was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                writeln!(out, "{what} is gone by itself")
+            }
+            Err(error) => {
+                self.has_failed = true;
+                writeln!(out, "could not {} {what}: {error}", action.plan)
+            }
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        if self.has_failed {
+            Outcome::Incomplete
+        } else {
+            Outcome::Clean
         }
     }
 
@@ -262,4 +279,22 @@ fn directories() -> io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_removed_is_no_success() {
+        let mut clean = Clean::default();
+        clean.act(&REMOVE, "one", || Ok(())).expect("written");
+        assert_eq!(clean.outcome(), Outcome::Clean);
+        let is_gone = || Err(io::ErrorKind::NotFound.into());
+        clean.act(&REMOVE, "a third", is_gone).expect("written");
+        assert_eq!(clean.outcome(), Outcome::Clean);
+        let fails = || Err(io::ErrorKind::ResourceBusy.into());
+        clean.act(&REMOVE, "another", fails).expect("written");
+        assert_eq!(clean.outcome(), Outcome::Incomplete);
+    }
 }

@@ -43,13 +43,14 @@ pub(crate) enum ClusterCommand {
     /// Exit status: 0 everything was recorded, 2 it could not run, 3 something was done that the
     /// trace does not have, or it was interrupted.
     Record(record::RecordArgs),
-    /// Count the states that a crash of all nodes could leave, before anything runs
+    /// Count the states that a sweep would try, before anything runs
     States(states::StatesArgs),
-    /// Start the cluster on every state that a crash of all nodes could leave, and ask its check
+    /// Start the cluster on the states that a crash of all nodes could leave, and ask its check
     ///
-    /// The trace is what `crashpoint cluster record` made. Each state is made as directories, one
-    /// for each node; the cluster is started on them, its check is asked whether what was
-    /// acknowledged is there, and everything is killed. Findings that are alike are shown once.
+    /// The trace is what `crashpoint cluster record` made. Its states are those within --lost, --split
+    /// and --sector. Each is made as directories, one for each node; the cluster is started on them,
+    /// its check is asked whether what was acknowledged is there, and everything is killed. Findings
+    /// that are alike are shown once.
     /// Who is not root needs a kernel of scripts/build-uml.sh: the sweep runs in a guest then.
     ///
     /// With --live, of a cluster file: the power fails while the cluster runs on simulated machines,

@@ -8,6 +8,8 @@ use campaign::quoted;
 use cluster::{ClusterFile, DIRECTORY, NodeConfig, Ready, client_address};
 use node_sweep::Turns;
 
+use super::states::XATTRS;
+
 /// How long nodes that come first are alone, if the cluster file does not say, in seconds.
 const ALONE_S: f64 = 1.0;
 
@@ -132,7 +134,7 @@ pub(super) fn script(
         let directory = format!("{DIRECTORY}/{node}");
         writeln!(
             text,
-            "mkdir {directory}\nbase64 -d <<'END' | tar -xzf - -C {directory}\n{archive}END"
+            "mkdir {directory}\nbase64 -d <<'END' | tar {XATTRS} -xzf - -C {directory}\n{archive}END"
         )?;
     }
     writeln!(

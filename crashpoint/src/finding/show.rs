@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use brief::counted;
-use campaign::{Outcome, columns};
+use campaign::{Outcome, columns, own_call, quoted};
 use clap::{Args, Command};
 use node_sweep::{Finding, Numbered, Rank, Recorded, load_trace};
-use replayer::{Findings, Found, Group, replay_text};
+use replayer::{Findings, Found, Group, Overview, replay_text};
 use trace_store::Trace;
 
 use super::{Named, live};
@@ -71,7 +71,7 @@ pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome>
             },
             fs,
         ),
-        None => list(&Findings::read(&arguments.results)?, arguments.all),
+        None => list(&arguments),
     }
 }
 
@@ -202,11 +202,41 @@ fn tell(named: &Named, fs: &Command) -> anyhow::Result<Outcome> {
     Ok(Outcome::Findings)
 }
 
-fn list(findings: &Findings, all: bool) -> anyhow::Result<Outcome> {
+/// The findings of a sweep of file systems, and what it says nothing of.
+fn list(arguments: &ShowArgs) -> anyhow::Result<Outcome> {
+    let findings = Findings::read(&arguments.results)?;
+    let overview = Overview::read(&arguments.results)?;
+    let mut out = io::stdout().lock();
     if findings.all.is_empty() {
-        writeln!(io::stdout(), "no findings")?;
-        return Ok(Outcome::Clean);
+        writeln!(out, "no findings")?;
+    } else {
+        write!(out, "{}", table(&findings, arguments.all))?;
     }
+    let directory = arguments.results.to_string_lossy();
+    let (call, directory) = (own_call(), quoted(&directory));
+    let open = overview.open.iter().filter(|open| !open.not_applicable);
+    match open.count() {
+        0 => {}
+        count => writeln!(
+            out,
+            "{} inconclusive: `{call} report {directory} --html FILE` lists them",
+            counted(count, "workload")
+        )?,
+    }
+    for words in overview.unlooked() {
+        writeln!(out, "{words}")?;
+    }
+    if !overview.finished {
+        writeln!(
+            out,
+            "the sweep has not ended: it was stopped or killed, or it is still running; this is what it \
+             knew until now. Continue it with: {call} fs --resume {directory}"
+        )?;
+    }
+    Ok(overview.outcome())
+}
+
+fn table(findings: &Findings, all: bool) -> String {
     let head = [
         "finding",
         "file system",
@@ -226,8 +256,7 @@ fn list(findings: &Findings, all: bool) -> anyhow::Result<Outcome> {
     } else {
         rows.extend(findings.groups().iter().map(row));
     }
-    write!(io::stdout(), "{}", columns(&rows))?;
-    Ok(Outcome::Findings)
+    columns(&rows)
 }
 
 fn row(group: &Group<'_>) -> Vec<String> {

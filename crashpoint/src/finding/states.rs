@@ -203,6 +203,9 @@ impl State<'_> {
     }
 }
 
+/// Has tar keep extended attributes, too.
+pub(super) const XATTRS: &str = "--xattrs --xattrs-include='*'";
+
 /// A crash state as directories.
 struct Kept {
     state: CrashState,
@@ -212,8 +215,11 @@ struct Kept {
 impl Kept {
     /// The directory of a node.
     fn archive(&self, node: &str) -> anyhow::Result<String> {
-        let pack = "tar -C \"$1\" --numeric-owner -czf - . | base64";
-        piped(pack, &self.directory.join(node))
+        // By way of a file: nobody would hear that tar failed in a pipe.
+        let pack = format!(
+            "tar -C \"$1\" {XATTRS} --numeric-owner -czf \"$1.tar.gz\" . && base64 \"$1.tar.gz\""
+        );
+        piped(&pack, &self.directory.join(node))
     }
 
     fn acknowledged(&self) -> anyhow::Result<String> {
@@ -261,7 +267,7 @@ fn script_of_program(trace: &Trace, check: &CheckCommand, kept: &Kept) -> anyhow
     Ok(format!(
         "# This makes the directory of that state, and has the check look at it.\n\
          # Exit status: that of the check.\nset -eu\n\ndir={place}\nacks=$(mktemp)\nmkdir -p \"$dir\"\n\
-         base64 -d <<'END' | tar -xzf - -C \"$dir\"\n{}END\nbase64 -d >\"$acks\" <<'END'\n{}END\n\
+         base64 -d <<'END' | tar {XATTRS} -xzf - -C \"$dir\"\n{}END\nbase64 -d >\"$acks\" <<'END'\n{}END\n\
          echo \"the program's directory is $dir, what it had acknowledged is in $acks\"\n{command}\n",
         kept.archive(PROGRAM)?,
         kept.acknowledged()?,

@@ -31,17 +31,19 @@ TESTED := CRASHPOINT_TEST_PROGRAMS_BUILT=yes
 # The tests that start guests.
 AMX_TESTS := guests guest_findings guest_clusters repeats simulated_input
 
-.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-neat test-histories test-stores fuzz tools lint deny book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-neat test-histories test-stores fuzz tools lint deny book bench setup setup-go setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
 
 # The only examples in documentation are those of ace-gen (a test sees to it): to look for some in the
 # others takes two minutes of building them with other features. Two halves beside each other: most tests wait for mounts, guests and servers, and at the end of each
-# program for its slowest.
+# program for its slowest. After both, alone: kernel_says writes to the log of the kernel, which every
+# sweep reads.
 test: build-tests
-	@$(TESTED) scripts/test --workspace --test '[!a-i]*' --locked $(RUNNER) + \
+	@$(TESTED) scripts/test --workspace --test '[!a-ik]*' --test 'k[!e]*' --locked $(RUNNER) + \
 	    --workspace --lib --bins --test '[a-i]*' --locked $(RUNNER) , \
+	    --workspace --test 'ke*' --locked $(RUNNER) , \
 	    --package ace-gen --doc --locked $(RUNNER)
 
 test-repeats: build-tests
@@ -49,16 +51,16 @@ test-repeats: build-tests
 
 test-amx: setup-tests
 	cargo build --workspace --bins --lib --locked
-	cargo test --package end-to-end --no-fail-fast $(AMX_TESTS:%=--test %) --locked --config 'target."cfg(all())".runner="$(if $(SUDO),sudo -E )$(CURDIR)/scripts/on-amx"'
+	$(TESTED) cargo test --package end-to-end --no-fail-fast $(AMX_TESTS:%=--test %) --locked --config 'target."cfg(all())".runner="$(if $(SUDO),sudo -E )$(CURDIR)/scripts/on-amx"'
 
 test-kills: setup-tests
 	@scripts/test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture
 
-test-long: setup-tests setup-clusters setup-neat
+test-long: setup-go setup-tests setup-clusters setup-neat
 	@scripts/test --release --package datalog --test million --locked -- --ignored --nocapture , \
 	    --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
 
-test-clusters: setup-clusters
+test-clusters: setup-go setup-clusters
 	@scripts/test --manifest-path workloads/programs/stores/Cargo.toml --locked , \
 	    --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test system_specs --test starts --test guest_clusters --test disks --test systems --test simulated --test live_sweeps --test simulated_input --test inject --test inject_simulated --test inject_simulated_calls --test points_simulated --test points_messages --test inject_traffic --test elects --locked $(RUNNER) -- --include-ignored --nocapture
 
@@ -67,7 +69,7 @@ test-neat: setup-neat
 	@scripts/test --release --package end-to-end --test neat --test hdfs --locked $(RUNNER) -- --ignored --nocapture --test-threads 1
 
 # Needs Go. Times are compared, so one test after the other.
-test-histories: setup
+test-histories: setup-go setup
 	@scripts/test --release --package history --test porcupine --locked -- --ignored --nocapture --test-threads=1
 
 # Findings are no failure: they are in the table.
@@ -128,6 +130,10 @@ bench: setup build
 
 setup:
 	@scripts/setup
+
+# The first thing to know: it is not installed.
+setup-go:
+	@scripts/setup --go
 
 # The second finds what it built before.
 setup-tests:

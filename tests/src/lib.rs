@@ -9,6 +9,7 @@ mod ordinary;
 mod page;
 mod programs;
 mod random;
+mod running;
 pub mod simulated;
 mod traces_of_us;
 
@@ -22,7 +23,8 @@ pub use programs::{
     store_cluster, store_of_two, words,
 };
 pub use random::Random;
-pub use traces_of_us::{Family, drivers, leftovers};
+pub use running::{Running, wait_until};
+pub use traces_of_us::{Family, drivers, leftovers, settle};
 
 /// The file systems that are tested.
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];

@@ -73,6 +73,19 @@ pub fn page_told(page: &Path, size: (u32, u32), dark: bool, script: &str) -> Val
         format!("<script>{LOOK}addEventListener('load', () => {{ {script} }});</script>{end}");
     std::fs::write(&shown, text.replace(end, &script)).expect("written");
     let profile = tempfile::tempdir().expect("a directory");
+    let mut browser = browser(profile.path(), size, dark);
+    browser.arg(format!("file://{}", shown.display()));
+    let output = browser.output().expect("it runs");
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let told = dom
+        .split_once("<pre id=\"told\">")
+        .and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (told, _) = told.unwrap_or_else(|| panic!("{}: {}", output.status, said(&output)));
+    serde_json::from_slice(&percent_decoded(told)).expect("JSON")
+}
+
+/// A browser that shows a page without any network, and prints what came of it.
+fn browser(profile: &Path, size: (u32, u32), dark: bool) -> Command {
     let mut command = Command::new("timeout");
     command.arg(PATIENCE.as_secs().to_string()).args([
         "unshare",
@@ -93,21 +106,17 @@ pub fn page_told(page: &Path, size: (u32, u32), dark: bool, script: &str) -> Val
         "--virtual-time-budget=5000",
         "--dump-dom",
     ]);
-    command.arg(format!("--user-data-dir={}", profile.path().display()));
+    command.arg(format!("--user-data-dir={}", profile.display()));
     command.arg(format!(
         "--blink-settings=preferredColorScheme={}",
         u8::from(!dark)
     ));
+    command.arg(format!("--window-size={},{}", size.0, size.1));
+    // What it keeps besides its profile goes with that, and is not the user's.
+    for name in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TMPDIR"] {
+        command.env(name, profile);
+    }
     command
-        .arg(format!("--window-size={},{}", size.0, size.1))
-        .arg(format!("file://{}", shown.display()));
-    let output = command.output().expect("it runs");
-    let dom = String::from_utf8_lossy(&output.stdout);
-    let told = dom
-        .split_once("<pre id=\"told\">")
-        .and_then(|(_, rest)| rest.split_once("</pre>"));
-    let (told, _) = told.unwrap_or_else(|| panic!("{}: {}", output.status, said(&output)));
-    serde_json::from_slice(&percent_decoded(told)).expect("JSON")
 }
 
 fn percent_decoded(text: &str) -> Vec<u8> {

@@ -19,7 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 const BUILT: &str = "CRASHPOINT_TEST_PROGRAMS_BUILT";
 
 /// The path of one of our programs. Cargo builds those of another package only when it is asked
-/// to, so that is done once where one is missing or older than this test, unless it was just done.
+/// to, so it is asked once in each process of tests, unless everything was just built: only cargo
+/// knows whether a program is that of the sources as they are.
 pub fn program(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(built_programs).join(name)
@@ -40,45 +41,28 @@ fn built_programs() -> PathBuf {
         .nth(2)
         .expect("target/debug/deps/test")
         .to_owned();
-    let built = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
-    let fresh =
-        |name: &&str| built(&folder.join(name)).is_some_and(|time| Some(time) >= built(&test));
     if std::env::var_os(BUILT).is_some() {
         return folder;
     }
-    if ![
-        "ace-gen",
-        "replay",
-        "crashpoint",
-        "store",
-        "elects",
-        "set-state",
-        "libamx_host.so",
-        "libother_day.so",
-    ]
-    .iter()
-    .all(fresh)
-    {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Process::new(cargo);
-        build
-            .args([
-                "build",
-                "--quiet",
-                "--workspace",
-                "--bins",
-                "--lib",
-                "--target-dir",
-            ])
-            .arg(folder.parent().expect("target"));
-        build.args((folder.file_name() == Some("release".as_ref())).then_some("--release"));
-        build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-        let status = build.status().expect("cargo runs");
-        assert!(
-            status.success(),
-            "the programs under test do not build; try `cargo build --workspace --bins`"
-        );
-    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Process::new(cargo);
+    build
+        .args([
+            "build",
+            "--quiet",
+            "--workspace",
+            "--bins",
+            "--lib",
+            "--target-dir",
+        ])
+        .arg(folder.parent().expect("target"));
+    build.args((folder.file_name() == Some("release".as_ref())).then_some("--release"));
+    build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let status = build.status().expect("cargo runs");
+    assert!(
+        status.success(),
+        "the programs under test do not build; try `cargo build --workspace --bins`"
+    );
     folder
 }
 

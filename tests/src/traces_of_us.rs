@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs::{read, read_dir, read_link, read_to_string};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Only ends what would hang.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A process and all that it started: their numbers, and when each was started. On a busy machine a
 /// number is soon given to another process, which may be of a run of ours, too.
@@ -154,4 +158,22 @@ pub fn leftovers(family: &Family, temporary: &Path) -> Vec<String> {
             .map(|entry| format!("{}", entry.path().display())),
     );
     found
+}
+
+/// What is left of a run when that has settled, or does not. The kernel takes some time to end the
+/// processes of a killed parent, and to let go of devices; whoever looks at all loop devices keeps one
+/// for a moment.
+pub fn settle(
+    family: &Family,
+    temporary: &Path,
+    settled: impl Fn(&[String]) -> bool,
+) -> Vec<String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = leftovers(family, temporary);
+        if settled(&left) || Instant::now() > deadline {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -49,6 +49,8 @@ impl Place {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("crashpoint"));
         command.args(arguments).current_dir(self.directory.path());
+        // What a killed one leaves goes with the place.
+        command.env("TMPDIR", self.directory.path());
         // Bash and dash disagree about tabs in words.
         command.stdin(Stdio::null());
         command
@@ -478,6 +480,7 @@ fn a_script_does_not_run_the_program() {
         command
             .args(arguments)
             .current_dir(directory.path())
+            .env("TMPDIR", directory.path())
             .output()
             .expect("it runs")
     };
@@ -519,6 +522,7 @@ fn a_script_makes_the_state_where_the_program_had_it() {
         command
             .args(arguments)
             .current_dir(directory.path())
+            .env("TMPDIR", directory.path())
             .output()
             .expect("it runs")
     };
@@ -528,6 +532,7 @@ fn a_script_makes_the_state_where_the_program_had_it() {
     assert_eq!(swept.status.code(), Some(1), "{}", said(&swept));
     run(&["export", "out", "1", "--as", "script", "-o", "repro.sh"]);
     let shown = Command::new(directory.path().join("repro.sh"))
+        .env("TMPDIR", directory.path())
         .output()
         .expect("it runs");
     assert!(
@@ -541,10 +546,49 @@ fn a_script_makes_the_state_where_the_program_had_it() {
         .map(str::to_owned);
     let place = PathBuf::from(place.expect("it says where"));
     assert!(
-        place.starts_with("/dev/shm/") && place.file_name().is_some_and(|name| name == "data"),
+        place.starts_with(directory.path()) && place.file_name().is_some_and(|name| name == "data"),
         "{place:?}"
     );
-    std::fs::remove_dir_all(place.parent().expect("one")).expect("removed");
+}
+
+/// What a file has besides its bytes is in the script, too.
+#[test]
+fn a_script_has_extended_attributes() {
+    require_root();
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = r#"
+import os, sys
+path = sys.argv[1] + "/a"
+if len(sys.argv) == 2:
+    open(path, "w").close()
+    os.setxattr(path, "trusted.half", b"done")
+    os.removexattr(path, "trusted.half")
+else:
+    has = os.path.exists(path) and "trusted.half" in os.listxattr(path)
+    print("broken it is half done" if has else "ok")
+"#;
+    std::fs::write(directory.path().join("half.py"), script).expect("written");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(program("crashpoint"));
+        command.args(arguments).current_dir(directory.path());
+        command.env("TMPDIR", directory.path());
+        command.output().expect("it runs")
+    };
+    let path = directory.path().display();
+    let check = format!("python3 {path}/half.py {{dir}} check");
+    let own = format!("{path}/half.py");
+    let swept = run(&[
+        "app", "--check", &check, "--out", "out", "--", "python3", &own, "{dir}",
+    ]);
+    assert_eq!(swept.status.code(), Some(1), "{}", said(&swept));
+    run(&["export", "out", "1", "--as", "script", "-o", "repro.sh"]);
+    let mut script = Command::new(directory.path().join("repro.sh"));
+    let shown = script.env("TMPDIR", directory.path()).output();
+    let shown = shown.expect("it runs");
+    assert!(
+        printed(&shown).contains("broken it is half done"),
+        "{shown:?}"
+    );
 }
 
 #[test]

@@ -3,11 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use end_to_end::{Ordinary, app, app_in_text, findings_and_summary, program, require_root, said};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use end_to_end::{
+    Ordinary, Running, app, app_in_text, findings_and_summary, program, require_root, said,
+    wait_until,
+};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 /// What a sweep printed.
@@ -602,17 +604,11 @@ fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
             .arg("app")
             .args(options)
             .args(["--check", "echo ok", "--", "/bin/sh", "-c", &script]);
-        let child = command
-            .env("TMPDIR", temporary.path())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it runs");
-        let deadline = Instant::now() + PATIENCE;
-        while !numbers.exists() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("sent");
-        let output = child.wait_with_output().expect("it ends");
+        command.env("TMPDIR", temporary.path());
+        let running = Running::start(command.stderr(Stdio::piped()));
+        wait_until("the program has begun", PATIENCE, || numbers.exists());
+        running.send(Signal::SIGTERM);
+        let output = running.output();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{said}");
         assert!(
@@ -740,14 +736,11 @@ fn signalled(temporary: &Path, signal: Signal) -> Output {
         .env("TMPDIR", temporary)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let child = command.spawn().expect("it runs");
-    let deadline = Instant::now() + PATIENCE;
+    let running = Running::start(&mut command);
     let times = || std::fs::read(&alive).map_or(0, |lines| lines.len());
-    while times() < 4 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    kill(Pid::from_raw(child.id() as i32), signal).expect("sent");
-    let output = child.wait_with_output().expect("it ends");
+    wait_until("the check goes on", PATIENCE, || times() >= 4);
+    running.send(signal);
+    let output = running.output();
     std::fs::remove_file(&alive).expect("the check had begun");
     std::thread::sleep(Duration::from_millis(1500));
     assert!(!alive.exists(), "the check goes on");
@@ -785,20 +778,14 @@ fn an_interrupt_is_heard_while_the_states_are_computed_and_the_sweep_can_be_cont
     let begun = ["--sample", "1", "--check", &check, "--out"].map(AsRef::as_ref);
     let tested = ["--", "/usr/bin/python3", "-c", script].map(AsRef::as_ref);
     let arguments = [&begun[..], &[results.as_os_str()], &tested[..]].concat();
-    let child = command(&arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let child = child.expect("it runs");
-    let deadline = Instant::now() + PATIENCE;
+    let mut begun = command(&arguments);
+    let running = Running::start(begun.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let times = || std::fs::read(&asked).map_or(0, |lines| lines.len() / 2);
-    while times() < 3 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("the check was asked", PATIENCE, || times() >= 3);
     // Now it is past what asks before the first call is looked at.
     std::thread::sleep(Duration::from_millis(300));
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("sent");
-    let output = child.wait_with_output().expect("it ends");
+    running.send(Signal::SIGTERM);
+    let output = running.output();
     let said_first = said(&output);
     assert_eq!(output.status.code(), Some(3), "{said_first}");
     assert!(

@@ -8,11 +8,10 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use end_to_end::{
-    Family, Random, leftovers, objects, printed, program, require_root, said, search_path,
-    store_cluster,
+    Family, Random, Running, objects, printed, program, require_root, said, search_path, settle,
+    store_cluster, wait_until,
 };
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -28,11 +27,13 @@ fn crashpoint(arguments: &[&str], path: &Path) -> Output {
     command(arguments, path).output().expect("it runs")
 }
 
+/// What a killed one leaves goes with the place.
 fn command(arguments: &[&str], path: &Path) -> Command {
     let mut command = Command::new(program("crashpoint"));
     command
         .args(arguments)
         .env("PATH", search_path())
+        .env("TMPDIR", path)
         .current_dir(path);
     command
 }
@@ -126,20 +127,19 @@ fn signalled(arguments: &[&str], path: &Path, says: &str, signal: Signal) -> Out
     command
         .stdout(Stdio::piped())
         .stderr(File::create(&said).expect("created"));
-    let child = command.spawn().expect("it runs");
+    let mut running = Running::start(&mut command);
     let text = || std::fs::read_to_string(&said).expect("read");
-    let deadline = Instant::now() + PATIENCE;
-    while !text().contains(says) {
-        assert!(Instant::now() < deadline, "{}", text());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(&format!("it says {says:?}"), PATIENCE, || {
+        assert!(!running.has_ended(), "{}", text());
+        text().contains(says)
+    });
     std::thread::sleep(Duration::from_secs(2));
-    let family = Family::of(child.id());
-    kill(Pid::from_raw(child.id().cast_signed()), signal).expect("sent");
-    let mut output = child.wait_with_output().expect("it ends");
+    let family = Family::of(running.id());
+    running.send(signal);
+    let mut output = running.output();
     output.stderr = text().into_bytes();
     std::fs::remove_file(&said).expect("removed");
-    let left = leftovers(&family, temporary.path());
+    let left = settle(&family, temporary.path(), <[_]>::is_empty);
     assert!(left.is_empty(), "{left:#?}");
     output
 }
@@ -218,12 +218,9 @@ fn a_trace_that_is_damaged_is_refused_with_the_name_of_the_file() {
 #[test]
 fn a_sweep_is_refused_where_the_program_of_a_node_is_not_there() {
     let recorded = record("");
-    let output = Command::new(program("crashpoint"))
-        .args(["cluster", "sweep", "trace"])
-        .env("PATH", "/usr/bin:/bin")
-        .current_dir(recorded.path())
-        .output()
-        .expect("it runs");
+    let mut command = command(&["cluster", "sweep", "trace"], &recorded.path());
+    let output = command.env("PATH", "/usr/bin:/bin").output();
+    let output = output.expect("it runs");
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
     assert!(
@@ -345,26 +342,19 @@ fn a_sweep_of_a_cluster_is_continued_divided_and_put_together() {
 /// Kills a sweep with SIGKILL some time after it was started, waits until all that it started has
 /// gone, and says whether it was still at work.
 fn killed(arguments: &[&str], path: &Path, after: Duration) -> bool {
-    let mut child = command(arguments, path)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it runs");
+    let mut command = command(arguments, path);
+    let mut running = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
     let begun = Instant::now();
     while begun.elapsed() < after {
-        if child.try_wait().expect("looked").is_some() {
+        if running.has_ended() {
             return false;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let family = Family::of(child.id());
-    child.kill().expect("killed");
-    let was_at_work = child.wait().expect("it ends").code().is_none();
-    let begun = Instant::now();
-    while family.runs() {
-        assert!(begun.elapsed() < PATIENCE, "a node outlives the sweep");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let family = Family::of(running.id());
+    running.kill().expect("killed");
+    let was_at_work = running.end().code().is_none();
+    wait_until("no node outlives the sweep", PATIENCE, || !family.runs());
     was_at_work
 }
 

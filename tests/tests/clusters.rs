@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
-use end_to_end::{Family, crashpoint, leftovers, printed, program, require_root, said};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use end_to_end::{
+    Family, Running, crashpoint, printed, program, require_root, said, settle, wait_until,
+};
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 /// Only ends what would hang.
@@ -96,55 +97,21 @@ impl Laid {
     }
 
     /// Starts it, and waits until it says that it is ready.
-    fn start(&self) -> Started {
-        let mut started = Started(
-            self.command(&[])
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("started"),
-        );
+    fn start(&self) -> Running {
+        let mut command = self.command(&[]);
+        let mut started = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
         let mut line = String::new();
         std::io::BufRead::read_line(
-            &mut std::io::BufReader::new(started.0.stdout.as_mut().expect("piped")),
+            &mut std::io::BufReader::new(started.stdout.as_mut().expect("piped")),
             &mut line,
         )
         .expect("a line");
         assert!(line.contains("nsenter"), "{line}");
         // Each is started by one of ours, which takes a moment.
-        let deadline = Instant::now() + PATIENCE;
-        while self.processes().len() < 2 * 2 {
-            assert!(Instant::now() < deadline, "{:?}", self.processes());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("two nodes run", PATIENCE, || {
+            self.processes().len() >= 2 * 2
+        });
         started
-    }
-}
-
-/// A cluster that goes with the test, however that ends.
-struct Started(Child);
-
-impl Started {
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.0.id().cast_signed()), signal).expect("it runs");
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.0.try_wait().expect("it can be waited for") {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "it does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -278,15 +245,12 @@ fn clusters_side_by_side_have_the_same_addresses_and_do_not_see_each_other() {
     let children: Vec<_> = clusters
         .iter()
         .map(|laid| {
-            laid.command(&["--client"])
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("started")
+            let mut command = laid.command(&["--client"]);
+            Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
         })
         .collect();
     for (laid, child) in clusters.iter().zip(children) {
-        let output = child.wait_with_output().expect("it runs");
+        let output = child.output();
         assert_eq!(
             printed(&output),
             format!("OK\n{}\nclient\n10.77.0.1\n", laid.mark),
@@ -343,8 +307,8 @@ fn a_cluster_that_is_stopped_leaves_nothing() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let laid = Laid::new(IDLE);
         let mut started = laid.start();
-        started.signal(signal);
-        assert!(started.wait().success());
+        started.send(signal);
+        assert!(started.end().success());
         laid.assert_nothing_is_left();
     }
 }
@@ -353,23 +317,18 @@ fn a_cluster_that_is_stopped_leaves_nothing() {
 fn a_cluster_that_is_killed_leaves_an_empty_directory_that_clean_removes() {
     let laid = Laid::new(IDLE);
     let mut started = laid.start();
-    let family = Family::of(started.0.id());
+    let family = Family::of(started.id());
     assert!(
         family.len() >= 8,
         "us, three first processes, two that entered, two that sleep: {family:?}"
     );
-    started.signal(Signal::SIGKILL);
-    started.wait();
-    let deadline = Instant::now() + PATIENCE;
-    while !laid.processes().is_empty() || leftovers(&family, laid.temporary.path()).len() > 1 {
-        assert!(
-            Instant::now() < deadline,
-            "{:?} {:?}",
-            laid.processes(),
-            leftovers(&family, laid.temporary.path())
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    started.send(Signal::SIGKILL);
+    started.end();
+    let left = settle(&family, laid.temporary.path(), |left| {
+        laid.processes().is_empty() && left.len() <= 1
+    });
+    assert!(left.len() <= 1, "{left:#?}");
+    assert_eq!(laid.processes(), [""; 0]);
     let left: Vec<_> = fs::read_dir(laid.temporary.path())
         .expect("it is there")
         .flatten()

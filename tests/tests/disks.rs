@@ -3,14 +3,13 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use block_dev::loop_device::marked;
 use end_to_end::{
-    app, findings_and_summary, program, require_root, said, search_path, store_cluster,
+    Running, app, findings_and_summary, program, require_root, said, search_path, store_cluster,
+    wait_until,
 };
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -492,25 +491,19 @@ fn of_a_sweep_that_is_killed_nothing_stays_but_a_directory_that_is_cleaned() {
         .env("TMPDIR", temporary.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let mut child = command.spawn().expect("it runs");
-    let deadline = Instant::now() + PATIENCE;
-    while !alive.exists() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut running = Running::start(&mut command);
+    wait_until("the check is asked", PATIENCE, || alive.exists());
+    let pid = running.id() as i32;
     let ours = || {
         marked()
             .expect("read")
-            .filter(|device| device.owner_pid == child.id() as i32)
+            .filter(|device| device.owner_pid == pid)
             .count()
     };
-    assert!(alive.exists() && ours() > 0, "the sweep has not begun");
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGKILL).expect("sent");
-    let deadline = Instant::now() + PATIENCE;
-    while ours() > 0 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(ours(), 0, "a loop device stays");
-    child.wait().expect("it has ended");
+    assert!(ours() > 0, "the sweep has not begun");
+    running.kill().expect("killed");
+    running.end();
+    wait_until("no loop device stays", PATIENCE, || ours() == 0);
     for of_ours in [alive, asked.into()] {
         std::fs::remove_file(of_ours).expect("it is there");
     }

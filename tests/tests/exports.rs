@@ -3,13 +3,13 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use end_to_end::{printed, program, require_root, said};
 use export::Crash;
 use local_fs::{Variant, find};
 use pace_rules::disk::Relaxation;
-use replayer::{Findings, FoundWhat};
+use replayer::{Findings, Found, FoundWhat};
 use tempfile::TempDir;
 use workloads::{Op, Step, Workload};
 
@@ -252,53 +252,127 @@ fn what_all_scripts_of_b3_demand_sound_file_systems_keep() {
     assert!(scripts_of_b3(1) > 100);
 }
 
+/// Sweeps what is in these files; what was found.
+fn swept(results: &Path, options: &[&str], files: &[PathBuf]) -> Findings {
+    let mut sweep = Command::new(program("crashpoint"));
+    sweep.arg("fs").args(options).arg("--out").arg(results);
+    let output = sweep.args(files).output().expect("it runs");
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}",
+        said(&output)
+    );
+    Findings::read(results).expect("results")
+}
+
+/// Exports a finding in a form.
+fn exported(results: &Path, found: &Found, form: &str) -> Output {
+    let mut command = Command::new(program("crashpoint"));
+    command
+        .arg("export")
+        .arg(results)
+        .args([&found.number.to_string(), "--as", form]);
+    command.output().expect("it runs")
+}
+
+/// A case of fstests has the power fail with this command, and J-lang has all operations, if it has
+/// words for them.
+fn is_a_case_and_jlang(results: &Path, found: &Found, fails: &str) {
+    let case = printed(&exported(results, found, "fstests"));
+    assert!(
+        case.starts_with("diff --git a/tests/") && case.contains(fails),
+        "{case}"
+    );
+    let jlang = exported(results, found, "jlang");
+    if !jlang.status.success() {
+        let said = said(&jlang);
+        assert!(said.contains("cannot be expressed in J-lang"), "{said}");
+        return;
+    }
+    let read = workloads::parse_any(&printed(&jlang), "export")
+        .expect("J-lang")
+        .remove(0);
+    let words = |workload: &Workload| workload.operations().map(Op::to_string).collect::<Vec<_>>();
+    let wanted = words(&found.workload);
+    let unsaid: Vec<_> = wanted
+        .iter()
+        .filter(|op| !words(&read).contains(op))
+        .collect();
+    assert!(unsaid.is_empty(), "{unsaid:?} of {}", printed(&jlang));
+}
+
+/// Every kernel has this one: what a disk loses that drops flushes.
+#[test]
+fn a_finding_of_a_disk_that_lies_is_exported_but_as_a_script_which_cannot_lose_writes() {
+    require_root();
+    let directory = tempfile::tempdir().expect("a directory");
+    let (results, file) = (
+        directory.path().join("results"),
+        directory.path().join("lost.wl"),
+    );
+    let text = "workload lost; mkdir A; creat A/foo; write A/foo 0 16K; fsync A/foo\n";
+    std::fs::write(&file, text).expect("written");
+    let options = ["--fs", "ext4", "--disk", "drop-flush"];
+    let findings = swept(&results, &options, &[file]);
+    assert!(!findings.all.is_empty());
+    for found in &findings.all {
+        is_a_case_and_jlang(&results, found, "\n+_log_writes_replay_log crash ");
+        let script = exported(&results, found, "script");
+        assert_eq!(script.status.code(), Some(2), "{}", printed(&script));
+        let said = said(&script);
+        assert!(said.contains("export it as fstests"), "{said}");
+        assert!(
+            said.contains("found on a disk that was drop-flush"),
+            "{said}"
+        );
+    }
+}
+
+/// What is not synced is lost on every kernel: whoever finds it without its fsync looks at nothing.
+#[test]
+fn a_script_sees_what_is_missing() {
+    require_root();
+    let directory = tempfile::tempdir().expect("a directory");
+    let text = "workload synced; mkdir A; creat A/foo; write A/foo 0 16K; fsync A/foo\n";
+    let workload = workloads::parse(text, "synced")
+        .expect("a workload")
+        .remove(0);
+    let variant = variant("ext4");
+    let script = export::script(&crash(&variant, &workload, &Relaxation::Prefix));
+    let script = script.expect("it can be exported");
+    let (status, text) = run_once(&directory, &script);
+    assert_eq!(status, Some(0), "{text}\n{script}");
+    let is_fsync = |line: &&str| line.starts_with("xfs_io ") && line.contains("fsync");
+    let (fsyncs, others): (Vec<_>, Vec<_>) = script.lines().partition(is_fsync);
+    assert_eq!(fsyncs.len(), 1, "{script}");
+    let (status, text) = run_script(&directory, &(others.join("\n") + "\n"));
+    assert_eq!(status, Some(1), "{text}\n{script}");
+}
+
 #[test]
 fn a_script_shows_what_was_found_and_a_script_for_another_kernel_says_that_it_is_not_so() {
     require_root();
     let directory = tempfile::tempdir().expect("a directory");
     let results = directory.path().join("results");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/found");
-    let mut sweep = Command::new(program("crashpoint"));
-    sweep
-        .args(["fs", "--fs", "btrfs", "--states", "prefix", "--out"])
-        .arg(&results);
-    for name in [
-        "moved_file",
-        "preallocation",
-        "removed_name",
-        "replaced_file",
-        "tmpfile",
-    ] {
-        let file = if name == "removed_name" {
-            format!("btrfs_{name}_back.wl")
-        } else {
-            format!("btrfs_{name}_lost.wl")
-        };
-        sweep.arg(folder.join(file));
-    }
-    let output = sweep.output().expect("it runs");
-    assert!(
-        matches!(output.status.code(), Some(0 | 1)),
-        "{}",
-        said(&output)
-    );
-    let findings = Findings::read(&results).expect("results");
+    let files = [
+        "moved_file_lost",
+        "preallocation_lost",
+        "removed_name_back",
+        "replaced_file_lost",
+        "tmpfile_lost",
+    ]
+    .map(|name| folder.join(format!("btrfs_{name}.wl")));
+    let options = ["--fs", "btrfs", "--states", "prefix"];
+    let findings = swept(&results, &options, &files);
     if findings.all.is_empty() {
-        println!("this kernel breaks none of them: nothing to export");
+        println!("this kernel breaks none of them: there is no script to try");
     }
     for found in &findings.all {
         let FoundWhat::State(_) = &found.what else {
             panic!("the kernel died")
         };
-        let export = |form: &str| {
-            let mut command = Command::new(program("crashpoint"));
-            command
-                .arg("export")
-                .arg(&results)
-                .args([&found.number.to_string(), "--as", form]);
-            command.output().expect("it runs")
-        };
-        let script = printed(&export("script"));
+        let script = printed(&exported(&results, found, "script"));
         let (status, text) = run_script(&directory, &script);
         assert_eq!(status, Some(1), "{}: {text}\n{script}", found.workload.name);
         // The same on a file system that is not wrong.
@@ -308,31 +382,6 @@ fn a_script_shows_what_was_found_and_a_script_for_another_kernel_says_that_it_is
         let sound = sound.replace("btrfs check --readonly", "e2fsck -f -n");
         let (status, text) = run_once(&directory, &sound);
         assert_eq!(status, Some(0), "{}: {text}\n{sound}", found.workload.name);
-
-        let case = printed(&export("fstests"));
-        assert!(
-            case.starts_with("diff --git a/tests/") && case.contains("+_flakey_drop_and_remount"),
-            "{case}"
-        );
-        let jlang = export("jlang");
-        if jlang.status.success() {
-            let read = workloads::parse_any(&printed(&jlang), "export")
-                .expect("J-lang")
-                .remove(0);
-            let words =
-                |workload: &Workload| workload.operations().map(Op::to_string).collect::<Vec<_>>();
-            let wanted = words(&found.workload);
-            let unsaid: Vec<_> = wanted
-                .iter()
-                .filter(|op| !words(&read).contains(op))
-                .collect();
-            assert!(unsaid.is_empty(), "{unsaid:?} of {}", printed(&jlang));
-        } else {
-            assert!(
-                said(&jlang).contains("cannot be expressed in J-lang"),
-                "{}",
-                said(&jlang)
-            );
-        }
+        is_a_case_and_jlang(&results, found, "\n+_flakey_drop_and_remount\n");
     }
 }

@@ -7,11 +7,10 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Ordinary, printed, said, words};
+use end_to_end::{Ordinary, Running, printed, said, words};
 use nix::pty::{OpenptyResult, openpty};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::sys::termios::{LocalFlags, tcgetattr};
-use nix::unistd::Pid;
 
 /// What a guest may take for anything here. It takes a second or two; other tests may keep the
 /// machine busy.
@@ -96,7 +95,7 @@ fn shell(place: &Ordinary, line: &str) -> Output {
 
 /// The command at a terminal, of which we have the other end.
 struct AtTerminal {
-    process: std::process::Child,
+    process: Running,
     keys: File,
     terminal: std::os::fd::OwnedFd,
     shown: Receiver<Vec<u8>>,
@@ -107,13 +106,8 @@ impl AtTerminal {
     fn start(mut command: Command) -> Self {
         let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
         let its = || slave.try_clone().expect("cloned");
-        let process = command
-            .stdin(its())
-            .stdout(its())
-            .stderr(its())
-            .env("TERM", "dumb")
-            .spawn()
-            .expect("started");
+        command.stdin(its()).stdout(its()).stderr(its());
+        let process = Running::start(command.env("TERM", "dumb"));
         let (keys, mut screen) = (
             File::from(master.try_clone().expect("cloned")),
             File::from(master),
@@ -227,12 +221,7 @@ fn at_a_terminal_there_is_a_shell_in_the_guest() {
     seat.type_in("\x03");
     seat.type_in("stty size; exit 5\n");
     seat.wait_for("24 80");
-    assert_eq!(
-        seat.process.wait().expect("it ends").code(),
-        Some(1),
-        "{}",
-        seat.so_far
-    );
+    assert_eq!(seat.process.end().code(), Some(1), "{}", seat.so_far);
     assert!(seat.so_far.contains("/dev/pts/"), "{}", seat.so_far);
     assert!(seat.makes_lines());
 
@@ -241,13 +230,8 @@ fn at_a_terminal_there_is_a_shell_in_the_guest() {
     seat.wait_for("until you leave it");
     seat.type_in("echo be$((40 + 2))\n");
     seat.wait_for("be42");
-    kill(Pid::from_raw(seat.process.id() as i32), Signal::SIGTERM).expect("sent");
-    assert_eq!(
-        seat.process.wait().expect("it ends").code(),
-        Some(3),
-        "{}",
-        seat.so_far
-    );
+    seat.process.send(Signal::SIGTERM);
+    assert_eq!(seat.process.end().code(), Some(3), "{}", seat.so_far);
     assert!(seat.makes_lines());
     assert_eq!(place.processes(), Vec::<i32>::new());
 }

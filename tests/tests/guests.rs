@@ -2,10 +2,10 @@
 //! what is killed. Root is needed to be somebody else.
 
 use std::io::{BufRead, BufReader, Read, Seek};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{FILE_SYSTEMS, Ordinary, Report, printed, said, words};
+use end_to_end::{FILE_SYSTEMS, Ordinary, Report, Running, printed, said, wait_until, words};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -299,7 +299,7 @@ fn what_somebody_has_mounted_is_no_obstacle() {
 
 /// A sweep whose results are read as they come. It is killed when dropped.
 struct Sweep {
-    process: Child,
+    process: Running,
     said: std::fs::File,
     output: BufReader<std::process::ChildStdout>,
     lines: Vec<String>,
@@ -311,7 +311,7 @@ impl Sweep {
         command
             .stdout(Stdio::piped())
             .stderr(said.try_clone().expect("cloned"));
-        let mut process = command.spawn().expect("started");
+        let mut process = Running::start(&mut command);
         let output = BufReader::new(process.stdout.take().expect("piped"));
         Self {
             process,
@@ -356,31 +356,10 @@ impl Sweep {
         assert_eq!(summary["type"], "summary", "{}", self.said());
         self.lines.sort();
         (
-            self.process.wait().expect("it ends").code(),
+            self.process.end().code(),
             std::mem::take(&mut self.lines),
             summary,
         )
-    }
-}
-
-impl Drop for Sweep {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Looks again and again until it is so.
-#[track_caller]
-fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !so() {
-        assert!(
-            Instant::now() < deadline,
-            "not within {} s: {what}",
-            PATIENCE.as_secs()
-        );
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -397,7 +376,7 @@ fn a_killed_guest_costs_nothing() {
     // One is killed at the first result, and then one of the two that there are again.
     for results in [1, 40] {
         killed.read_until(results);
-        wait_until("both guests run", || place.kernels().len() == 2);
+        wait_until("both guests run", PATIENCE, || place.kernels().len() == 2);
         kill(Pid::from_raw(place.kernels()[0]), Signal::SIGKILL).expect("killed");
     }
     let (status, results, summary) = killed.end();
@@ -422,17 +401,17 @@ fn nothing_is_left_when_the_program_is_killed() {
     sweep.read_until(10);
     let pid = sweep.process.id();
     // It, and a keeper, a kernel and more for each of two guests, which have a directory each.
-    wait_until("both guests run", || {
+    wait_until("both guests run", PATIENCE, || {
         place.kernels().len() == 2
             && place.processes().len() > 5
             && place.directories_of(pid).len() >= 2
     });
     sweep.process.kill().expect("killed");
     let killed = Instant::now();
-    sweep.process.wait().expect("it ends");
+    sweep.process.end();
     let nothing = || place.processes().is_empty() && place.directories_of(pid).is_empty();
     // It takes half a second where the machine has nothing else to do.
-    wait_until("no process and no directory is left", nothing);
+    wait_until("no process and no directory is left", PATIENCE, nothing);
     println!("nothing was left after {:?}", killed.elapsed());
 }
 

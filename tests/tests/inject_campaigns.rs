@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use end_to_end::{Family, Folder, printed, program, said};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use end_to_end::{Family, Folder, Running, printed, program, said, wait_until};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 /// How long something may take on a machine that has much else to do.
@@ -168,29 +167,19 @@ fn a_campaign_that_is_killed_goes_on_where_it_was() {
         let mut command = Command::new(program("crashpoint"));
         command.args(arguments).current_dir(&folder);
         command.env("TMPDIR", folder.path("tmp"));
-        let mut child = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("it runs");
-        let begun = Instant::now();
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut running = Running::start(&mut command);
         let done = || {
             let text = fs::read_to_string(folder.path("out/results.jsonl")).unwrap_or_default();
             text.matches('\n').count()
         };
         // In the midst of the run after this one.
-        while done() < kills + 1 {
-            assert!(begun.elapsed() < PATIENCE, "no run is made");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("a run is made", PATIENCE, || done() > kills);
         std::thread::sleep(Duration::from_millis(50));
-        let family = Family::of(child.id());
-        child.kill().expect("killed");
-        child.wait().expect("it ends");
-        while family.runs() {
-            assert!(begun.elapsed() < PATIENCE, "something outlives it");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let family = Family::of(running.id());
+        running.kill().expect("killed");
+        running.end();
+        wait_until("nothing outlives it", PATIENCE, || !family.runs());
     }
     let told = printed(&folder.ends(1, &resume));
     assert_eq!(results(&folder, "out").len(), RUNS);
@@ -221,14 +210,12 @@ fn a_run_that_is_broken_off_while_its_check_looks_is_made_again() {
         command.args(&ONCE[..5]).arg(&out).current_dir(&folder);
         command.env("TMPDIR", folder.path("tmp"));
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("it runs");
-        let began = Instant::now();
-        while !folder.path("begun").exists() {
-            assert!(began.elapsed() < PATIENCE, "no check is asked");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        kill(Pid::from_raw(child.id().cast_signed()), signal).expect("sent");
-        assert_eq!(child.wait().expect("it ends").code(), Some(3));
+        let mut running = Running::start(&mut command);
+        wait_until("its check is asked", PATIENCE, || {
+            folder.path("begun").exists()
+        });
+        running.send(signal);
+        assert_eq!(running.end().code(), Some(3));
         fs::write(folder.path("go"), "").expect("written");
         let told = printed(&folder.ends(0, &["inject", "--resume", &out]));
         assert!(told.contains("0 broken of 1 run, 0 inconclusive"), "{told}");

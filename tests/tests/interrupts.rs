@@ -1,14 +1,21 @@
 //! A sweep that is stopped leaves nothing behind, and `crashpoint clean` finds what one that was
 //! killed left. Only what carries the mark of a process that the test started is looked at.
 //! Needs root.
+//!
+//! `clean` itself touches more: what any run on this machine left whose process is gone, which is
+//! directories in TMPDIR, /tmp and /dev/shm, loop devices, FUSE connections and trace instances. A
+//! test that kills a run and needs what is left of it gives it a TMPDIR of its own.
 
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use end_to_end::{FILE_SYSTEMS, Family, crashpoint, drivers, leftovers, program, require_root};
+use end_to_end::{
+    FILE_SYSTEMS, Family, Running, crashpoint, drivers, leftovers, program, require_root, settle,
+    wait_until,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -23,7 +30,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// A sweep that would take minutes.
 struct Sweep {
-    process: Child,
+    process: Running,
     family: Family,
 }
 
@@ -33,7 +40,8 @@ impl Sweep {
     }
 
     fn of(file_system: &str, disk: &str, temporary: &Path) -> Self {
-        let process = Command::new(program("crashpoint"))
+        let mut command = Command::new(program("crashpoint"));
+        command
             .args([
                 "fs",
                 "--fs",
@@ -48,24 +56,16 @@ impl Sweep {
             .env("TMPDIR", temporary)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("started");
+            .stderr(Stdio::null());
         let mut this = Self {
-            process,
+            process: Running::start(&mut command),
             family: Family::default(),
         };
-        let deadline = Instant::now() + PATIENCE;
         // The parent and two workers, each with its disks.
-        while this.family.len() < 3 || this.devices() < 4 {
-            assert!(
-                Instant::now() < deadline,
-                "the sweep does not start: {:?}",
-                this.family
-            );
-            std::thread::sleep(Duration::from_millis(20));
+        wait_until("the sweep has its workers and disks", PATIENCE, || {
             this.family = Family::of(this.process.id());
-        }
+            this.family.len() >= 3 && this.devices() >= 4
+        });
         std::thread::sleep(Duration::from_millis(700));
         this.family = Family::of(this.process.id());
         this
@@ -79,20 +79,9 @@ impl Sweep {
             .count()
     }
 
-    fn send(&self, signal: Signal) {
-        kill(Pid::from_raw(self.process.id() as i32), signal).expect("it is running");
-    }
-
-    /// How it ended, what it printed, and how long that took.
+    /// How it ended, and what it printed.
     fn end(&mut self) -> (ExitStatus, String) {
-        let deadline = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = self.process.try_wait().expect("it can be waited for") {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "it does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let status = self.process.end();
         let mut printed = String::new();
         self.process
             .stdout
@@ -101,25 +90,6 @@ impl Sweep {
             .read_to_string(&mut printed)
             .expect("text");
         (status, printed)
-    }
-}
-
-impl Drop for Sweep {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// The kernel takes some time to end the processes of a killed parent, and to let go of devices.
-fn settle(family: &Family, temporary: &Path, settled: impl Fn(&[String]) -> bool) -> Vec<String> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let left = leftovers(family, temporary);
-        if settled(&left) || Instant::now() > deadline {
-            return left;
-        }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -132,14 +102,13 @@ fn stopped_by(signal: Signal) {
         !leftovers(&sweep.family, temporary.path()).is_empty(),
         "what would be left is not seen"
     );
-    sweep.send(signal);
+    sweep.process.send(signal);
     let (status, printed) = sweep.end();
     assert!(matches!(status.code(), Some(3 | 1)), "{status}");
     assert!(
         printed.lines().any(|line| line.starts_with("ext4")),
         "no table: {printed}"
     );
-    // Whoever looks at all loop devices keeps one for a moment.
     let left = settle(&sweep.family, temporary.path(), <[_]>::is_empty);
     assert!(left.is_empty(), "{signal}: {left:#?}");
 }
@@ -161,7 +130,7 @@ fn a_sweep_that_is_killed_while_its_disks_hold_answers_back_leaves_no_process_an
     for file_system in FILE_SYSTEMS {
         let temporary = tempfile::tempdir().expect("a directory");
         let mut sweep = Sweep::of(file_system, "lazy", temporary.path());
-        sweep.send(Signal::SIGKILL);
+        sweep.process.send(Signal::SIGKILL);
         sweep.end();
         let ended = |left: &[String]| {
             !left
@@ -189,7 +158,7 @@ fn clean_removes_what_a_killed_sweep_left_and_leaves_a_living_one_alone() {
     let decoy = Decoy::new(temporary.path());
     let mut living = Sweep::start(temporary.path());
     let mut killed = Sweep::start(temporary.path());
-    killed.send(Signal::SIGKILL);
+    killed.process.send(Signal::SIGKILL);
     killed.end();
     // Its own directory is what a parent cannot take away; the rest ends with it.
     let mark = format!("crashpoint-{}-", killed.process.id());
@@ -212,19 +181,12 @@ fn clean_removes_what_a_killed_sweep_left_and_leaves_a_living_one_alone() {
     decoy.is_untouched();
 
     // The other one is still at work, and ends as it should.
-    assert!(
-        living
-            .process
-            .try_wait()
-            .expect("it can be waited for")
-            .is_none(),
-        "clean ended a living sweep"
-    );
+    assert!(!living.process.has_ended(), "clean ended a living sweep");
     assert!(
         !said.contains(&format!("crashpoint-{}-", living.process.id())),
         "{said}"
     );
-    living.send(Signal::SIGINT);
+    living.process.send(Signal::SIGINT);
     let (status, _) = living.end();
     assert!(matches!(status.code(), Some(3 | 1)), "{status}");
     drop(decoy);
@@ -240,20 +202,14 @@ fn no_driver_outlives_a_killed_sweep_not_even_one_that_was_stopped() {
     for file_system in ["fuse2fs", "ntfs-3g"] {
         let temporary = tempfile::tempdir().expect("a directory");
         let mut sweep = Sweep::of(file_system, "honest", temporary.path());
-        let deadline = Instant::now() + PATIENCE;
-        let stopped = loop {
-            assert!(
-                Instant::now() < deadline,
-                "{file_system}: there is no driver"
-            );
-            let driver = drivers(temporary.path())
+        let mut stopped = None;
+        wait_until("there is a driver", PATIENCE, || {
+            stopped = drivers(temporary.path())
                 .first()
                 .map(|pid| Pid::from_raw(*pid));
             // It may have ended since.
-            if driver.is_some_and(|driver| kill(driver, Signal::SIGSTOP).is_ok()) {
-                break driver;
-            }
-        };
+            stopped.is_some_and(|driver| kill(driver, Signal::SIGSTOP).is_ok())
+        });
         std::thread::sleep(Duration::from_millis(300));
         sweep.family = Family::of(sweep.process.id());
         for pid in sweep

@@ -7,11 +7,24 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::available_parallelism;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use checker::Promise;
 use end_to_end::{Laboratory, in_own_namespace, require_root};
 use replayer::WorkloadResult;
+
+/// Only ends what would hang.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Opens a file as soon as it is there, which is not for long.
+fn opened(path: &Path) -> Option<File> {
+    let deadline = Instant::now() + PATIENCE;
+    while !path.exists() {
+        assert!(Instant::now() < deadline, "the workload does not begin");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    File::open(path).ok()
+}
 
 /// What becomes of a workload if a stack trace is printed while its first crash state has recovered.
 /// Where `beside`, the recorded disk is still in use then.
@@ -27,10 +40,7 @@ fn warned(beside: bool) -> WorkloadResult {
         let held = Arc::clone(&file);
         let holding = beside.then(|| {
             std::thread::spawn(move || {
-                while !recorded.join("foo").exists() {
-                    std::thread::sleep(Duration::from_micros(100));
-                }
-                *held.lock().expect("nobody panics") = File::open(recorded.join("foo")).ok();
+                *held.lock().expect("nobody panics") = opened(&recorded.join("foo"));
             })
         });
         let mut has_warned = false;

@@ -17,16 +17,29 @@ use end_to_end::{FILE_SYSTEMS, Laboratory, in_own_namespace, require_root};
 use local_fs::{
     Error, InodeKind, Mounted, Tree, Variant, WalkOptions, find, format, repair, start_fsck, walk,
 };
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use pace_rules::disk::Disk;
 use replayer::{Engine, Import, Verdict, WorkloadResult};
 use tempfile::TempDir;
 use workloads::Workload;
 
-fn mount_here(file_system: &str, path: &Path, options: &str) {
-    let (name, flags) = (Some(file_system), MsFlags::empty());
-    mount(name, path, name, flags, Some(options))
-        .unwrap_or_else(|why| panic!("mount {file_system} with {options}: {why}"));
+/// What is mounted in a temporary directory, which cannot be removed as long as it is.
+struct MountedHere(PathBuf);
+
+impl MountedHere {
+    fn new(file_system: &str, path: PathBuf, options: &str) -> Self {
+        let (name, flags) = (Some(file_system), MsFlags::empty());
+        mount(name, &path, name, flags, Some(options))
+            .unwrap_or_else(|why| panic!("mount {file_system} with {options}: {why}"));
+        Self(path)
+    }
+}
+
+impl Drop for MountedHere {
+    fn drop(&mut self) {
+        // A file in it may still be open.
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
 }
 
 fn debugfs(request: &str, image: &Path) -> String {
@@ -68,7 +81,7 @@ fn a_repair_for_which_there_is_no_room_says_nothing_of_the_disk() {
         let (directory, small) = (TempDir::new().expect("one"), TempDir::new().expect("one"));
         let image = damaged(directory.path());
         let ext2 = Variant::parse_list("ext2").expect("known").remove(0);
-        mount_here("tmpfs", small.path(), "size=1M");
+        let _mounted = MountedHere::new("tmpfs", small.path().into(), "size=1M");
         let copy = small.path().join("image");
         let copied = Command::new("cp")
             .arg("--sparse=always")
@@ -96,8 +109,10 @@ fn a_repair_for_which_there_is_no_room_says_nothing_of_the_disk() {
 /// A file system with so many inodes left, in which to delete a name takes one: of what is below
 /// an overlay a device is left above it.
 struct Full {
+    /// Unmounted in this order, before the directory goes.
+    mounted: MountedHere,
+    _small: MountedHere,
     _directory: TempDir,
-    mounted: PathBuf,
 }
 
 impl Full {
@@ -112,7 +127,7 @@ impl Full {
             std::fs::create_dir_all(file.parent().expect("it has one")).expect("made");
             std::fs::write(file, "").expect("written");
         }
-        mount_here("tmpfs", &path("small"), "nr_inodes=100");
+        let small = MountedHere::new("tmpfs", path("small"), "nr_inodes=100");
         for name in ["upper", "work", "filler"] {
             std::fs::create_dir(path("small").join(name)).expect("made");
         }
@@ -120,23 +135,12 @@ impl Full {
             ["lower", "small/upper", "small/work"].map(|name| path(name).display().to_string());
         let [lower, upper, work] = &layers;
         let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
-        let mounted = path("mounted");
-        mount_here("overlay", &mounted, &options);
-        let mut fillers = (0..).map(|number| path("small/filler").join(format!("{number}")));
-        let mut filled = Vec::new();
-        loop {
-            let filler = fillers.next().expect("there are more");
-            if std::fs::write(&filler, "").is_err() {
-                break;
-            }
-            filled.push(filler);
-        }
-        for filler in filled.iter().take(inodes_left) {
-            std::fs::remove_file(filler).expect("removed");
-        }
+        let mounted = MountedHere::new("overlay", path("mounted"), &options);
+        fill(&path("small/filler"), inodes_left);
         Self {
-            _directory: directory,
             mounted,
+            _small: small,
+            _directory: directory,
         }
     }
 
@@ -145,11 +149,22 @@ impl Full {
             skip: &[],
             skip_attributes: &[],
         };
-        walk(&self.mounted, options)
+        walk(&self.mounted.0, options)
     }
 
     fn write_check(&self, tree: &Tree) -> Option<checker::Finding> {
-        write_check(File::open(&self.mounted).expect("opened"), tree, &[])
+        write_check(File::open(&self.mounted.0).expect("opened"), tree, &[])
+    }
+}
+
+/// Makes files until there is no inode left, and deletes so many.
+fn fill(directory: &Path, inodes_left: usize) {
+    let fillers = (0..).map(|number| directory.join(format!("{number}")));
+    let filled: Vec<_> = fillers
+        .take_while(|filler| std::fs::write(filler, "").is_ok())
+        .collect();
+    for filler in filled.iter().take(inodes_left) {
+        std::fs::remove_file(filler).expect("removed");
     }
 }
 
@@ -175,7 +190,10 @@ fn what_a_full_disk_does_not_delete_is_no_finding() {
         // With room for all of that it is emptied.
         let roomy = Full::new(&["foo", "A/bar"], 50);
         assert_eq!(roomy.write_check(&roomy.tree()), None);
-        assert_eq!(std::fs::read_dir(&roomy.mounted).expect("read").count(), 0);
+        assert_eq!(
+            std::fs::read_dir(&roomy.mounted.0).expect("read").count(),
+            0
+        );
         // And what is still there that was not seen is a finding.
         let roomy = Full::new(&["A/bar"], 50);
         let mut tree = roomy.tree();

@@ -5,10 +5,14 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Folder, elects_cluster, printed, program, require_root, said};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use end_to_end::{
+    Folder, Running, elects_cluster, printed, program, require_root, said, wait_until,
+};
+use nix::sys::signal::Signal;
 use serde_json::Value;
+
+/// Only ends what would hang.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Ready at once; its client tells a story.
 const CLUSTER: &str = r#"
@@ -237,23 +241,20 @@ fn ctrl_c_is_heard_while_one_rule_takes_for_ever() {
     command.args(["rules", "out", "1", &rules]);
     command.current_dir(&folder).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().expect("it runs");
+    let running = Running::start(&mut command);
     // Once it listens, it is given time to begin.
     let listens = || {
-        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+        let status = fs::read_to_string(format!("/proc/{}/status", running.id())).expect("it runs");
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = u64::from_str_radix(caught.expect("it is there").trim(), 16);
         caught.expect("a mask") & 1 << (Signal::SIGINT as i32 - 1) != 0
     };
-    while !listens() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("it listens", PATIENCE, listens);
     std::thread::sleep(Duration::from_secs(1));
     let begun = Instant::now();
-    let id = Pid::from_raw(child.id().cast_signed());
-    kill(id, Signal::SIGINT).expect("it still runs");
-    let output = child.wait_with_output().expect("it ends");
-    assert!(begun.elapsed() < Duration::from_secs(600), "{begun:?}");
+    running.send(Signal::SIGINT);
+    let output = running.output();
+    assert!(begun.elapsed() < PATIENCE, "{begun:?}");
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let words = "interrupted: not all rules were evaluated";
     assert!(said(&output).contains(words), "{}", said(&output));

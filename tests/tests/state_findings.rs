@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use end_to_end::{Ordinary, objects, printed, program, require_root, said};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use end_to_end::{Ordinary, Running, objects, printed, program, require_root, said, wait_until};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -37,11 +36,13 @@ impl Place {
         self.0.path().join(name)
     }
 
+    /// What a killed one leaves goes with the place.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("crashpoint"));
         command
             .args(arguments)
             .current_dir(self.0.path())
+            .env("TMPDIR", self.0.path())
             .stdin(Stdio::null());
         command
     }
@@ -130,22 +131,16 @@ fn a_killed_sweep_is_shown_as_far_as_it_came() {
         "-c",
         SAVES,
     ];
-    let mut child = place
-        .command(&begin)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it runs");
-    let begun = Instant::now();
-    while place.lines("killed/results.jsonl") < 60 {
-        assert!(begun.elapsed() < PATIENCE, "it does nothing");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut command = place.command(&begin);
+    let mut running = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    wait_until("it has results", PATIENCE, || {
+        place.lines("killed/results.jsonl") >= 60
+    });
     // It has the directory locked, and is not disturbed.
-    let running = place.show(&["killed"], 1);
-    assert!(running.contains(UNENDED), "{running}");
-    child.kill().expect("killed");
-    child.wait().expect("it ends");
+    let shown = place.show(&["killed"], 1);
+    assert!(shown.contains(UNENDED), "{shown}");
+    running.kill().expect("killed");
+    running.end();
     assert!(
         !place.path("killed/summary.jsonl").exists(),
         "it was not at work any more"
@@ -646,17 +641,12 @@ fn an_interrupted_minimization_tells_what_it_has_and_leaves_nothing() {
     let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let mut command = place.command(&["minimize", "out", &number]);
     command.env("TMPDIR", temporary.path());
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = child.spawn().expect("it runs");
+    let running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     // The finding itself is checked twice.
     let checks = || fs::read(place.path("slow")).expect("read").len();
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while checks() < 4 {
-        assert!(Instant::now() < deadline, "{} checks", checks());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).expect("sent");
-    let output = child.wait_with_output().expect("it ends");
+    wait_until("there are four checks", PATIENCE, || checks() >= 4);
+    running.send(Signal::SIGINT);
+    let output = running.output();
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(
         said(&output).contains("interrupted: there may be something smaller"),

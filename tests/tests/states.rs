@@ -1,6 +1,6 @@
 //! Crash states that are neither all nor nothing of what was written, and crashes between
-//! persistence points: healthy file systems are clean there as well, and what lies is caught. Needs
-//! root.
+//! persistence points: healthy file systems are clean there as well, and what lies is caught. Samples
+//! are drawn from a log that does not differ from run to run, in `imports.rs`. Needs root.
 
 use end_to_end::{FILE_SYSTEMS, Report, crashpoint, replay_with, require_root};
 use serde_json::Value;
@@ -226,23 +226,6 @@ fn what_ext4_orders_is_missed_where_it_is_switched_off() {
         order,
     )
     .assert_clean();
-}
-
-#[test]
-fn a_sample_is_the_same_for_the_same_seed() {
-    require_root();
-    let sample = |seed: &str| {
-        let states = ["--states", "all,sample:20", "--seed", seed, "--jobs", "1"];
-        let report = replay_with("ext4:nobarrier", &states, BETWEEN);
-        report
-            .results
-            .iter()
-            .map(|result| result["states_checked"].as_u64().expect("a number"))
-            .sum::<u64>()
-    };
-    // Recordings differ in places; how many states are drawn does not.
-    assert!(sample("1") <= 40);
-    assert!(sample("2") > 2);
 }
 
 #[test]

@@ -4,9 +4,9 @@
 
 use std::process::{Command, Output, Stdio};
 
-use end_to_end::{printed, program, require_root, said};
+use end_to_end::{Running, printed, program, require_root, said};
 
-fn start(what: &str, system: &str, arguments: &[&str]) -> std::process::Child {
+fn start(what: &str, system: &str, arguments: &[&str]) -> Running {
     require_root();
     let file = format!(
         "{}/../workloads/clusters/{system}/cluster.toml",
@@ -17,15 +17,11 @@ fn start(what: &str, system: &str, arguments: &[&str]) -> std::process::Child {
         .args(["cluster", what, &file])
         .args(arguments)
         .stdin(Stdio::null());
-    command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("started")
+    Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 
-fn end(child: std::process::Child) -> Output {
-    let output = child.wait_with_output().expect("it runs");
+fn end(started: Running) -> Output {
+    let output = started.output();
     assert!(
         output.status.success(),
         "{}\n{}",

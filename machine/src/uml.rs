@@ -235,18 +235,13 @@ impl Uml {
         // A link such as that to what was built last may lead elsewhere before the next boot.
         let real = std::fs::canonicalize(kernel);
         let kernel = real.doing(|| format!("find the kernel {}", kernel.display()))?;
-        let packaged = || {
-            let usr = kernel.ancestors().find(|path| path.ends_with("usr"));
-            let modules = usr.map(|usr| usr.join(PACKAGE_MODULES));
-            modules.filter(|path| path.exists())
-        };
         let modules = match modules {
             Some(path) if !path.is_dir() => return Err(Error::NotADirectory(path.into())),
             Some(path) => {
                 let path = std::path::absolute(path);
                 Some(path.doing(|| "find the working directory".into())?)
             }
-            None => packaged(),
+            None => packaged_modules(&kernel),
         };
         let file = KernelFile::read(&kernel)?;
         // What is no kernel would only fail later, and with other words.
@@ -599,6 +594,12 @@ fn cache() -> Result<PathBuf> {
     set("XDG_CACHE_HOME")
         .or_else(|| set("HOME").map(|home| home.join(".cache")))
         .ok_or(Error::NoCache)
+}
+
+/// Where the package of a kernel has its modules, if it is one of a package.
+fn packaged_modules(kernel: &Path) -> Option<PathBuf> {
+    let usr = kernel.ancestors().find(|path| path.ends_with("usr"))?;
+    Some(usr.join(PACKAGE_MODULES)).filter(|path| path.exists())
 }
 
 #[cfg(test)]

@@ -382,8 +382,24 @@ impl Undamaged {
         Ok(true)
     }
 
+    /// What the check says, if nobody interrupts.
+    fn ask_once(
+        &self,
+        again: bool,
+        subject: &mut dyn Subject,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Verdict>> {
+        if interrupt.requested() {
+            return Ok(None);
+        }
+        let verdict = subject.judge(&self.state, again);
+        if interrupt.requested() {
+            return Ok(None);
+        }
+        verdict.map(Some)
+    }
+
     fn ask_until(&self, most: u32, subject: &mut dyn Subject, asker: &Asker<'_>) -> Result<bool> {
-        let interrupt = asker.interrupt;
         let wanted = || asker.wanted(most, self.states(None));
         let mut tries = self.tries.lock().expect("nobody panics with it");
         if self.complaint.get().is_some() {
@@ -399,16 +415,10 @@ impl Undamaged {
             if *tries >= wanted() {
                 break Ok(true);
             }
-            if interrupt.requested() {
-                break Ok(false);
-            }
             asker.tell(*tries, most);
-            let judged = subject.judge(&self.state, *tries > 0);
-            if interrupt.requested() {
-                break Ok(false);
-            }
-            let verdict = match judged {
-                Ok(verdict) => verdict,
+            let verdict = match self.ask_once(*tries > 0, subject, asker.interrupt) {
+                Ok(Some(verdict)) => verdict,
+                Ok(None) => break Ok(false),
                 Err(error) => break Err(error),
             };
             *tries += 1;

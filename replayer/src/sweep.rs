@@ -611,7 +611,6 @@ impl Feeder<'_, '_> {
         ));
         self.renew()?;
         for workload in std::mem::take(&mut self.waiting) {
-            // Nobody waits for another worker, which may be a guest that boots.
             if self.interrupt.requested() {
                 self.pass_on(workload, Answer::Failed(gone.words().to_owned()));
                 continue;
@@ -622,15 +621,13 @@ impl Feeder<'_, '_> {
                     result.retry_alone |= died && !self.is_in_guest;
                     self.pass_on(workload, Answer::Result(Box::new(result)));
                     self.deaths = 0;
-                    if died && !self.interrupt.requested() {
-                        self.renew()?;
+                    if died {
+                        self.renew_in_time()?;
                     }
                 }
                 Err(gone) => {
                     self.give_up(workload, &gone);
-                    if !self.interrupt.requested() {
-                        self.renew()?;
-                    }
+                    self.renew_in_time()?;
                 }
             }
         }
@@ -655,6 +652,14 @@ impl Feeder<'_, '_> {
             ..WorkloadResult::inconclusive(workload.name.clone(), why)
         };
         let _ = self.results.send((workload, result));
+    }
+
+    /// The same, but for nobody who interrupts: it may be a guest that boots.
+    fn renew_in_time(&mut self) -> Result<()> {
+        if self.interrupt.requested() {
+            return Ok(());
+        }
+        self.renew()
     }
 
     fn renew(&mut self) -> Result<()> {

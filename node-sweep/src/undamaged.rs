@@ -422,13 +422,7 @@ impl Undamaged {
                 Err(error) => break Err(error),
             };
             *tries += 1;
-            match verdict {
-                Verdict::Ok => {}
-                Verdict::Broken(complaint) => {
-                    said.push(format!("broken {}", complaint.words.join("; ")));
-                }
-                Verdict::Inconclusive(why) => said.push(why),
-            }
+            said.extend(not_ok(verdict));
         };
         // What it said before counts all the same.
         match said.first() {
@@ -452,6 +446,15 @@ impl Undamaged {
         );
         // Nor does it accuse for anybody who waited meanwhile.
         Err(Error::NotOk(self.refused.get_or_init(|| words).clone()))
+    }
+}
+
+/// What a check said in place of `ok`.
+fn not_ok(verdict: Verdict) -> Option<String> {
+    match verdict {
+        Verdict::Ok => None,
+        Verdict::Broken(complaint) => Some(format!("broken {}", complaint.words.join("; "))),
+        Verdict::Inconclusive(why) => Some(why),
     }
 }
 

@@ -368,7 +368,7 @@ fn what_clients_do_while_a_fault_is_put_in_place_is_in_its_order() {
     assert_eq!(result["verdict"], "ok", "{result:#}");
     let (early, count, goes_back) = misplaced(&folder.read("out/runs/1/history.jsonl"));
     println!("{count} lines, {:.1} ms", early * 1e3);
-    assert!(count > 1000 && !goes_back, "{count} lines");
+    assert!(count > 100 && !goes_back, "{count} lines");
     // Two clients, and the time of a look at their lines.
     assert!(early < 0.005, "{early} s");
 }

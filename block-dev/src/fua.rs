@@ -594,15 +594,21 @@ mod tests {
         assert_eq!(kinds(&log), "WFUFUF");
     }
 
-    #[test]
-    fn a_flush_that_came_while_a_fua_write_was_under_way_is_not_the_one_behind_it() {
+    /// A FUA write, during which this happens and then a flush comes, and another flush behind it.
+    fn flushed_under_way(before: impl FnOnce(&mut BlockLog)) -> BlockLog {
         let mut log = BlockLog::default();
         let write = log.push_held_write(10 * 4096, &[1; 4096], 10);
+        before(&mut log);
         log.push(Kind::Flush, 20);
         log.complete(write);
         log.push(Kind::Flush, 30);
         annotate(&mut log, &[request(5, 10 * 4096, 4096, "f")]);
-        assert_eq!(kinds(&log), "UFf");
+        log
+    }
+
+    #[test]
+    fn a_flush_that_came_while_a_fua_write_was_under_way_is_not_the_one_behind_it() {
+        assert_eq!(kinds(&flushed_under_way(|_| {})), "UFf");
     }
 
     #[test]
@@ -654,13 +660,7 @@ mod tests {
             assert_eq!(kinds(&log), kinds_then, "{shape}");
         }
         // A flush that failed before the write was completed is another's.
-        let mut log = BlockLog::default();
-        let write = log.push_held_write(10 * 4096, &[1; 4096], 10);
-        log.note_failed_flush();
-        log.push(Kind::Flush, 20);
-        log.complete(write);
-        log.push(Kind::Flush, 30);
-        annotate(&mut log, &[request(5, 10 * 4096, 4096, "f")]);
+        let log = flushed_under_way(BlockLog::note_failed_flush);
         assert_eq!(kinds(&log), "UFf");
     }
 

@@ -162,6 +162,7 @@ lost_without() {
         6-*) echo "linked statically it does not start on processors with AMX" ;;
         7-*) echo "simulated machines have no --chaos" ;;
         8-*) echo "simulated machines cannot be forked" ;;
+        9-*) echo "simulated machines take half as much again of processor time" ;;
         *) echo "see its first lines" ;;
     esac
 }

@@ -163,7 +163,7 @@ struct Checked<'a> {
     settings: &'a Settings,
     limits: Limits,
     report: Report,
-    /// The operations that are transactions, by what was promised of them.
+    /// The transactions of each object, and what was promised of them.
     transactions: Vec<(Contract, Vec<usize>)>,
     /// Whether of one object it is known what it is.
     is_one_told: bool,
@@ -192,7 +192,9 @@ impl Checked<'_> {
                 model: Some(contract.model),
                 is_guessed: told.is_guessed,
                 operations: places.clone(),
-                is_judged: contract.model.is_told_by(&self.own(&places)),
+                is_judged: contract
+                    .model
+                    .is_told_by(&self.own(&places), contract.is_ordered()),
                 linear,
                 states,
             }),
@@ -204,24 +206,15 @@ impl Checked<'_> {
             Err(refused) => return Err(refused),
         }
         if contract.model.is_transactional() {
-            self.put_together(told.contract, places);
+            self.transactions.push((told.contract, places));
         }
         Ok(())
     }
 
-    /// Puts transactions to those of which the same was promised.
-    fn put_together(&mut self, contract: Contract, places: Vec<usize>) {
-        let mut known = self.transactions.iter_mut();
-        match known.find(|(same, _)| *same == contract) {
-            Some((_, all)) => all.extend(places),
-            None => self.transactions.push((contract, places)),
-        }
-    }
-
-    /// Transactions are looked at together, whichever objects they are of.
+    /// The transactions of one object are looked at together. Those of others have nothing to do with them,
+    /// though what these read and write may be called the same.
     fn transactions(&mut self) -> Result<(), Refused> {
-        for (contract, mut places) in std::mem::take(&mut self.transactions) {
-            places.sort_unstable();
+        for (contract, places) in std::mem::take(&mut self.transactions) {
             let (anomalies, undecided) = transactions::check(self.history, &places, &contract)
                 .map_err(|refused| refused.found_in(self.history))?;
             self.report.anomalies.extend(anomalies);
@@ -285,12 +278,18 @@ impl Checked<'_> {
         let contract = &told.contract;
         let (answer, found) = self.found(self.history, (key, operations), contract)?;
         if let Linear::Undecided { longest } = &answer.linear
-            && contract.consistency.forbids(Failure::NotLinearizable)
+            && contract.is_ordered()
         {
             self.report.undecided.push(format!(
                 "whether there is an order for the operations of {}: time or memory was over when {} were placed",
                 in_words(key),
                 longest.len()
+            ));
+        }
+        if contract.is_unseen(&self.own(operations)) {
+            self.report.undecided.push(format!(
+                "{}: what was read is not looked at: something is appended, and reads may be old",
+                in_words(key)
             ));
         }
         let other = match found.first() {
@@ -321,7 +320,7 @@ impl Checked<'_> {
             model,
             describe: self.settings.describe,
         };
-        let is_ordered = contract.consistency.forbids(Failure::NotLinearizable);
+        let is_ordered = contract.is_ordered();
         let mut limits = self.limits;
         if !is_ordered {
             // Operations are still refused that are not of the model.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::model::{Refused, counter, lock, queue, register, set};
-use crate::{Consistency, Model, Operation, Outcome, Value};
+use crate::{Consistency, Failure, Model, Operation, Outcome, Value};
 
 /// What an object is, and what is promised of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,19 @@ impl Contract {
             model: self.model.row().name,
             consistency: self.consistency.name(),
         })
+    }
+
+    /// Whether the operations are in one order, and no read is old.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.consistency.forbids(Failure::NotLinearizable)
+    }
+
+    /// Whether something was read of an object of these operations and could be wrong, but nobody looks:
+    /// what is appended makes values that nobody wrote as they are, and only in an order they are known.
+    pub(crate) fn is_unseen(&self, operations: &[&Operation]) -> bool {
+        !self.is_ordered()
+            && self.model.is_told_by(operations, true)
+            && register::is_longer(operations.iter().copied())
     }
 
     /// Whether the model can be that at first.

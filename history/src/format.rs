@@ -156,7 +156,7 @@ impl Event {
 /// What is wrong with it.
 pub fn parse_value(text: &str) -> Result<Value, String> {
     let json = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    Value::from_json(json)
+    Value::from_json(json, text)
 }
 
 /// The history with the keys that are in its values, as pairs of a key and a value.

@@ -362,21 +362,24 @@ impl Model {
     }
 
     /// Whether some of these operations, which are all of one object, was answered with something that can
-    /// be wrong: otherwise nothing can be told of the object, whatever became of it.
-    pub(crate) fn is_told_by(self, operations: &[&Operation]) -> bool {
+    /// be wrong: otherwise nothing can be told of the object, whatever became of it. Where operations are not
+    /// `ordered` less of it can.
+    pub(crate) fn is_told_by(self, operations: &[&Operation], ordered: bool) -> bool {
         let mut answered = operations.iter().filter(|one| one.outcome == Outcome::Ok);
         match self {
-            Self::Register | Self::Map => {
-                answered.any(|one| register::OBSERVES.contains(&one.f.as_str()))
+            Self::Register | Self::Map
+                if !ordered && register::is_longer(operations.iter().copied()) =>
+            {
+                false
             }
+            Self::Register | Self::Map => answered.any(|one| {
+                register::OBSERVES.contains(&one.f.as_str())
+                    && (ordered || one.result != Value::Bool(false) || one.f != "cas")
+            }),
             Self::Lock | Self::Semaphore(_) => answered.any(|one| one.result != Value::Bool(false)),
             Self::Counter => {
                 let may_be_marks = counter::may_be_marks(operations.iter().copied());
-                answered.any(|one| match counter::call(one) {
-                    Ok(Some(counter::Call::AddAndGet(..))) => !may_be_marks,
-                    Ok(Some(counter::Call::Read(_))) => true,
-                    _ => false,
-                })
+                answered.any(|one| tells_count(one, may_be_marks))
             }
             Self::Queue | Self::Bag => answered.any(|one| !queue::IN.contains(&one.f.as_str())),
             Self::Set => answered.any(|one| set::OBSERVES.contains(&one.f.as_str())),
@@ -393,12 +396,21 @@ impl Model {
     ) -> Result<Answer, Refused> {
         let row = self.row();
         let Some(check) = row.check else {
-            // Transactions are looked at together.
-            let linear = Linear::Linearizable(objects.places.to_vec());
+            // Transactions are looked at together, and nobody looks for an order of them.
+            let linear = Linear::Linearizable(Vec::new());
             let states = Vec::new();
             return Ok(Answer { linear, states });
         };
         check(objects, initial, limits).map_err(|refused| refused.of(row.name))
+    }
+}
+
+/// Whether an answer says what a counter has, which a mark does not.
+fn tells_count(one: &Operation, may_be_marks: bool) -> bool {
+    match counter::call(one) {
+        Ok(Some(counter::Call::AddAndGet(..))) => !may_be_marks,
+        Ok(Some(counter::Call::Read(_))) => true,
+        _ => false,
     }
 }
 

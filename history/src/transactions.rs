@@ -13,7 +13,7 @@ use crate::kinds::Told;
 use crate::model::Refused;
 use crate::{Anomaly, Contract, Failure, History, Model, Operation, Outcome, Value};
 
-use self::graph::Graph;
+use self::graph::{Edge, Graph};
 
 /// A transaction that took effect, or may have.
 struct Transaction<'a> {
@@ -35,10 +35,15 @@ enum Part<'a> {
 /// Who wrote, or appended, each value of each object.
 type Writers<'a> = HashMap<(&'a Value, &'a Value), usize>;
 
+/// What was certainly written, or appended, to each object, and by whom.
+type Written<'a> = HashMap<&'a Value, Vec<(usize, &'a Value)>>;
+
 /// What was found out of the objects: anomalies, and who depends on whom.
 struct Inferred {
     anomalies: Vec<Anomaly>,
     graph: Graph,
+    /// Who else does, if the order is that of the clock.
+    by_clock: Vec<(usize, Edge)>,
 }
 
 /// Reads of what nobody can have left, each failure once.
@@ -79,10 +84,12 @@ pub(crate) fn check(
         });
     }
     let mut inferred = match model {
-        Model::RwRegister => rw_register::infer(history, &transactions, &contract.initial)?,
+        Model::RwRegister => {
+            rw_register::infer(history, &transactions, &contract.initial, consistency)?
+        }
         _ => list_append::infer(history, &transactions, consistency)?,
     };
-    let (found, undecided) = cycles::find(history, &transactions, &mut inferred.graph, consistency);
+    let (found, undecided) = cycles::find(history, &transactions, &mut inferred, consistency);
     let mut anomalies = inferred.anomalies;
     anomalies.extend(found);
     anomalies.retain(|anomaly| consistency.forbids(anomaly.kind));
@@ -108,6 +115,47 @@ fn writers<'a>(
         }
     }
     Ok(writers)
+}
+
+/// What certainly was written to each object, in the order of the transactions. `seen` says what a value
+/// that was read has of others.
+fn written<'a>(
+    transactions: &'a [Transaction<'_>],
+    writers: &Writers<'_>,
+    seen: fn(&Value) -> &[Value],
+) -> Written<'a> {
+    let certain = certain(transactions, writers, seen);
+    let mut written = Written::new();
+    for (at, one) in transactions.iter().enumerate() {
+        for part in &one.parts {
+            if let Part::Write(key, value) = *part
+                && certain[at]
+            {
+                written.entry(key).or_default().push((at, value));
+            }
+        }
+    }
+    written
+}
+
+/// Of each transaction whether it certainly took effect: it was answered so, or what it wrote was read.
+fn certain(
+    transactions: &[Transaction<'_>],
+    writers: &Writers<'_>,
+    seen: fn(&Value) -> &[Value],
+) -> Vec<bool> {
+    let mut certain: Vec<_> = transactions.iter().map(Transaction::is_ok).collect();
+    for part in transactions.iter().flat_map(|one| &one.parts) {
+        let Part::Read(key, Some(value)) = *part else {
+            continue;
+        };
+        for value in seen(value) {
+            if let Some(&writer) = writers.get(&(key, value)) {
+                certain[writer] |= transactions[writer].operation.outcome != Outcome::Fail;
+            }
+        }
+    }
+    certain
 }
 
 /// What a transaction does. Of one that was not answered nobody knows what it read.
@@ -164,6 +212,12 @@ impl Transaction<'_> {
     /// Whether it certainly took effect.
     fn is_ok(&self) -> bool {
         self.operation.outcome == Outcome::Ok
+    }
+
+    /// Whether it wrote this to an object before this one of its parts.
+    fn has_written(&self, before: usize, key: &Value, value: &Value) -> bool {
+        let is_it = |part: &Part<'_>| matches!(part, Part::Write(other, written) if *other == key && *written == value);
+        self.parts[..before].iter().any(is_it)
     }
 
     /// What it writes to an object, in its order.

@@ -103,31 +103,69 @@ impl Value {
         }
     }
 
-    /// A value of JSON. A number that has no exact place in 64 bits is an error.
-    pub(crate) fn from_json(json: serde_json::Value) -> Result<Self, String> {
+    /// A value of JSON, which is in this text. A whole number that has no place in 64 bits is an error: who
+    /// reads the text makes another number of it.
+    pub(crate) fn from_json(json: serde_json::Value, text: &str) -> Result<Self, String> {
         Ok(match json {
             serde_json::Value::Null => Self::Null,
             serde_json::Value::Bool(truth) => Self::Bool(truth),
-            serde_json::Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-                (Some(whole), _) => Self::Int(whole),
-                (None, Some(float)) if !number.is_u64() => Self::Float(Float(float)),
-                _ => return Err(format!("the number {number} is too large")),
-            },
+            serde_json::Value::Number(number) => Self::from_number(&number, text)?,
             serde_json::Value::String(text) => Self::Text(text),
             serde_json::Value::Array(elements) => Self::List(
                 elements
                     .into_iter()
-                    .map(Self::from_json)
+                    .map(|element| Self::from_json(element, text))
                     .collect::<Result<_, _>>()?,
             ),
             serde_json::Value::Object(entries) => Self::Map(
                 entries
                     .into_iter()
-                    .map(|(name, value)| Ok((name, Self::from_json(value)?)))
+                    .map(|(name, value)| Ok((name, Self::from_json(value, text)?)))
                     .collect::<Result<_, String>>()?,
             ),
         })
     }
+
+    fn from_number(number: &serde_json::Number, text: &str) -> Result<Self, String> {
+        match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => Ok(Self::Int(whole)),
+            (None, Some(float)) if !number.is_u64() => {
+                // No float below that is made of a whole number.
+                let may_be_whole = float.abs() >= 2f64.powi(63);
+                match may_be_whole.then(|| too_large(text)).flatten() {
+                    Some(whole) => Err(format!("the number {whole} is too large")),
+                    None => Ok(Self::Float(Float(float))),
+                }
+            }
+            _ => Err(format!("the number {number} is too large")),
+        }
+    }
+}
+
+/// The first whole number of a text of JSON that has no place in 64 bits.
+fn too_large(text: &str) -> Option<&str> {
+    let mut rest = text;
+    while let Some(start) = rest.find(|one: char| one == '"' || one == '-' || one.is_ascii_digit())
+    {
+        rest = &rest[start..];
+        if let Some(string) = rest.strip_prefix('"') {
+            let mut is_escaped = false;
+            let end = string.find(|one| {
+                let is_end = one == '"' && !is_escaped;
+                is_escaped = one == '\\' && !is_escaped;
+                is_end
+            })?;
+            rest = &string[end + 1..];
+            continue;
+        }
+        let end = rest.find(|one: char| !one.is_ascii_alphanumeric() && !"+-.".contains(one));
+        let (number, after) = rest.split_at(end.unwrap_or(rest.len()));
+        if !number.contains(['.', 'e', 'E']) && number.parse::<i64>().is_err() {
+            return Some(number);
+        }
+        rest = after;
+    }
+    None
 }
 
 impl fmt::Display for Value {

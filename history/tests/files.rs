@@ -88,6 +88,10 @@ fn each_wrong_file_has_its_own_answer() {
             "line 1: process is c1, not a number or \"nemesis\"",
         ),
         ("{\"type\":\"ok\",\"process\":1}\n", "line 1: it has no f"),
+        (
+            "{\"type\":\"invoke\",\"process\":1,\"f\":\"\\\"7\",\"value\":[-99999999999999999999]}\n",
+            "line 1: the number -99999999999999999999 is too large",
+        ),
     ]);
     let bytes = [CALL.as_bytes(), b"\n\xff\n"].concat();
     let said = read(bytes.as_slice()).expect_err("it is wrong").to_string();
@@ -148,6 +152,8 @@ fn wrong_edn_has_its_own_answers() {
     ]);
     let deep = format!("{{:value {}", "[".repeat(200_000));
     assert!(refused(&deep).contains("nested more than 64 deep"));
+    let ignored = format!("{{:value {}", "#_".repeat(200_000));
+    assert!(refused(&ignored).contains("nested more than 64 deep"));
 }
 
 #[test]
@@ -224,6 +230,28 @@ fn edn_of_jepsen_is_read() {
     // One vector of everything is the same.
     let again = read(format!("[{written}]").as_bytes()).expect("a vector");
     assert_eq!(again.events(), history.events());
+}
+
+#[test]
+fn what_is_left_alone_may_be_any_number() {
+    let more = r#","value":1e300,"trace":99999999999999999999}"#;
+    assert!(read(format!("{}\n", CALL.replace('}', more)).as_bytes()).is_err());
+    let more = r#","trace":99999999999999999999}"#;
+    read(CALL.replace('}', more).as_bytes()).expect("it is not looked at");
+}
+
+#[test]
+fn what_was_refused_failed_for_jepsen() {
+    let text = r#"{"process":0,"type":"invoke","f":"cas","value":[1,2]}
+{"process":0,"type":"ok","f":"cas","value":false}
+{"process":0,"type":"invoke","f":"txn","value":[["r","x"]]}
+"#;
+    let mut written = Vec::new();
+    let history = read(text.as_bytes()).expect("a history");
+    write(&history, Format::Jepsen, &mut written).expect("memory");
+    let written = String::from_utf8(written).expect("text");
+    assert!(written.contains(":type :fail, :process 0, :f :cas, :value false"));
+    assert!(written.contains(r#"[[:r "x" nil]]"#), "{written}");
 }
 
 #[test]

@@ -109,6 +109,8 @@ fn registers() {
             Some(Failure::WriteLost),
         ),
         ("0+write:1 0= 1+cas:[1,2] 1=false 2+read 2=1", None),
+        ("0+cas:[7,2] 0=", Some(Failure::NeverWritten)),
+        ("0+append:1 0! 2+read 2=7", Some(Failure::NeverWritten)),
     ] {
         assert_eq!(failures(model, words), Vec::from_iter(expected), "{words}");
     }
@@ -281,6 +283,12 @@ fn sets() {
         ("0+add:1 0= 0+remove:1 1+read 1=[] 0=", None),
         ("0+add:1 0! 1+read 1=[1]", Some(Failure::DirtyRead)),
         ("1+read 1=[1]", Some(Failure::NeverWritten)),
+        ("1+contains:1 1=true", Some(Failure::NeverWritten)),
+        (
+            "0+add:1 0= 1+contains:1 1=false",
+            Some(Failure::ElementLost),
+        ),
+        ("0+add:1 0= 1+contains:2 1=false", None),
     ] {
         assert_eq!(
             failures(Model::Set, words),
@@ -491,6 +499,44 @@ proptest! {
 }
 
 #[test]
+fn what_is_not_looked_at_is_undecided() {
+    let contract = Contract {
+        consistency: Consistency::Eventual,
+        ..Contract::new(Model::Map)
+    };
+    for (words, said) in [
+        ("0+append:1 0= 1+read 1=[7]", "something is appended"),
+        (
+            "0+write:1 0= 0+cas:[2,3] 0=false",
+            "no object could be judged",
+        ),
+    ] {
+        let settings = Settings::of_all(contract.clone());
+        let report = check(&history(words), &settings).expect("a map");
+        assert_eq!(report.verdict(), Verdict::Undecided, "{words}");
+        assert!(report.undecided[0].contains(said), "{report:?}");
+        assert!(!report.objects[0].is_judged);
+    }
+}
+
+#[test]
+fn transactions_of_several_objects_are_apart() {
+    let txn = |key: &str| {
+        format!(
+            r#"0+{key}/txn:[["append","x",1]] 0=[["append","x",1]] 1+{key}/txn:[["r","x"]] 1=[["r","x",[1]]] "#
+        )
+    };
+    let report = checked(&(txn("a") + &txn("b")), &[("*", Model::ListAppend)]);
+    assert_eq!(report.verdict(), Verdict::Clean, "{report:?}");
+    assert!(
+        report
+            .partitions()
+            .iter()
+            .all(|one| one.orders[0].is_empty())
+    );
+}
+
+#[test]
 fn no_order_is_searched_where_none_is_promised() {
     let contract = Contract {
         consistency: Consistency::Eventual,
@@ -538,6 +584,8 @@ fn what_an_object_is_at_first_is_looked_at_or_refused() {
     // Nobody would know whose it is.
     of(register, "1", writes).expect_err("the first value is written");
     assert_eq!(of(Model::Set, "[1]", "0+read 0=[1]"), Ok(vec![]));
+    let lost = Ok(vec![Failure::ElementLost, Failure::NotLinearizable]);
+    assert_eq!(of(Model::Set, "[1]", "0+read 0=[]"), lost);
     assert_eq!(of(Model::Counter, "5", "0+read 0=5"), Ok(vec![]));
     for (model, initial, words, said) in [
         (

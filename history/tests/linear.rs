@@ -111,6 +111,11 @@ fn set(state: &Value, one: &Operation) -> Vec<Value> {
             let fits = one.outcome != Outcome::Ok || read == elements;
             return if fits { vec![state.clone()] } else { vec![] };
         }
+        "contains" => {
+            let is_there = Value::Bool(elements.contains(&one.argument));
+            let fits = one.outcome != Outcome::Ok || one.result == is_there;
+            return if fits { vec![state.clone()] } else { vec![] };
+        }
         "add" => elements.push(one.argument.clone()),
         _ => elements.retain(|other| *other != one.argument),
     }
@@ -158,6 +163,7 @@ fn called(model: Model, choice: u8, value: i64, other: i64) -> (&'static str, Va
         (Model::Semaphore(_), 0 | 1) => ("acquire", named, null),
         (Model::Semaphore(_), _) => ("release", named, null),
         (Model::Set, 0) => ("read", null, pair),
+        (Model::Set, 1) if choice < 128 => ("contains", value.into(), (other == 0).into()),
         (Model::Set, 1) => ("read", null, vec![Value::Int(value)].into()),
         (Model::Set, 2) => ("add", value.into(), null),
         (Model::Set, _) => ("remove", value.into(), null),

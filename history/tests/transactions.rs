@@ -2,8 +2,8 @@
 //! histories of databases that keep what they promise.
 
 use history::{
-    Consistency, Contract, Event, Failure, History, Kind, Model, Process, Settings, Value, Verdict,
-    check,
+    Consistency, Contract, Event, Failure, History, Kind, Model, Operation, Outcome, Process,
+    Settings, Value, Verdict, check,
 };
 use proptest::prelude::*;
 
@@ -174,6 +174,12 @@ fn list_append() {
         ("ax1ry1 ax2rx12ay1", SnapshotIsolation, Failure::G1c),
         ("ax1 rx11", ReadUncommitted, Failure::DuplicateElements),
         ("ax1 rx7", ReadUncommitted, Failure::NeverWritten),
+        ("rx1ax1", ReadUncommitted, Failure::NeverWritten),
+        // Nobody knows what became of it, but one of its elements was read.
+        ("?ax1ay1 rx1ry", SnapshotIsolation, Failure::GSingle),
+        ("?ax1 | rx1 | rx", StrictSerializable, Failure::RealTime),
+        // Of many that did not see it one appended too.
+        ("rxax1ry1 ax2ay1 rx2", SnapshotIsolation, Failure::GSingle),
         // Both appended, and one did not see the other's.
         ("ax1|rx|rx1", StrictSerializable, Failure::RealTime),
         // In its own order a client reads older than it wrote.
@@ -217,6 +223,13 @@ fn rw_register() {
         ("rx1wx2rx1 wx1", SnapshotIsolation, Failure::Internal),
         ("rx7wy1", ReadUncommitted, Failure::NeverWritten),
         ("wx1|rx_", StrictSerializable, Failure::RealTime),
+        ("rx1wx1", ReadUncommitted, Failure::NeverWritten),
+        ("?wx1wy1 rx1ry_", SnapshotIsolation, Failure::GSingle),
+        ("?wx1|rx1|rx_", StrictSerializable, Failure::RealTime),
+        // The second read is one too.
+        ("!wx2 wx1 rx1rx2", ReadCommitted, Failure::G1a),
+        ("wx1 rx1rx7", ReadUncommitted, Failure::NeverWritten),
+        ("wx1|wx2|rx1", StrictSerializable, Failure::RealTime),
     ] {
         is_found_from(Model::RwRegister, words, level, failure);
     }
@@ -226,6 +239,10 @@ fn rw_register() {
         "wx1wx2 rx_rx_",
         "wx1wy2 wx2wy1",
         "?wx1|rx_|rx1wy1",
+        "rx_wx1 rx1wx2 rx2wx3",
+        "wx1|wx2 rx1",
+        "?wx1|wx2|rx1",
+        "wx1|rx1wx2|rx2",
     ] {
         assert_eq!(
             failures(
@@ -438,5 +455,121 @@ fn what_many_transactions_read_that_should_not_be_there_is_told_once() {
         let found = report.anomalies.iter();
         let found: Vec<_> = found.map(|one| (one.kind, one.more.len())).collect();
         assert_eq!(found, expected, "{words}");
+    }
+}
+
+/// What databases hold: of each key all that was written, in its order.
+type Held = std::collections::BTreeMap<Value, Vec<Value>>;
+
+/// What a database holds after a transaction, unless it cannot have read what it did.
+fn done(model: Model, held: &Held, one: &Operation) -> Option<Held> {
+    let is_ok = one.outcome == Outcome::Ok;
+    let parts = if is_ok { &one.result } else { &one.argument };
+    let mut held = held.clone();
+    for part in parts.as_list().expect("parts") {
+        let [f, key, value] = part.as_list().expect("a part") else {
+            panic!("{part} is no part");
+        };
+        let now = held.entry(key.clone()).or_default();
+        let read = match model {
+            Model::ListAppend => Value::List(now.clone()),
+            _ => now.last().cloned().unwrap_or_default(),
+        };
+        if f.as_text() != Some("r") {
+            now.push(value.clone());
+        } else if is_ok && read != *value {
+            return None;
+        }
+    }
+    Some(held)
+}
+
+/// Whether any order of what is left is possible.
+fn brute(model: Model, held: &Held, left: &mut Vec<&Operation>) -> bool {
+    if left.iter().all(|one| one.outcome != Outcome::Ok) {
+        return true;
+    }
+    let first_return = left.iter().filter_map(|one| one.returned()).min();
+    for at in 0..left.len() {
+        if first_return.is_some_and(|first| left[at].call > first) {
+            continue;
+        }
+        let one = left.remove(at);
+        let fits = done(model, held, one).is_some_and(|next| brute(model, &next, left));
+        left.insert(at, one);
+        if fits {
+            return true;
+        }
+    }
+    false
+}
+
+/// A transaction that is to be made: its parts, what becomes of it, and whether others had ended before.
+type Made = (Vec<(bool, u8, u8)>, u8, bool);
+
+/// A few transactions, and then one that reads everything. What they read is mostly what was there, and of
+/// those whose outcome is unknown any part may have taken effect.
+fn in_words(model: Model, made: Vec<Made>) -> String {
+    let (mut held, mut next) = ([vec![], vec![]], 0);
+    let mut words = String::new();
+    let digits = |list: &[u8]| -> String {
+        let mut all = list.iter().map(u8::to_string);
+        match model {
+            Model::ListAppend => all.collect(),
+            _ => all.next_back().unwrap_or_else(|| "_".to_owned()),
+        }
+    };
+    for (parts, outcome, is_later) in made {
+        words += if is_later { " | " } else { " " };
+        words += ["?", "!"]
+            .get(outcome as usize)
+            .copied()
+            .unwrap_or_default();
+        for (is_write, key, how) in parts {
+            let (name, list) = (["x", "y"][key as usize], &mut held[key as usize]);
+            if is_write {
+                next += 1;
+                words += if model == Model::ListAppend { "a" } else { "w" };
+                words += &format!("{name}{next}");
+                if outcome > 1 || outcome == 0 && how % 2 == 0 {
+                    list.push(next);
+                }
+                continue;
+            }
+            let mut read = list.clone();
+            match how {
+                0 => drop(read.pop()),
+                1 => read.push(next + 1),
+                _ => {}
+            }
+            words += &format!("r{name}{}", digits(&read));
+        }
+    }
+    words + &format!(" | rx{}ry{}", digits(&held[0]), digits(&held[1]))
+}
+
+fn a_few() -> impl Strategy<Value = Vec<Made>> {
+    let part = (any::<bool>(), 0..2u8, 0..10u8);
+    let one = (prop::collection::vec(part, 1..4), 0..6u8, any::<bool>());
+    prop::collection::vec(one, 1..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Of lists that were read in the end everything is known, so nothing is missed.
+    #[test]
+    fn a_few_transactions_agree_with_all_orders(made in a_few()) {
+        for model in [Model::ListAppend, Model::RwRegister] {
+            let words = in_words(model, made.clone());
+            let history = history(model, &words);
+            let all = history.operations().iter();
+            let mut all: Vec<_> = all.filter(|one| one.outcome != Outcome::Fail).collect();
+            let is_possible = brute(model, &Held::new(), &mut all);
+            let found = failures(model, StrictSerializable, &history);
+            prop_assert!(!is_possible || found.is_empty(), "{words}: {found:?}");
+            let is_known = model == Model::ListAppend;
+            prop_assert!(is_possible || !is_known || !found.is_empty(), "{words}");
+        }
     }
 }

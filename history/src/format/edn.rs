@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
                 }
             } else if self.text[self.at..].starts_with("#_") {
                 self.at += 2;
-                self.required(depth)?;
+                self.required(depth + 1)?;
             } else {
                 return Ok(true);
             }
@@ -122,17 +122,23 @@ impl<'a> Reader<'a> {
 
     /// The next value, which must be there.
     fn required(&mut self, depth: usize) -> Result<Value, ReadError> {
+        self.refuse_deep(depth)?;
         if !self.skip(depth)? {
             return Err(ReadError::Torn { line: self.line });
         }
         self.value(depth)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, ReadError> {
+    fn refuse_deep(&self, depth: usize) -> Result<(), ReadError> {
         if depth > DEPTH_MAX {
             let problem = format!("values are nested more than {DEPTH_MAX} deep");
             return Err(self.wrong(self.at, problem));
         }
+        Ok(())
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, ReadError> {
+        self.refuse_deep(depth)?;
         let rest = &self.text[self.at..];
         if rest.starts_with("#{") {
             self.at += 2;

@@ -1,7 +1,10 @@
 //! The form of Jepsen's `history.edn`.
 
 use super::{ReadError, beginning, collect, edn, jsonl};
-use crate::{Event, History, Process, Value};
+use crate::{Event, History, Kind, Process, Value};
+
+/// What may be answered `false`, because it was refused. Jepsen says that it failed then.
+const REFUSED: [&str; 5] = ["cas", "acquire", "lock", "release", "unlock"];
 
 /// The words of parts of a transaction, which are keywords in EDN.
 const PARTS: [&str; 5] = ["r", "w", "append", "read", "write"];
@@ -27,7 +30,7 @@ pub(super) fn line(event: &Event) -> String {
         "{{:index {}, :time {}, :type :{}, :process {}, :f {}",
         event.index,
         event.time_ns,
-        event.kind.word(),
+        kind(event).word(),
         match event.process {
             Process::Client(number) => number.to_string(),
             Process::Nemesis => ":nemesis".to_owned(),
@@ -37,11 +40,20 @@ pub(super) fn line(event: &Event) -> String {
     if let Some(key) = &event.key {
         line += &format!(", :key {}", edn::write(key));
     }
-    line += &format!(", :value {}", written(&event.value));
+    line += &format!(", :value {}", written(event));
     if let Some(error) = &event.error {
         line += &format!(", :error {}", edn::write(error));
     }
     line + "}"
+}
+
+fn kind(event: &Event) -> Kind {
+    match event.kind {
+        Kind::Ok if event.value == Value::Bool(false) && REFUSED.contains(&event.f.as_str()) => {
+            Kind::Fail
+        }
+        kind => kind,
+    }
 }
 
 /// Text that no keyword can be is a string.
@@ -54,15 +66,17 @@ fn keyword(word: &str) -> String {
 }
 
 /// A value; of a transaction with keywords for what its parts do.
-fn written(value: &Value) -> String {
-    let part = |part: &Value| match part.as_list() {
-        Some([Value::Text(word), key, value]) if PARTS.contains(&word.as_str()) => Some(format!(
-            "[{} {} {}]",
-            keyword(word),
-            edn::write(key),
-            edn::write(value)
-        )),
-        _ => None,
+fn written(event: &Event) -> String {
+    let value = &event.value;
+    let part = |part: &Value| {
+        let (word, key, value) = match part.as_list()? {
+            [Value::Text(word), key, value] => (word, key, value),
+            [Value::Text(word), key] if event.f == "txn" => (word, key, &Value::Null),
+            _ => return None,
+        };
+        let is_known = PARTS.contains(&word.as_str());
+        let (key, value) = (edn::write(key), edn::write(value));
+        is_known.then(|| format!("[{} {key} {value}]", keyword(word)))
     };
     let parts = value.as_list().filter(|parts| !parts.is_empty());
     match parts.and_then(|parts| parts.iter().map(part).collect::<Option<Vec<_>>>()) {

@@ -10,6 +10,11 @@ const VERSION: i64 = 1;
 /// What the first line is called, which tells a history from other files of JSON lines.
 const HEADER: &str = "history";
 
+/// All that is read of a line.
+const FIELDS: [&str; 9] = [
+    "type", "version", "process", "f", "key", "value", "time", "index", "error",
+];
+
 pub(super) fn header() -> String {
     format!("{{\"type\":\"{HEADER}\",\"version\":{VERSION}}}")
 }
@@ -89,21 +94,16 @@ impl From<String> for Problem {
 
 /// Reads a line.
 pub(crate) fn parse_line(line: &str) -> Result<Line, Problem> {
-    let json: serde_json::Value = serde_json::from_str(line).map_err(|error| {
-        if error.is_eof() {
-            return Problem::Ends;
-        }
-        let said = error.to_string();
-        let said = said.split(" at line").next().unwrap_or_default();
-        // It counts bytes.
-        let bytes = line.bytes().take(error.column());
-        let is_first = |byte: &u8| byte & 0xc0 != 0x80;
-        let column = bytes.filter(is_first).count().max(1);
-        Problem::Syntax(format!("{said} at column {column}"))
-    })?;
-    let Value::Map(mut fields) = Value::from_json(json)? else {
+    let json: serde_json::Value =
+        serde_json::from_str(line).map_err(|error| no_json(&error, line))?;
+    let serde_json::Value::Object(json) = json else {
         return Err(Problem::Content("it is no object".to_owned()));
     };
+    let json = json
+        .into_iter()
+        .filter(|(name, _)| FIELDS.contains(&name.as_str()));
+    let fields = json.map(|(name, value)| Ok((name, Value::from_json(value, line)?)));
+    let mut fields: BTreeMap<_, _> = fields.collect::<Result<_, String>>()?;
     if fields.get("type").and_then(Value::as_text) == Some(HEADER) {
         return match fields.get("version").and_then(Value::as_int) {
             Some(version) if version <= VERSION => Ok(Line::Header),
@@ -113,6 +113,20 @@ pub(crate) fn parse_line(line: &str) -> Result<Line, Problem> {
         };
     }
     Ok(Line::Event(Box::new(event(&mut fields)?)))
+}
+
+/// What is wrong with a line that is no JSON.
+fn no_json(error: &serde_json::Error, line: &str) -> Problem {
+    if error.is_eof() {
+        return Problem::Ends;
+    }
+    let said = error.to_string();
+    let said = said.split(" at line").next().unwrap_or_default();
+    // It counts bytes.
+    let bytes = line.bytes().take(error.column());
+    let is_first = |byte: &u8| byte & 0xc0 != 0x80;
+    let column = bytes.filter(is_first).count().max(1);
+    Problem::Syntax(format!("{said} at column {column}"))
 }
 
 fn kind(field: Option<Value>) -> Result<Kind, String> {

@@ -1,6 +1,6 @@
 //! Counters that are what they cannot be.
 
-use super::{Anomaly, Failure, Seen, Told, before, may_be_before};
+use super::{Anomaly, Failure, Seen, Told, before};
 use crate::model::{Refused, counter};
 use crate::{Operation, Outcome};
 
@@ -35,13 +35,13 @@ fn out_of_bounds(
     added: &[(&Operation, i64)],
     values: &[(usize, &Operation, i64)],
 ) -> Vec<Anomaly> {
-    let initial = seen.initial.as_int().unwrap_or(0);
+    let sums = Sums::of(seen, added);
     let mut told = Told::new();
     let mut failure = 0;
     // From what to what has to be added to make all wrong values right.
     let mut lacking: Option<(i64, i64)> = None;
     for &(place, one, value) in values {
-        let (least, most) = bounds(added, one, initial, false);
+        let (least, most) = sums.bounds(one, false);
         let now = (least.saturating_sub(value), most.saturating_sub(value));
         let both = lacking.map(|(from, to)| (from.max(now.0), to.min(now.1)));
         let both = both.filter(|(from, to)| from <= to);
@@ -69,45 +69,82 @@ fn lasting<'a>(
     added: &[(&Operation, i64)],
     mut values: Vec<(usize, &'a Operation, i64)>,
 ) -> Vec<(usize, &'a Operation, i64)> {
-    let initial = seen.initial.as_int().unwrap_or(0);
+    let sums = Sums::of(seen, added);
     let (mut least_lack, mut least_excess) = (i64::MAX, i64::MAX);
     values.reverse();
     values.retain(|&(_, one, value)| {
-        let (least, most) = bounds(added, one, initial, false);
+        let (least, most) = sums.bounds(one, false);
         let lack = least.saturating_sub(value);
         let excess = value.saturating_sub(most);
         let is_made_up = lack > least_lack.max(0) || excess > least_excess.max(0);
         least_lack = least_lack.min(lack);
         least_excess = least_excess.min(excess);
-        let (least, most) = bounds(added, one, initial, true);
+        let (least, most) = sums.bounds(one, true);
         !(is_made_up && (least..=most).contains(&value))
     });
     values.reverse();
     values
 }
 
-/// The least and the most that a counter can be when an operation looks at it. One that may be old need
-/// not see anything but what the operation did itself.
-fn bounds(
-    added: &[(&Operation, i64)],
-    one: &Operation,
+/// So much was taken away, and so much added.
+type Sum = (i128, i128);
+
+/// What was added until when.
+struct Sums {
     initial: i64,
-    may_be_old: bool,
-) -> (i64, i64) {
-    let end = one.returned().unwrap_or(usize::MAX);
-    let (mut least, mut most) = (initial, initial);
-    for &(other, amount) in added {
-        let certain = std::ptr::eq(other, one)
-            || !may_be_old && other.outcome == Outcome::Ok && before(other, one);
-        let possible = may_be_before(other, end);
-        if certain || possible && amount < 0 {
-            least = least.saturating_add(amount);
-        }
-        if certain || possible && amount > 0 {
-            most = most.saturating_add(amount);
+    /// By all that certainly was before what is called after this event.
+    ended: Vec<(usize, Sum)>,
+    /// By all that may be before what ends after this event.
+    called: Vec<(usize, Sum)>,
+}
+
+impl Sums {
+    fn of(seen: &Seen<'_>, added: &[(&Operation, i64)]) -> Self {
+        let ended = added.iter().filter_map(|(one, amount)| {
+            (one.outcome == Outcome::Ok).then_some((one.returned()?, *amount))
+        });
+        let called = added.iter().filter_map(|(one, amount)| {
+            (one.outcome != Outcome::Fail).then_some((one.call, *amount))
+        });
+        Self {
+            initial: seen.initial.as_int().unwrap_or(0),
+            ended: summed(ended.collect()),
+            called: summed(called.collect()),
         }
     }
-    (least, most)
+
+    /// The least and the most that a counter can be when an operation looks at it. One that may be old need
+    /// not see anything but what the operation did itself.
+    fn bounds(&self, one: &Operation, may_be_old: bool) -> (i64, i64) {
+        let own = counter::added(one).ok().flatten().unwrap_or(0).into();
+        let mut certain = sum_before(&self.ended, if may_be_old { 0 } else { one.call });
+        certain.0 += 0.min(own);
+        certain.1 += 0.max(own);
+        let possible = sum_before(&self.called, one.returned().unwrap_or(usize::MAX));
+        let bound = |sum: i128| {
+            let bound = i128::from(self.initial) + sum;
+            bound.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+        };
+        (bound(possible.0 + certain.1), bound(certain.0 + possible.1))
+    }
+}
+
+/// Amounts by their events, each with those before it.
+fn summed(mut amounts: Vec<(usize, i64)>) -> Vec<(usize, Sum)> {
+    amounts.sort_unstable();
+    let mut sum = (0, 0);
+    let sums = amounts.into_iter().map(|(event, amount)| {
+        sum.0 += i128::from(amount.min(0));
+        sum.1 += i128::from(amount.max(0));
+        (event, sum)
+    });
+    sums.collect()
+}
+
+/// What was added before an event.
+fn sum_before(sums: &[(usize, Sum)], event: usize) -> Sum {
+    let count = sums.partition_point(|(other, _)| *other < event);
+    count.checked_sub(1).map_or((0, 0), |last| sums[last].1)
 }
 
 /// Values that are below one that was seen before. Only of counters from which nothing is taken. What

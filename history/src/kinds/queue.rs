@@ -25,6 +25,20 @@ struct Left {
 }
 
 impl Element<'_> {
+    /// Where it was put in first, if it certainly was, and the call after which none of it can be left.
+    fn span(&self) -> Option<(usize, usize)> {
+        let put = self
+            .put
+            .iter()
+            .filter(|(_, put)| put.outcome == Outcome::Ok);
+        let first = put.clone().filter_map(|(_, put)| put.returned()).min()?;
+        let last = self
+            .taken
+            .last()
+            .filter(|_| self.taken.len() >= put.count());
+        Some((first, last.map_or(usize::MAX, |(_, taken)| taken.call)))
+    }
+
     /// All that is left of it when somebody finds the queue empty. Who took one may have done so before.
     fn left(&self, empty: &Operation, returned: usize) -> Vec<Left> {
         let put = self
@@ -76,6 +90,36 @@ impl<'a> Done<'a> {
     }
 }
 
+/// The elements of which something may be left when somebody finds the queue empty.
+struct Waiting<'a> {
+    /// Those of later, the next one last: where they were put in, and until when they may be left.
+    later: Vec<((usize, usize), &'a Value, &'a Element<'a>)>,
+    now: BTreeMap<&'a Value, (usize, &'a Element<'a>)>,
+}
+
+impl<'a> Waiting<'a> {
+    fn of(done: &'a Done<'_>) -> Self {
+        let elements = done.elements.iter();
+        let mut later: Vec<_> = elements
+            .filter_map(|(value, element)| Some((element.span()?, *value, element)))
+            .collect();
+        later.sort_by_key(|(span, ..)| std::cmp::Reverse(span.0));
+        let now = BTreeMap::new();
+        Self { later, now }
+    }
+
+    /// Those of this call. Calls come in order.
+    fn at(&mut self, call: usize) -> impl Iterator<Item = &'a Element<'a>> {
+        while let Some(((_, last), value, element)) =
+            self.later.pop_if(|((first, _), ..)| *first < call)
+        {
+            self.now.insert(value, (last, element));
+        }
+        self.now.retain(|_, (last, _)| *last >= call);
+        self.now.values().map(|(_, element)| *element)
+    }
+}
+
 pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
     let done = Done::of(seen);
     let elements = done.elements.values();
@@ -83,8 +127,9 @@ pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
         .filter_map(|element| taken_too_often(seen, element))
         .collect();
     let mut told = Told::new();
+    let mut waiting = Waiting::of(&done);
     for &(place, empty) in &done.empty {
-        let Some(missed) = missed(empty, &done) else {
+        let Some(missed) = missed(empty, waiting.at(empty.call), &done.unknown) else {
             continue;
         };
         for (kind, left) in missed.failures() {
@@ -165,12 +210,17 @@ struct Missed {
 }
 
 /// What a client that found nothing should have found, if anything.
-fn missed(empty: &Operation, done: &Done<'_>) -> Option<Missed> {
+fn missed<'a>(
+    empty: &Operation,
+    elements: impl Iterator<Item = &'a Element<'a>>,
+    unknown: &[&Operation],
+) -> Option<Missed> {
     let returned = empty.returned()?;
-    let unknown = &done.unknown;
-    let elements = done.elements.values();
     let all = elements.flat_map(|element| element.left(empty, returned));
     let (mut left, never): (Vec<_>, Vec<_>) = all.partition(|left| left.taken.is_some());
+    if left.is_empty() && never.is_empty() {
+        return None;
+    }
     // Each of these may have taken one.
     let may_be_taken = unknown.iter().filter(|one| one.call < returned).count();
     let lost = never.len().saturating_sub(unknown.len());

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Anomaly, Failure, Seen, Told, before};
+use crate::model::register;
 use crate::{Operation, Outcome, Value};
 
 const READS: &[&str] = &["read", "get", "r"];
@@ -46,7 +47,7 @@ fn writes<'a>(seen: &Seen<'a>) -> Vec<Write<'a>> {
 
 pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
     // What is appended makes values that nobody wrote as they are.
-    if seen.operations().any(|(_, one)| one.f == "append") {
+    if register::is_longer(seen.operations().map(|(_, one)| one)) {
         return Vec::new();
     }
     let writes = writes(seen);
@@ -57,11 +58,14 @@ pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
     let overwriting = Overwriting::of(&writes);
     let later = Later::of(seen, &writers);
     let mut told = Told::new();
-    let reads = seen.called(READS);
-    for (place, read) in reads.filter(|(_, one)| one.outcome == Outcome::Ok) {
-        let of_value = writers.get(&read.result).map_or(&[][..], Vec::as_slice);
-        let found = never_written(seen, place, read, of_value)
-            .or_else(|| overwritten(seen, (place, read), of_value, &overwriting, &later));
+    for (place, one) in seen.operations() {
+        let Some(value) = observed(one) else { continue };
+        let of_value = writers.get(value).map_or(&[][..], Vec::as_slice);
+        // One that wrote itself may have overwritten what it did not see.
+        let is_read = READS.contains(&one.f.as_str());
+        let found = never_written(seen, (place, one), value, of_value).or_else(|| {
+            is_read.then(|| overwritten(seen, (place, one), of_value, &overwriting, &later))?
+        });
         if let Some((same, anomaly)) = found {
             told.tell(same, place, || anomaly);
         }
@@ -73,34 +77,46 @@ pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
 /// and what they saw, if several values are several failures.
 type Same<'a> = (Failure, Option<usize>, Option<&'a Value>);
 
+/// What an operation certainly saw.
+fn observed(operation: &Operation) -> Option<&Value> {
+    match operation.f.as_str() {
+        _ if operation.outcome != Outcome::Ok => None,
+        "cas" if operation.result != Value::Bool(false) => operation.argument.as_list()?.first(),
+        word => READS.contains(&word).then_some(&operation.result),
+    }
+}
+
 /// The read of a value that no write can have left.
 fn never_written<'a>(
     seen: &Seen<'_>,
-    place: usize,
-    read: &'a Operation,
+    (place, read): (usize, &'a Operation),
+    value: &'a Value,
     writers: &[&Write<'_>],
 ) -> Option<(Same<'a>, Anomaly)> {
-    if read.result == *seen.initial {
+    if value == seen.initial {
         return None;
     }
     let returned = read.returned()?;
     let called = writers
         .iter()
         .filter(|write| write.operation.call < returned);
+    // Nobody can see what it wrote itself only then.
+    let called = called.filter(|write| write.place != place);
     let mut called = called.peekable();
     let failed = called.peek().map(|failed| failed.place);
     if called.any(|write| write.operation.outcome != Outcome::Fail) {
         return None;
     }
     let who = seen.words(place);
-    let write = failed.or_else(|| writers.first().map(|later| later.place));
+    let mut others = writers.iter().map(|other| other.place);
+    let write = failed.or_else(|| others.find(|&other| other != place));
     let kind = match failed {
         Some(_) => Failure::DirtyRead,
         None => Failure::NeverWritten,
     };
     let what = format!("{who} saw a value {}", unwritten(seen, kind, write));
     let shown: Vec<_> = [place].into_iter().chain(write).collect();
-    let same = (kind, write, Some(&read.result));
+    let same = (kind, write, Some(value));
     Some((same, seen.anomaly(kind, what, shown)))
 }
 

@@ -10,6 +10,8 @@ type Placed<'a> = (usize, &'a Operation);
 /// Who added an element, and who removed it.
 #[derive(Default)]
 struct Element<'a> {
+    /// Whether it was there at first.
+    is_initial: bool,
     added: Vec<Placed<'a>>,
     removed: Vec<Placed<'a>>,
 }
@@ -17,6 +19,9 @@ struct Element<'a> {
 /// Of each element who added and who removed it.
 fn elements<'a>(seen: &Seen<'a>) -> BTreeMap<&'a Value, Element<'a>> {
     let mut elements: BTreeMap<&Value, Element<'_>> = BTreeMap::new();
+    for value in seen.initial.as_list().unwrap_or_default() {
+        elements.entry(value).or_default().is_initial = true;
+    }
     for (place, one) in seen.operations() {
         match one.f.as_str() {
             "add" => elements
@@ -38,7 +43,6 @@ fn elements<'a>(seen: &Seen<'a>) -> BTreeMap<&'a Value, Element<'a>> {
 /// What one set's reads are held against.
 struct Known<'a> {
     elements: BTreeMap<&'a Value, Element<'a>>,
-    initial: BTreeSet<&'a Value>,
     /// Of each element where the last read of it was called.
     last_seen: HashMap<&'a Value, usize>,
     /// Of each element that was removed where the last read without it was called.
@@ -114,51 +118,56 @@ impl<'a> Known<'a> {
 type Same<'a> = (Failure, Option<usize>, &'a Value);
 
 pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
-    let reads = seen.called(&["read"]);
-    let reads: Vec<_> = reads
+    let looks = seen.called(&["read", "contains"]);
+    let looks: Vec<_> = looks
         .filter(|(_, one)| one.outcome == Outcome::Ok)
         .collect();
     let mut known = Known {
         elements: elements(seen),
-        initial: seen.initial.as_list().unwrap_or_default().iter().collect(),
         last_seen: HashMap::new(),
         last_missed: HashMap::new(),
         may_be_old: seen.may_be_old,
     };
-    let looks = seen.called(&["read", "contains"]);
-    for (_, look) in looks.filter(|(_, one)| one.outcome == Outcome::Ok) {
+    for (_, look) in &looks {
         known.add(look);
     }
     let mut told = Told::new();
-    for read in reads {
-        look_at(seen, read, &known, &mut told);
+    for look in looks {
+        look_at(seen, look, &known, &mut told);
     }
     told.finish()
 }
 
-/// What is wrong with a read.
+/// What is wrong with what somebody saw.
 fn look_at<'a>(
     seen: &Seen<'a>,
     (place, read): Placed<'a>,
     known: &Known<'a>,
     told: &mut Told<Same<'a>>,
 ) {
-    let read_elements: BTreeSet<&Value> =
-        read.result.as_list().unwrap_or_default().iter().collect();
+    let is_one = matches!(read.result, Value::Bool(_));
+    let read_elements: BTreeSet<&Value> = match &read.result {
+        Value::Bool(true) => [&read.argument].into(),
+        result => result.as_list().unwrap_or_default().iter().collect(),
+    };
     for &value in &read_elements {
         let found = wrongly_there(seen, (place, read), value, known);
         if let Some((other, anomaly)) = found {
             told.tell((anomaly.kind, other, value), place, || anomaly);
         }
     }
+    // Who asked for one element saw that one only.
     let missing = known.elements.iter();
-    for (&value, element) in missing.filter(|(value, _)| !read_elements.contains(*value)) {
-        let Some(add) = lacking(read, element) else {
+    let missing = missing.filter(|(value, _)| {
+        !read_elements.contains(*value) && (!is_one || **value == &read.argument)
+    });
+    for (&value, element) in missing {
+        let Some(since) = lacking(read, element) else {
             continue;
         };
         let kind = known.of_added(value, read);
-        told.tell((kind, Some(add), value), place, || {
-            wrongly_gone(seen, (place, read), value, add, kind)
+        told.tell((kind, since.add(), value), place, || {
+            wrongly_gone(seen, (place, read), value, since, kind)
         });
     }
 }
@@ -171,7 +180,7 @@ fn wrongly_there(
     known: &Known<'_>,
 ) -> Option<(Option<usize>, Anomaly)> {
     let element = known.elements.get(value);
-    let is_initial = known.initial.contains(value);
+    let is_initial = element.is_some_and(|element| element.is_initial);
     let returned = read.returned()?;
     let who = format!(
         "process {} saw {value} in event {}",
@@ -214,15 +223,35 @@ fn never_added(
     (None, seen.anomaly(Failure::NeverWritten, what, [place]))
 }
 
-/// Who certainly added an element that a read should have seen, last.
-fn lacking(read: &Operation, element: &Element<'_>) -> Option<usize> {
+/// Since when an element certainly is in a set.
+#[derive(Clone, Copy)]
+enum Since {
+    First,
+    Added(usize),
+}
+
+impl Since {
+    /// Who added it.
+    fn add(self) -> Option<usize> {
+        match self {
+            Self::First => None,
+            Self::Added(add) => Some(add),
+        }
+    }
+}
+
+/// Since when an element certainly is there that a read should have seen.
+fn lacking(read: &Operation, element: &Element<'_>) -> Option<Since> {
     let returned = read.returned()?;
     let acknowledged = |&&(_, add): &&Placed<'_>| add.outcome == Outcome::Ok && before(add, read);
-    let (add, operation) = element.added.iter().rfind(acknowledged)?;
+    let last = element.added.iter().rfind(acknowledged);
     // One that had ended before it was added is in nobody's way.
-    let in_the_way =
-        |(_, remove): &Placed<'_>| may_be_before(remove, returned) && !before(remove, operation);
-    (!element.removed.iter().any(in_the_way)).then_some(*add)
+    let in_the_way = |(_, remove): &Placed<'_>| {
+        may_be_before(remove, returned) && !last.is_some_and(|(_, add)| before(remove, add))
+    };
+    let is_there =
+        (last.is_some() || element.is_initial) && !element.removed.iter().any(in_the_way);
+    is_there.then_some(last.map_or(Since::First, |(add, _)| Since::Added(*add)))
 }
 
 /// A read that should have seen an element.
@@ -230,7 +259,7 @@ fn wrongly_gone(
     seen: &Seen<'_>,
     (place, read): Placed<'_>,
     value: &Value,
-    add: usize,
+    since: Since,
     kind: Failure,
 ) -> Anomaly {
     let returned = read.returned().unwrap_or(read.call);
@@ -239,25 +268,30 @@ fn wrongly_gone(
         read.process,
         seen.history.events()[returned].index
     );
-    let words = seen.words(add);
+    let (was, words) = match since {
+        Since::First => ("there at first", String::new()),
+        Since::Added(add) => ("acknowledged before", format!(": {}", seen.words(add))),
+    };
+    let shown = [place].into_iter().chain(since.add());
     if kind == Failure::ElementLost {
-        let what =
-            format!("{who}, which was acknowledged before, and nobody did after it: {words}");
-        return seen.anomaly(kind, what, [place, add]);
+        let what = format!("{who}, which was {was}, and nobody did after it{words}");
+        return seen.anomaly(kind, what, shown.collect::<Vec<_>>());
     }
-    let later = seen.called(&["read", "contains"]).find(|(_, other)| {
-        let elements = other.result.as_list().unwrap_or_default();
-        let is_there = other.result == Value::Bool(true) && other.argument == *value;
-        other.call > read.call && (is_there || elements.contains(value))
-    });
-    let shown: Vec<_> = [place, add]
-        .into_iter()
-        .chain(later.map(|(later, _)| later))
-        .collect();
+    let later = seen
+        .called(&["read", "contains"])
+        .find(|(_, other)| other.call > read.call && saw(other, value));
+    let shown: Vec<_> = shown.chain(later.map(|(later, _)| later)).collect();
     let later = match later {
         Some(_) => "it was there",
         None => "it may have been removed",
     };
-    let what = format!("{who}, which was acknowledged before: {words}; later {later}");
+    let what = format!("{who}, which was {was}{words}; later {later}");
     seen.anomaly(kind, what, shown)
+}
+
+/// Whether an operation saw an element.
+fn saw(one: &Operation, element: &Value) -> bool {
+    let elements = one.result.as_list().unwrap_or_default();
+    let is_there = one.result == Value::Bool(true) && one.argument == *element;
+    is_there || elements.contains(element)
 }

@@ -357,7 +357,8 @@ impl<'a, S: Sequential> Search<'a, S> {
             candidates,
             moves: Vec::new(),
         };
-        self.extend(&mut chain, state, None);
+        self.open_bytes += level_bytes::<S>(state);
+        self.extend(&mut chain, state);
         self.candidates = chain.candidates;
         // Short ones first.
         let mut moves = chain.moves;
@@ -365,46 +366,68 @@ impl<'a, S: Sequential> Search<'a, S> {
         moves
     }
 
-    /// Adds to a chain of unknown operations, which left `state`, each that may follow; and after
-    /// each, each known one that needs it. `earlier` is the state before the last of the chain.
-    fn extend(
-        &mut self,
-        chain: &mut Chain<S::State>,
-        state: &S::State,
-        earlier: Option<&S::State>,
-    ) {
-        for place in 0..self.unknown.len() {
+    /// Adds to an empty chain of unknown operations each that may follow `state`, and each other; and after
+    /// each, each known one that needs it. It may be as long as there are unknown operations.
+    fn extend(&mut self, chain: &mut Chain<S::State>, state: &S::State) {
+        // What is after each of the chain, and which class is tried next there.
+        let mut levels = vec![(state.clone(), 0)];
+        while let Some((state, place)) = levels.last_mut() {
+            let Some(&number) = self.unknown.get(*place) else {
+                self.open_bytes -= level_bytes::<S>(state);
+                levels.pop();
+                self.give_back(chain.classes.pop());
+                continue;
+            };
+            *place += 1;
             self.step();
             self.is_over |= chain.moves.len() > MOVES_MAX;
             if self.is_over {
+                self.give_back(chain.classes.drain(..));
                 return;
             }
-            let number = self.unknown[place];
-            let class = &self.classes[number as usize];
-            let Some(&one) = class
-                .unknown
-                .get(class.used)
-                .filter(|one| one.call_at < chain.end)
-            else {
+            let earlier = levels
+                .len()
+                .checked_sub(2)
+                .map(|earlier| &levels[earlier].0);
+            let state = &levels[levels.len() - 1].0;
+            let Some((call, after)) = self.next_unknown(chain, number, state, earlier) else {
                 continue;
             };
-            let after = self.object.step(state, &one.call);
-            let Some(after) = after.filter(|after| after != state) else {
-                continue;
-            };
-            if let (Some(&last), Some(earlier)) = (chain.classes.last(), earlier) {
-                let last_call = self.classes[last as usize].call;
-                let sorted = last <= number;
-                if self.is_redundant(earlier, last_call, &one.call, &after, sorted) {
-                    continue;
-                }
-            }
             chain.classes.push(number);
             self.classes[number as usize].used += 1;
-            self.add_moves(chain, state, &one.call, &after);
-            self.extend(chain, &after, Some(state));
-            self.classes[number as usize].used -= 1;
-            chain.classes.pop();
+            self.add_moves(chain, state, call, &after);
+            self.open_bytes += level_bytes::<S>(&after);
+            levels.push((after, 0));
+        }
+    }
+
+    /// An unknown operation of a class that may follow a chain, which left `state`, and what it leaves.
+    /// `earlier` is the state before the last of the chain.
+    fn next_unknown(
+        &self,
+        chain: &Chain<S::State>,
+        number: u32,
+        state: &S::State,
+        earlier: Option<&S::State>,
+    ) -> Option<(&'a S::Call, S::State)> {
+        let class = &self.classes[number as usize];
+        let one = *class.unknown.get(class.used)?;
+        let after = (one.call_at < chain.end).then(|| self.object.step(state, &one.call))?;
+        let after = after.filter(|after| after != state)?;
+        if let (Some(&last), Some(earlier)) = (chain.classes.last(), earlier) {
+            let last_call = self.classes[last as usize].call;
+            let sorted = last <= number;
+            if self.is_redundant(earlier, last_call, &one.call, &after, sorted) {
+                return None;
+            }
+        }
+        Some((&one.call, after))
+    }
+
+    /// Operations of these classes are not used any more.
+    fn give_back(&mut self, classes: impl IntoIterator<Item = u32>) {
+        for class in classes {
+            self.classes[class as usize].used -= 1;
         }
     }
 
@@ -544,6 +567,11 @@ impl<'a, S: Sequential> Search<'a, S> {
         seen.push(used);
         Some(bytes)
     }
+}
+
+/// What a state in a chain takes, about.
+fn level_bytes<S: Sequential>(state: &S::State) -> usize {
+    size_of::<(S::State, usize)>() + S::heap_bytes(state)
 }
 
 /// What a move takes, about.

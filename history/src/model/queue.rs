@@ -1,6 +1,7 @@
 //! Queues: first in, first out; or in any order.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use super::{Interner, Refused};
 use crate::linear::{Sequential, Timed};
@@ -71,24 +72,25 @@ impl Queue {
         })
     }
 
-    /// What may have taken any element of a bag, as operations that took a certain one.
+    /// What may have taken any element of a bag, as operations that took a certain one. One that others are
+    /// known to have taken as often as it can have been put in was not it.
     pub(crate) fn spread(&self, operations: Vec<Timed<Call>>) -> Vec<Timed<Call>> {
         if self.is_fifo {
             return operations;
         }
-        let mut elements: Vec<_> = operations
-            .iter()
-            .filter_map(|one| match one.call {
-                Call::Enqueue(element) => Some(element),
-                _ => None,
-            })
-            .collect();
-        elements.sort_unstable();
-        elements.dedup();
+        let mut left: BTreeMap<u32, isize> = BTreeMap::new();
+        for one in &operations {
+            match one.call {
+                Call::Enqueue(element) => *left.entry(element).or_default() += 1,
+                Call::Dequeue(element) => *left.entry(element).or_default() -= 1,
+                _ => {}
+            }
+        }
+        left.retain(|_, count| *count > 0);
         let mut spread = Vec::with_capacity(operations.len());
         for one in operations {
             if one.call == Call::DequeueAny {
-                spread.extend(elements.iter().map(|&element| Timed {
+                spread.extend(left.keys().map(|&element| Timed {
                     call: Call::DequeueOnce(one.operation, element),
                     ..one
                 }));

@@ -53,6 +53,11 @@ pub(crate) const WORDS: &[&str] = &[
 /// Those whose answers say what it was.
 pub(crate) const OBSERVES: &[&str] = &["read", "get", "r", "cas"];
 
+/// Whether anything was appended, or may have been.
+pub(crate) fn is_longer<'a>(mut operations: impl Iterator<Item = &'a Operation>) -> bool {
+    operations.any(|one| one.f == "append" && one.outcome != Outcome::Fail)
+}
+
 /// What a comparison did that was to set `new` where `old` is.
 fn compared(operation: &Operation, old: u32, new: u32) -> Call {
     match (&operation.result, old == new) {

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::graph::{Because, Edge, Graph};
-use super::{Transaction, words};
+use super::{Inferred, Transaction, words};
 use crate::{Anomaly, Consistency, Failure, History};
 
-use Because::{Process, ReadWrite, RealTime, WriteRead, WriteWrite};
+use Because::{Process, ReadWrite, RealTime, Unseen, WriteRead, WriteWrite};
 
 /// So many dependencies are tried in one set of transactions that depend on each other.
 const TRIES_MAX: usize = 2_000;
@@ -58,9 +58,10 @@ const SORTS: [Sort; 5] = [
 pub(super) fn find(
     history: &History,
     transactions: &[Transaction<'_>],
-    graph: &mut Graph,
+    inferred: &mut Inferred,
     consistency: Consistency,
 ) -> (Vec<Anomaly>, Vec<String>) {
+    let graph = &mut inferred.graph;
     let layers: &[&[Because]] = match consistency {
         Consistency::StrictSerializable => &[&[], &[Process], &[Process, RealTime]],
         Consistency::StrongSessionSerializable => &[&[], &[Process]],
@@ -72,12 +73,15 @@ pub(super) fn find(
     let mut search = Search {
         history,
         transactions,
+        is_told: vec![false; graph.edges.len()],
         graph,
-        is_told: vec![false; transactions.len()],
         found: Vec::new(),
         undecided: Vec::new(),
     };
     for (layer, times) in layers.iter().enumerate() {
+        if times.contains(&RealTime) {
+            search.graph.add_all(std::mem::take(&mut inferred.by_clock));
+        }
         for sort in &SORTS {
             search.look_for(sort, layer, times);
         }
@@ -88,7 +92,7 @@ pub(super) fn find(
 struct Search<'a> {
     history: &'a History,
     transactions: &'a [Transaction<'a>],
-    graph: &'a Graph,
+    graph: &'a mut Graph,
     /// The transactions that are in a circle which was found.
     is_told: Vec<bool>,
     found: Vec<Anomaly>,
@@ -98,14 +102,15 @@ struct Search<'a> {
 impl Search<'_> {
     /// The circles of a sort, in a layer, which adds these reasons.
     fn look_for(&mut self, sort: &Sort, layer: usize, times: &[Because]) {
-        let others: Vec<_> = sort.others.iter().chain(times).copied().collect();
+        let others = sort.others.iter().chain(times).chain(&[Unseen]);
+        let others: Vec<_> = others.copied().collect();
         let all: Vec<_> = others.iter().copied().chain([sort.step]).collect();
         for component in self.graph.components(&all) {
             // Worse ones were looked for first; the same ones are not told again.
             if component.iter().any(|&at| self.is_told[at]) {
                 continue;
             }
-            match circle(self.graph, &component, sort, &others) {
+            match circle(&*self.graph, &component, sort, &others) {
                 Ok(Some(way)) => {
                     self.found.push(self.anomaly(sort.failure, layer, &way));
                     for (at, _) in way {
@@ -113,16 +118,21 @@ impl Search<'_> {
                     }
                 }
                 Ok(None) => {}
-                Err(tries) => self.undecided.push(format!(
-                    "whether {} transactions that depend on each other show {}: {tries} dependencies were tried",
-                    component.len(), sort.failure.name()
-                )),
+                Err(tries) => {
+                    let is_transaction = |at: &&usize| **at < self.transactions.len();
+                    let count = component.iter().filter(is_transaction).count();
+                    self.undecided.push(format!(
+                        "whether {count} transactions that depend on each other show {}: {tries} dependencies were tried",
+                        sort.failure.name()
+                    ));
+                }
             }
         }
     }
 
     fn anomaly(&self, failure: Failure, layer: usize, way: &[(usize, usize)]) -> Anomaly {
         let mut what = String::new();
+        let way = self.graph.steps(way);
         for (number, (at, _)) in way.iter().enumerate() {
             let words = words(self.history, &self.transactions[*at]);
             let _ = write!(what, "T{} = {words}; ", number + 1);
@@ -130,9 +140,9 @@ impl Search<'_> {
         let steps: Vec<_> = way
             .iter()
             .enumerate()
-            .map(|(number, &(at, edge))| {
+            .map(|(number, (_, edge))| {
                 let (first, second) = (number + 1, (number + 1) % way.len() + 1);
-                let why = why(&self.graph.edges[at][edge], first, second);
+                let why = why(edge, first, second);
                 format!("T{first} is before T{second}: {why}")
             })
             .collect();
@@ -164,7 +174,7 @@ fn why(edge: &Edge, first: usize, second: usize) -> String {
         (WriteRead, Some((key, value, _))) => {
             format!("T{second} read T{first}'s {value} of {key}")
         }
-        (ReadWrite, Some((key, _, new))) => {
+        (ReadWrite | Unseen, Some((key, _, new))) => {
             format!("T{first} did not see T{second}'s {new} of {key}")
         }
         (Process, _) => format!("one client did T{first}, then T{second}"),
@@ -200,10 +210,12 @@ fn circle(
                 continue;
             };
             let way: Way = [(from, number)].into_iter().chain(back).collect();
-            if best.as_ref().is_none_or(|best| way.len() < best.len()) {
+            let length = |way: &Way| graph.steps(way).len();
+            let is_two = length(&way) == 2;
+            if best.as_ref().is_none_or(|best| length(&way) < length(best)) {
                 best = Some(way);
             }
-            if best.as_ref().is_some_and(|best| best.len() == 2) {
+            if is_two {
                 return Ok(best);
             }
         }

@@ -15,6 +15,8 @@ pub(super) enum Because {
     WriteRead,
     /// It did not see what the other one wrote.
     ReadWrite,
+    /// Another way to the same: it goes on from a helper, to which [`Because::ReadWrite`] leads.
+    Unseen,
     /// The same client did one after the other.
     Process,
     /// It had ended before the other one was called.
@@ -30,17 +32,70 @@ pub(super) struct Edge {
     pub(super) of: Option<(Value, Value, Value)>,
 }
 
-/// Of each transaction the ones that are after it.
+/// Of each transaction the ones that are after it; then helpers, which stand for many of these.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     pub(super) edges: Vec<Vec<Edge>>,
+    /// So many are transactions.
+    pub(super) transactions: usize,
 }
 
 impl Graph {
     pub(super) fn new(count: usize) -> Self {
         Self {
             edges: vec![Vec::new(); count],
+            transactions: count,
         }
+    }
+
+    /// Whoever of these read an object did not see what anybody of these wrote, who are in order and each
+    /// there once. A reader that wrote itself is before all but itself, so the helpers are two chains: one
+    /// of them leads to a writer and those before it, the other to a writer and those after it.
+    pub(super) fn add_unseen(
+        &mut self,
+        key: &Value,
+        readers: &[usize],
+        writers: &[(usize, &Value)],
+    ) {
+        if readers.is_empty() || writers.is_empty() {
+            return;
+        }
+        let (down, count) = (self.edges.len(), writers.len());
+        let up = down + count;
+        self.edges.resize_with(up + count, Vec::new);
+        for (number, &(writer, value)) in writers.iter().enumerate() {
+            for helper in [down + number, up + number] {
+                self.add(helper, writer, Because::Unseen, Some((key, value, value)));
+            }
+            if number > 0 {
+                self.add(down + number, down + number - 1, Because::Unseen, None);
+                self.add(up + number - 1, up + number, Because::Unseen, None);
+            }
+        }
+        for &reader in readers {
+            let place = writers.partition_point(|(writer, _)| *writer < reader);
+            if place > 0 {
+                self.add(reader, down + place - 1, Because::ReadWrite, None);
+            }
+            let is_own = writers.get(place).is_some_and(|own| own.0 == reader);
+            let next = place + usize::from(is_own);
+            if next < count {
+                self.add(reader, up + next, Because::ReadWrite, None);
+            }
+        }
+    }
+
+    /// The steps of a way: transactions, each with why it is before the next.
+    pub(super) fn steps(&self, way: &[(usize, usize)]) -> Vec<(usize, &Edge)> {
+        let mut steps: Vec<(usize, &Edge)> = Vec::new();
+        for &(at, edge) in way {
+            let edge = &self.edges[at][edge];
+            match steps.last_mut() {
+                Some(last) if at >= self.transactions => last.1 = edge,
+                _ => steps.push((at, edge)),
+            }
+        }
+        steps
     }
 
     pub(super) fn add(
@@ -53,6 +108,13 @@ impl Graph {
         if from != to {
             let of = of.map(|(key, first, second)| (key.clone(), first.clone(), second.clone()));
             self.edges[from].push(Edge { to, because, of });
+        }
+    }
+
+    /// Adds dependencies of these.
+    pub(super) fn add_all(&mut self, edges: Vec<(usize, Edge)>) {
+        for (from, edge) in edges {
+            self.edges[from].push(edge);
         }
     }
 
@@ -121,10 +183,10 @@ impl Graph {
     ) -> Option<Vec<(usize, usize)>> {
         // A transaction, and whether the last step was such a read.
         let state = |at: usize, read: bool| at * 2 + usize::from(read && apart);
-        let mut came: Vec<Option<(usize, usize)>> = vec![None; self.edges.len() * 2];
+        let states = self.edges.len() * 2;
+        let (mut came, mut seen) = (vec![None; states], vec![false; states]);
         let start = state(from, true);
         let mut queue = VecDeque::from([start]);
-        let mut seen = vec![false; self.edges.len() * 2];
         seen[start] = true;
         let goal = state(to, false);
         while let Some(now) = queue.pop_front() {
@@ -132,12 +194,20 @@ impl Graph {
                 return Some(way_back(&came, start, now));
             }
             for (number, edge) in self.edges[now / 2].iter().enumerate() {
-                let is_read = edge.because == Because::ReadWrite;
+                let because = edge.because;
+                let (goes_on, is_read) =
+                    (because == Because::Unseen, because == Because::ReadWrite);
                 let twice = apart && is_read && now % 2 == 1;
-                let next = state(edge.to, is_read);
-                if reasons.contains(&edge.because) && within[edge.to] && !twice && !seen[next] {
-                    seen[next] = true;
-                    came[next] = Some((now, number));
+                let next = state(edge.to, is_read || goes_on);
+                if !reasons.contains(&because) || !within[edge.to] || twice || seen[next] {
+                    continue;
+                }
+                seen[next] = true;
+                came[next] = Some((now, number));
+                // Helpers make a way no longer.
+                if goes_on {
+                    queue.push_front(next);
+                } else {
                     queue.push_back(next);
                 }
             }

@@ -12,6 +12,11 @@ use crate::{Anomaly, Consistency, Failure, History, Outcome, Value};
 struct Read<'a> {
     by: usize,
     list: &'a [Value],
+    key: &'a Value,
+    /// Which of its parts it is.
+    part: usize,
+    /// Whether it had not appended to the list.
+    is_of_others: bool,
 }
 
 pub(super) fn infer(
@@ -22,43 +27,70 @@ pub(super) fn infer(
     // Below that, what a transaction sees of its own is not yet at its place among others.
     let is_own_placed = consistency.forbids(Failure::Internal);
     let writers = super::writers(transactions, "elements that nobody else appends")?;
+    let (reads, mut anomalies) = looked_at(history, transactions, &writers, is_own_placed)?;
+    let mut graph = Graph::new(transactions.len());
+    let written = super::written(transactions, &writers, elements);
+    for (key, reads) in &reads {
+        let written = written.get(key).map_or(&[][..], Vec::as_slice);
+        let list = List::of(transactions, &writers, key, reads, written);
+        anomalies.extend(list.order(history, reads, &mut graph));
+    }
+    Ok(Inferred {
+        anomalies,
+        graph,
+        by_clock: Vec::new(),
+    })
+}
+
+/// Reads by key.
+type Reads<'a> = BTreeMap<&'a Value, Vec<Read<'a>>>;
+
+/// The reads, and what is wrong with each by itself.
+fn looked_at<'a>(
+    history: &History,
+    transactions: &'a [Transaction<'_>],
+    writers: &Writers<'_>,
+    is_own_placed: bool,
+) -> Result<(Reads<'a>, Vec<Anomaly>), Refused> {
     let mut anomalies = Vec::new();
     let mut wrong = Wrong(Told::new());
-    let mut reads: BTreeMap<&Value, Vec<Read<'_>>> = BTreeMap::new();
+    let mut reads = Reads::new();
     let numbered = transactions.iter().enumerate();
     for (at, one) in numbered.filter(|(_, one)| one.is_ok()) {
         anomalies.extend(internal(history, one)?);
-        for (key, list, is_of_others) in lists(one)? {
-            let found = wrong_elements(history, transactions, &writers, one, key, list);
-            wrong.tell(one, key, found);
-            if is_of_others || is_own_placed {
-                reads.entry(key).or_default().push(Read { by: at, list });
+        for read in lists(at, one)? {
+            let found = wrong_elements(history, transactions, writers, &read);
+            wrong.tell(one, read.key, found);
+            if read.is_of_others || is_own_placed {
+                reads.entry(read.key).or_default().push(read);
             }
         }
     }
     anomalies.extend(wrong.0.finish());
-    let mut graph = Graph::new(transactions.len());
-    for (key, reads) in &reads {
-        let found = order(history, transactions, &writers, key, reads, &mut graph);
-        anomalies.extend(found);
-    }
-    Ok(Inferred { anomalies, graph })
+    Ok((reads, anomalies))
 }
 
-/// A list that was read: its key, what it was, and whether the transaction had not appended to it.
-type ReadList<'a> = (&'a Value, &'a [Value], bool);
+fn elements(list: &Value) -> &[Value] {
+    list.as_list().unwrap_or_default()
+}
 
 /// The lists that a transaction read.
-fn lists<'a>(one: &Transaction<'a>) -> Result<Vec<ReadList<'a>>, Refused> {
+fn lists<'a>(by: usize, one: &Transaction<'a>) -> Result<Vec<Read<'a>>, Refused> {
     let mut appended = HashSet::new();
     let mut lists = Vec::new();
-    for part in &one.parts {
+    for (at, part) in one.parts.iter().enumerate() {
         match *part {
             Part::Write(key, _) => {
                 appended.insert(key);
             }
             Part::Read(key, Some(list)) => {
-                lists.push((key, as_list(one, list)?, !appended.contains(key)));
+                lists.push(Read {
+                    by,
+                    list: as_list(one, list)?,
+                    key,
+                    part: at,
+                    is_of_others: !appended.contains(key),
+                });
             }
             Part::Read(..) => {}
         }
@@ -110,10 +142,9 @@ fn wrong_elements<'a>(
     history: &History,
     transactions: &[Transaction<'_>],
     writers: &Writers<'_>,
-    one: &Transaction<'_>,
-    key: &Value,
-    list: &'a [Value],
+    read: &Read<'a>,
 ) -> Vec<(&'a Value, Anomaly)> {
+    let (one, key, list) = (&transactions[read.by], read.key, read.list);
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     let who = words(history, one);
@@ -130,75 +161,39 @@ fn wrong_elements<'a>(
             found.push((element, anomaly(Failure::NeverWritten, key, what, &[one])));
             continue;
         };
-        let writer = &transactions[writer];
-        if writer.operation.outcome == Outcome::Fail {
-            let what = format!(
-                "{who} read {element} of a transaction that failed: {}",
-                words(history, writer)
-            );
-            found.push((element, anomaly(Failure::G1a, key, what, &[one, writer])));
-        } else if list.last() == Some(element)
-            && writer.place != one.place
-            && writer.writes_to(key).next_back() != Some(element)
-        {
-            let what = format!(
-                "{who} read a list up to {element}, in the middle of {}",
-                words(history, writer)
-            );
-            found.push((element, anomaly(Failure::G1b, key, what, &[one, writer])));
+        if writer == read.by {
+            if !one.has_written(read.part, key, element) {
+                let what = format!("{who} read {element}, which it appended only later itself");
+                found.push((element, anomaly(Failure::NeverWritten, key, what, &[one])));
+            }
+            continue;
         }
+        let is_last = list.last() == Some(element);
+        let wrong = wrongly_seen(history, one, &transactions[writer], key, element, is_last);
+        found.extend(wrong.map(|wrong| (element, wrong)));
     }
     found
 }
 
-/// Puts the dependencies of one list into the graph: all lists that were read are beginnings of the
-/// longest one.
-fn order(
+/// What is wrong with an element of another transaction in a list that one read.
+fn wrongly_seen(
     history: &History,
-    transactions: &[Transaction<'_>],
-    writers: &Writers<'_>,
+    one: &Transaction<'_>,
+    writer: &Transaction<'_>,
     key: &Value,
-    reads: &[Read<'_>],
-    graph: &mut Graph,
-) -> Vec<Anomaly> {
-    let Some(longest) = reads.iter().max_by_key(|read| read.list.len()) else {
-        return Vec::new();
-    };
-    let in_longest: HashSet<&Value> = longest.list.iter().collect();
-    let list = List {
-        transactions,
-        writers,
-        key,
-        longest: longest.list,
-        unread: transactions
-            .iter()
-            .enumerate()
-            .filter(|(_, one)| one.is_ok())
-            .flat_map(|(at, one)| one.writes_to(key).map(move |value| (at, value)))
-            .filter(|(_, value)| !in_longest.contains(value))
-            .collect(),
-    };
-    list.add_writes(graph);
-    let mut found = Vec::new();
-    for read in reads {
-        if longest.list.starts_with(read.list) {
-            list.add_read(read, graph);
-            continue;
-        }
-        let (one, other) = (&transactions[read.by], &transactions[longest.by]);
-        let what = format!(
-            "{} and {} read lists of which none is the beginning of the other",
-            words(history, one),
-            words(history, other)
-        );
-        found.push(anomaly(
-            Failure::IncompatibleOrder,
-            key,
-            what,
-            &[one, other],
-        ));
+    element: &Value,
+    is_last: bool,
+) -> Option<Anomaly> {
+    let (who, whose) = (words(history, one), words(history, writer));
+    if writer.operation.outcome == Outcome::Fail {
+        let what = format!("{who} read {element} of a transaction that failed: {whose}");
+        return Some(anomaly(Failure::G1a, key, what, &[one, writer]));
     }
-    found
+    let is_between = is_last && writer.writes_to(key).next_back() != Some(element);
+    is_between.then(|| {
+        let what = format!("{who} read a list up to {element}, in the middle of {whose}");
+        anomaly(Failure::G1b, key, what, &[one, writer])
+    })
 }
 
 /// One list, in the order in which it grew.
@@ -207,11 +202,68 @@ struct List<'a> {
     writers: &'a Writers<'a>,
     key: &'a Value,
     longest: &'a [Value],
-    /// What was certainly appended and is in no list: it came after all lists that were read.
+    /// Who read that.
+    longest_by: usize,
+    /// What was certainly appended and is in no list: it came after all lists that were read. Of each
+    /// transaction the first.
     unread: Vec<(usize, &'a Value)>,
 }
 
-impl List<'_> {
+impl<'a> List<'a> {
+    fn of(
+        transactions: &'a [Transaction<'a>],
+        writers: &'a Writers<'a>,
+        key: &'a Value,
+        reads: &[Read<'a>],
+        written: &[(usize, &'a Value)],
+    ) -> Self {
+        let longest = reads.iter().max_by_key(|read| read.list.len());
+        let (longest, longest_by) = longest.map_or((&[][..], 0), |read| (read.list, read.by));
+        let in_longest: HashSet<&Value> = longest.iter().collect();
+        let unread = written.iter().copied();
+        let mut unread: Vec<_> = unread
+            .filter(|(_, value)| !in_longest.contains(value))
+            .collect();
+        unread.dedup_by_key(|(at, _)| *at);
+        Self {
+            transactions,
+            writers,
+            key,
+            longest,
+            longest_by,
+            unread,
+        }
+    }
+
+    /// Puts the dependencies into the graph: all lists that were read are beginnings of the longest one.
+    fn order(&self, history: &History, reads: &[Read<'_>], graph: &mut Graph) -> Vec<Anomaly> {
+        self.add_writes(graph);
+        let (mut found, mut of_longest) = (Vec::new(), Vec::new());
+        for read in reads {
+            if self.longest.starts_with(read.list) {
+                self.add_read(read, graph);
+                if self.longest.len() == read.list.len() {
+                    of_longest.push(read.by);
+                }
+                continue;
+            }
+            let (one, other) = (
+                &self.transactions[read.by],
+                &self.transactions[self.longest_by],
+            );
+            let what = format!(
+                "{} and {} read lists of which none is the beginning of the other",
+                words(history, one),
+                words(history, other)
+            );
+            let kind = Failure::IncompatibleOrder;
+            found.push(anomaly(kind, self.key, what, &[one, other]));
+        }
+        of_longest.dedup();
+        graph.add_unseen(self.key, &of_longest, &self.unread);
+        found
+    }
+
     /// Who appended an element, unless that failed.
     fn writer(&self, element: &Value) -> Option<usize> {
         let writer = *self.writers.get(&(self.key, element))?;
@@ -239,20 +291,10 @@ impl List<'_> {
             graph.add(writer, read.by, Because::WriteRead, Some((key, last, last)));
         }
         let last = read.list.last().unwrap_or(super::NOTHING);
-        let mut add = |writer: usize, next: &Value| {
+        if let Some(next) = self.longest.get(read.list.len())
+            && let Some(writer) = self.writer(next)
+        {
             graph.add(read.by, writer, Because::ReadWrite, Some((key, last, next)));
-        };
-        match self.longest.get(read.list.len()) {
-            Some(next) => {
-                if let Some(writer) = self.writer(next) {
-                    add(writer, next);
-                }
-            }
-            None => {
-                for (writer, value) in &self.unread {
-                    add(*writer, value);
-                }
-            }
         }
     }
 }

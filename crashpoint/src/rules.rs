@@ -245,7 +245,7 @@ fn programs(arguments: &RulesArgs, about: About) -> anyhow::Result<Vec<(Asked, P
         let name = &asked.specification.name;
         if all[..place]
             .iter()
-            .any(|other| other.specification.name == *name)
+            .any(|other| other.specification.name.eq_ignore_ascii_case(name))
         {
             bail!("two of the specifications are called {name}: their tables would be the same");
         }

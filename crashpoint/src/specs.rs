@@ -31,11 +31,13 @@ pub(crate) fn read(paths: &[PathBuf], about: About) -> anyhow::Result<Vec<Specif
                  before the rule of what must not be"
             );
         }
-        if all.iter().any(|known| known.name == specification.name) {
-            bail!(
-                "two of the specifications are called {}",
-                specification.name
-            );
+        // The database does not tell capital letters apart.
+        let name = &specification.name;
+        if all
+            .iter()
+            .any(|known| known.name.eq_ignore_ascii_case(name))
+        {
+            bail!("two of the specifications are called {name}");
         }
         all.push(specification);
     }

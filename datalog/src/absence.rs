@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::program::{Atom, Program, Rule};
+use crate::program::{Atom, Program, Relation, Rule};
 
 impl Program {
     /// The relations of rules whose facts may be wrong if facts of some input relations are missing: an
     /// absence or an aggregate has to do with them. A rule that asks for the relation `excused`, which
     /// says what is missing, is taken to allow for that.
     pub fn misled_by_missing(&self, inputs: &[&str], excused: &str) -> BTreeSet<&str> {
-        let missing = self.resting_on(|name| inputs.contains(&name));
-        let excused = self.resting_on(|name| name == excused);
+        let missing = self.resting_on(|relation| inputs.contains(&&*relation.name));
+        let excused = self.resting_on(|relation| relation.name == excused);
         let misleads = |rule: &Rule, misled: &BTreeSet<usize>| {
             let of = |atoms: &[Atom], known: &BTreeSet<usize>| {
                 atoms.iter().any(|atom| known.contains(&atom.relation))
@@ -26,10 +26,19 @@ impl Program {
             .collect()
     }
 
+    /// The relations that rest on nothing from outside: what a specification lists by name, such as
+    /// `log("log").`
+    pub(crate) fn lists(&self) -> BTreeSet<usize> {
+        let others = self.resting_on(Relation::is_input);
+        (0..self.relations.len())
+            .filter(|id| !others.contains(id))
+            .collect()
+    }
+
     /// Those among the relations, and all whose rules ask for one of these.
-    fn resting_on(&self, is_among: impl Fn(&str) -> bool) -> BTreeSet<usize> {
+    fn resting_on(&self, is_among: impl Fn(&Relation) -> bool) -> BTreeSet<usize> {
         let relations = self.relations.iter().enumerate();
-        let among = relations.filter(|(_, relation)| is_among(&relation.name));
+        let among = relations.filter(|(_, relation)| is_among(relation));
         self.closed(among.map(|(id, _)| id).collect(), |rule, known| {
             let mut atoms = rule.atoms.iter().chain(&rule.absent);
             atoms.any(|atom| known.contains(&atom.relation))

@@ -139,7 +139,11 @@ impl Database {
             let is_there = match program.relations[atom.relation].origin {
                 Origin::Rules { .. } => seen.contains(&atom.relation),
                 Origin::Input { is_watched, .. } => {
-                    is_watched || self.has_fact(program, atom, &given)?
+                    is_watched || {
+                        let conditions =
+                            [fitting(program, atom, &given), listed(program, rule, atom)];
+                        self.has_fact_where(program, atom.relation, &conditions.concat())?
+                    }
                 }
             };
             if !is_there {
@@ -157,25 +161,19 @@ impl Database {
         atom: &Atom,
         bound: &Bindings,
     ) -> Result<bool> {
-        let relation = &program.relations[atom.relation];
-        let mut conditions = vec!["1".to_owned()];
-        for (column, term) in relation.columns.iter().zip(&atom.terms) {
-            let known = match term {
-                Term::Any => None,
-                Term::Constant(value) => Some(value),
-                Term::Variable(name) => bound.get(name),
-            };
-            let known =
-                known.map(|value| format!("{} = {}", quoted(&column.name), constant(value)));
-            conditions.extend(known);
-        }
-        let sql = format!(
-            "SELECT EXISTS (SELECT 1 FROM {} WHERE {})",
-            quoted(&program.table(atom.relation)),
-            conditions.join(" AND ")
-        );
+        self.has_fact_where(program, atom.relation, &fitting(program, atom, bound))
+    }
+
+    /// Whether there is a fact of a relation, which is `it`, with these conditions.
+    fn has_fact_where(
+        &self,
+        program: &Program,
+        relation: usize,
+        conditions: &[String],
+    ) -> Result<bool> {
+        let sql = format!("SELECT {}", exists(program, relation, "it", conditions));
         let found = self.connection.query_row(&sql, [], |row| row.get(0));
-        found.doing(|| format!("look for facts of {}", relation.name))
+        found.doing(|| format!("look for facts of {}", program.relations[relation].name))
     }
 
     /// The given facts that the rules of a relation lack.
@@ -199,13 +197,76 @@ impl Database {
                 continue;
             };
             if program.relations[atom.relation].is_input() {
-                missing.insert(pattern(program, atom, &constants(rule)));
+                missing.insert(pattern(program, rule, atom));
             } else {
                 missing.extend(self.missing(program, atom.relation, seen, known)?);
             }
         }
         Ok(missing)
     }
+}
+
+/// Whether there is a row of a relation, called so, with these conditions.
+fn exists(program: &Program, relation: usize, called: &str, conditions: &[String]) -> String {
+    let table = quoted(&program.table(relation));
+    let conditions = [conditions, &["1".to_owned()]].concat();
+    let conditions = conditions.join(" AND ");
+    format!("EXISTS (SELECT 1 FROM {table} AS {called} WHERE {conditions})")
+}
+
+/// What an atom demands of a fact `it`, with these values of its variables.
+fn fitting(program: &Program, atom: &Atom, bound: &Bindings) -> Vec<String> {
+    let columns = program.relations[atom.relation].columns.iter();
+    let known = columns.zip(&atom.terms).filter_map(|(column, term)| {
+        let value = known(term, bound)?;
+        Some(format!("it.{} = {}", quoted(&column.name), constant(value)))
+    });
+    known.collect()
+}
+
+fn known<'a>(term: &'a Term, bound: &'a Bindings) -> Option<&'a Value> {
+    match term {
+        Term::Any => None,
+        Term::Constant(value) => Some(value),
+        Term::Variable(name) => bound.get(name),
+    }
+}
+
+/// The atoms of a rule that list by name what stands in another atom of it: of `log(L), entry(path: L)`
+/// only entries with these paths are meant.
+fn lists_of<'a>(program: &Program, rule: &'a Rule, atom: &Atom) -> Vec<&'a Atom> {
+    let lists = program.lists();
+    let is_list = |other: &&Atom| {
+        let mut shared = other.terms.iter();
+        let is_shared =
+            |term: &Term| matches!(term, Term::Variable(_)) && atom.terms.contains(term);
+        lists.contains(&other.relation) && shared.any(is_shared)
+    };
+    rule.atoms.iter().filter(is_list).collect()
+}
+
+/// What these lists demand of a fact `it` of the atom.
+fn listed(program: &Program, rule: &Rule, atom: &Atom) -> Vec<String> {
+    let (given, columns) = (constants(rule), &program.relations[atom.relation].columns);
+    let demand = |list: &Atom| {
+        let listed = program.relations[list.relation].columns.iter();
+        let mut conditions = Vec::new();
+        for (column, term) in listed.zip(&list.terms) {
+            let column = format!("listed.{}", quoted(&column.name));
+            let value = known(term, &given).map(|value| format!("{column} = {}", constant(value)));
+            conditions.extend(value);
+            let is_shared =
+                |(_, other): &(_, &Term)| matches!(term, Term::Variable(_)) && *other == term;
+            let shared = columns.iter().zip(&atom.terms).filter(is_shared);
+            conditions
+                .extend(shared.map(|(other, _)| format!("{column} = it.{}", quoted(&other.name))));
+        }
+        exists(program, list.relation, "listed", &conditions)
+    };
+    lists_of(program, rule, atom)
+        .into_iter()
+        .map(demand)
+        .collect()
 }
 
 /// The variables that a condition of the rule gives one value: `P = "log"` says of an atom what a
@@ -226,17 +287,22 @@ fn constants(rule: &Rule) -> Bindings {
     given.collect()
 }
 
-/// An atom of an input relation, with its constants and those that it is compared with.
-fn pattern(program: &Program, atom: &Atom, given: &Bindings) -> String {
+/// An atom of an input relation, with its constants, those that it is compared with, and the relations
+/// that list what may stand there.
+fn pattern(program: &Program, rule: &Rule, atom: &Atom) -> String {
     let relation = &program.relations[atom.relation];
+    let (given, lists) = (constants(rule), lists_of(program, rule, atom));
+    let named = |term: &Term| {
+        if let Some(value) = known(term, &given) {
+            return Some(value.to_string());
+        }
+        let is_of = |list: &&&Atom| *term != Term::Any && list.terms.contains(term);
+        let list = lists.iter().find(is_of)?;
+        Some(format!("one of {}", program.relations[list.relation].name))
+    };
     let columns = relation.columns.iter().zip(&atom.terms);
     let constants: Vec<_> = columns
-        .filter_map(|(column, term)| match term {
-            Term::Constant(value) => Some((column, value)),
-            Term::Variable(name) => given.get(name).map(|value| (column, value)),
-            Term::Any => None,
-        })
-        .map(|(column, value)| format!("{}: {value}", column.name))
+        .filter_map(|(column, term)| Some(format!("{}: {}", column.name, named(term)?)))
         .collect();
     if constants.is_empty() {
         relation.name.clone()

@@ -27,6 +27,15 @@ const CACHE_KIB: i64 = 64 * 1024;
 /// So many facts of a relation end an evaluation, if nobody says otherwise.
 const DERIVED_MAX: u64 = 50_000_000;
 
+/// A fact that is derived takes so much at most of a database in memory, on the average, in bytes.
+const FACT_BYTES: u64 = 2048;
+
+/// A database in memory grows by so much at most while rules are evaluated, in bytes.
+const GROWTH_MAX_BYTES: u64 = 4 << 30;
+
+/// No database has more pages.
+const PAGES_MAX: u64 = 0xffff_fffe;
+
 /// After so many of its instructions the database asks whether to stop: some milliseconds.
 const INSTRUCTIONS_BETWEEN_QUESTIONS: i32 = 100_000;
 
@@ -37,6 +46,7 @@ pub struct Database {
     pub(crate) stops: Arc<dyn Fn() -> bool + Send + Sync>,
     /// So many facts of a relation end an evaluation.
     pub(crate) derived_max: u64,
+    pub(crate) is_in_memory: bool,
 }
 
 impl ToSql for Value {
@@ -70,7 +80,8 @@ impl Database {
     /// If the tables cannot be made.
     pub fn in_memory(inputs: &[InputRelation]) -> Result<Self> {
         let connection = Connection::open_in_memory();
-        let database = Self::of(connection.doing(|| "make a database in memory".into())?)?;
+        let mut database = Self::of(connection.doing(|| "make a database in memory".into())?)?;
+        database.is_in_memory = true;
         database.make_tables(inputs)?;
         Ok(database)
     }
@@ -168,6 +179,7 @@ impl Database {
             connection,
             stops: Arc::new(|| false),
             derived_max: DERIVED_MAX,
+            is_in_memory: false,
         };
         // Temporary tables go to files as well: memory has a bound.
         database.run(&format!(
@@ -177,9 +189,34 @@ impl Database {
         Ok(database)
     }
 
-    /// Has an evaluation that derives more facts of a relation end with [`Error::NoEnd`].
+    /// Has an evaluation that derives more facts of a relation end with [`Error::NoEnd`] or
+    /// [`Error::TooMany`].
     pub fn derive_at_most(&mut self, facts: u64) {
         self.derived_max = facts;
+    }
+
+    /// By so much a database in memory may grow by what is derived, in bytes.
+    pub(crate) fn growth_max_bytes(&self) -> u64 {
+        let facts_bytes = self.derived_max.saturating_mul(FACT_BYTES);
+        facts_bytes.min(GROWTH_MAX_BYTES)
+    }
+
+    /// Has a database in memory have room for so many bytes more. A statement that needs more than
+    /// that fails.
+    pub(crate) fn bound_growth(&self, growth_bytes: u64) -> Result<()> {
+        if !self.is_in_memory {
+            return Ok(());
+        }
+        let pragma = |name: &str| {
+            let value = self
+                .connection
+                .pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+            value.doing(|| format!("ask for {name}"))
+        };
+        let used = pragma("page_count")? - pragma("freelist_count")?;
+        let growth = growth_bytes / pragma("page_size")?.unsigned_abs();
+        let pages = growth.saturating_add(used.unsigned_abs());
+        self.run(&format!("PRAGMA max_page_count = {}", pages.min(PAGES_MAX)))
     }
 
     /// Has everything end with [`Error::Interrupted`] soon after `stops` says so, within a statement
@@ -200,6 +237,22 @@ impl Database {
     pub(crate) fn run(&self, sql: &str) -> Result<()> {
         let ran = self.connection.execute_batch(sql);
         ran.doing(|| format!("run `{}`", sql.trim()))
+    }
+
+    /// Has all be added that `fill` adds, or nothing.
+    ///
+    /// # Errors
+    /// If `fill` fails, or the database does.
+    pub fn add_whole<E: From<Error>>(
+        &mut self,
+        fill: impl FnOnce(&mut Self) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.run("BEGIN")?;
+        let filled = fill(self).and_then(|()| Ok(self.run("COMMIT")?));
+        if filled.is_err() {
+            let _ = self.run("ROLLBACK");
+        }
+        filled
     }
 
     fn make_tables(&self, inputs: &[InputRelation]) -> Result<()> {
@@ -231,7 +284,7 @@ impl Database {
         facts: impl IntoIterator<Item = Vec<Value>>,
     ) -> Result<()> {
         let doing = || format!("add facts to {relation}");
-        let transaction = self.connection.transaction().doing(doing)?;
+        let transaction = self.connection.savepoint().doing(doing)?;
         {
             let mut insert = None;
             for fact in facts {

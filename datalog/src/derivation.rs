@@ -6,7 +6,7 @@ use std::fmt;
 use crate::answers::{Fact, fact_columns, read_fact};
 use crate::database::Database;
 use crate::error::{Doing, Result};
-use crate::program::{Atom, Head, Program, Rule};
+use crate::program::{Atom, Program, Rule};
 use crate::replay::{Bindings, bind};
 use crate::sql::{RULE, premise, quoted, ways};
 use crate::syntax::{Aggregate, Term, Value};
@@ -19,9 +19,6 @@ const DEPTH_MAX: usize = 24;
 
 /// So many of the facts that an aggregate is over are shown.
 const OF_AGGREGATE_MAX: u64 = 4;
-
-/// Among so many the one is looked for that a minimum or a maximum is of.
-const WAYS_MAX: u64 = 10_000;
 
 /// So much of a text is shown.
 const TEXT_MAX: usize = 160;
@@ -153,18 +150,17 @@ impl Database {
                 more: 0,
             });
         }
-        let mut ways = self.ways(program, row, WAYS_MAX)?;
-        self.put_extreme_first(program, row, &mut ways)?;
         // What is least or most is that of one row.
         let is_of_one = matches!(
             rule.aggregates()[..],
             [(Aggregate::Min | Aggregate::Max, _)]
         );
         let most = if is_of_one { 1 } else { OF_AGGREGATE_MAX };
-        let shown = most.min(ways.len() as u64);
+        let ways = self.ways(program, row, most)?;
+        let shown = ways.len() as u64;
         let mut premises = Vec::new();
-        for way in ways.iter().take(shown as usize) {
-            let facts = self.premises(program, rule, way)?;
+        for way in ways {
+            let facts = self.premises(program, rule, &way)?;
             premises.extend(with_relations(rule, facts));
         }
         Ok(Step {
@@ -184,7 +180,8 @@ impl Database {
         Ok(count.doing(|| "count what an aggregate is over".into())? as u64)
     }
 
-    /// The rows of the atoms of an aggregate, in each way in which its body holds, but at most so many.
+    /// The rows of the atoms of an aggregate, in each way in which its body holds, but at most so many:
+    /// first the one that a minimum or a maximum is of, and of several the one that held first.
     pub(crate) fn ways(&self, program: &Program, row: &Row, most: u64) -> Result<Vec<Vec<i64>>> {
         let rule = &program.rules[row.rule];
         let most = i64::try_from(most).unwrap_or(i64::MAX);
@@ -197,35 +194,6 @@ impl Database {
         });
         let ids = ids.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>);
         ids.doing(doing)
-    }
-
-    /// Puts the way in front that a minimum or a maximum is of, the one that held first.
-    fn put_extreme_first(&self, program: &Program, row: &Row, ways: &mut [Vec<i64>]) -> Result<()> {
-        let rule = &program.rules[row.rule];
-        let extreme = rule
-            .head
-            .iter()
-            .zip(&row.fact.values)
-            .find_map(|(head, value)| match head {
-                Head::Aggregate(Aggregate::Min | Aggregate::Max, name, _) => Some((name, value)),
-                _ => None,
-            });
-        let Some((name, value)) = extreme else {
-            return Ok(());
-        };
-        let mut first: Option<(i64, usize)> = None;
-        for (place, way) in ways.iter().enumerate() {
-            let premises = self.premises(program, rule, way)?;
-            let bound = bind(rule, &premises).unwrap_or_default();
-            if bound.get(name) == Some(value) {
-                let since = premises.iter().map(|one| one.since_ns).max().unwrap_or(0);
-                first = Some(first.map_or((since, place), |first| first.min((since, place))));
-            }
-        }
-        if let Some((_, place)) = first {
-            ways.swap(0, place);
-        }
-        Ok(())
     }
 
     /// A fact by its row, if it is there.

@@ -45,6 +45,16 @@ pub enum Error {
         /// In how many rounds.
         rounds: u64,
     },
+    /// Rules that derive too much at once.
+    #[error(
+        "the rules of {relation} derive more than {facts} facts, or more than there is memory for"
+    )]
+    TooMany {
+        /// A relation that they are of.
+        relation: String,
+        /// So many facts may be derived.
+        facts: u64,
+    },
     /// A number does not fit.
     #[error("in the rules of {relation}: a number does not fit into 64 bits")]
     TooLarge {

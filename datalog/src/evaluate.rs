@@ -1,7 +1,10 @@
 //! Everything that follows from the facts.
 
 use crate::database::Database;
+use rusqlite::ErrorCode;
+
 use crate::error::{Doing, Error, Result};
+use crate::functions::OVERFLOW;
 use crate::program::{Program, Rule};
 use crate::sql::{
     AT, ID, ROUND, RULE, Rows, Statement, UNIT, insert, named_columns, premise, quoted, type_name,
@@ -18,21 +21,22 @@ impl Database {
     /// evaluation of rules with the same prefix derived is gone.
     ///
     /// # Errors
-    /// If the rules have no end, a number does not fit, the database fails, or it is to stop
-    /// ([`Database::stop_when`]).
+    /// If the rules have no end or derive too much, a number does not fit, the database fails, or it
+    /// is to stop ([`Database::stop_when`]).
     pub fn evaluate(&mut self, program: &Program) -> Result<()> {
         self.forget(program)?;
+        self.bound_growth(self.growth_max_bytes())?;
         self.run("BEGIN")?;
         let evaluated = self
             .make_derived(program)
             .and_then(|()| self.derive(program));
-        match evaluated {
-            Ok(()) => self.run("COMMIT"),
-            Err(error) => {
-                let _ = self.run("ROLLBACK");
-                Err(error)
-            }
+        let evaluated = evaluated.and_then(|()| self.run("COMMIT"));
+        if evaluated.is_err() {
+            let _ = self.run("ROLLBACK");
         }
+        // What is added later has its room.
+        self.bound_growth(u64::MAX)?;
+        evaluated
     }
 
     /// Drops the tables of an evaluation.
@@ -133,6 +137,9 @@ impl Database {
             let statement = insert(program, *id, &all);
             self.make_lookups(program, &statement)?;
             derived += self.execute(program, rule, &statement, *round)?;
+            if derived > self.derived_max {
+                return Err(self.too_many(program, rule));
+            }
         }
         let later = rules.iter().flat_map(|(id, rule)| {
             deltas(program, *id, stratum).map(move |statement| (*rule, statement))
@@ -228,25 +235,32 @@ impl Database {
         if (self.stops)() {
             return Err(Error::Interrupted);
         }
-        let relation = || program.relations[rule.relation].name.clone();
+        let name = &program.relations[rule.relation].name;
         let prepared = self.connection.prepare_cached(&statement.sql);
         let done = prepared.and_then(|mut prepared| prepared.execute([round as i64]));
         match done {
             Err(error) if is_too_large(&error) => Err(Error::TooLarge {
-                relation: relation(),
+                relation: name.clone(),
             }),
-            done => {
-                let added = done.doing(|| format!("evaluate a rule of {}", relation()))?;
-                Ok(added as u64)
-            }
+            Err(error) if self.is_in_memory && is_full(&error) => Err(self.too_many(program, rule)),
+            done => Ok(done.doing(|| format!("evaluate a rule of {name}"))? as u64),
+        }
+    }
+
+    fn too_many(&self, program: &Program, rule: &Rule) -> Error {
+        Error::TooMany {
+            relation: program.relations[rule.relation].name.clone(),
+            facts: self.derived_max,
         }
     }
 }
 
-/// Numbers that do not fit become inexact, which no column takes; sums fail by themselves.
 fn is_too_large(error: &rusqlite::Error) -> bool {
-    let text = error.to_string();
-    text.contains("cannot store REAL value") || text.contains("integer overflow")
+    error.to_string().contains(OVERFLOW)
+}
+
+fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
 
 /// The statements of a rule for later rounds: each looks at what is new of one atom, at what was

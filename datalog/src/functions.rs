@@ -1,10 +1,15 @@
-//! What rules can do with texts, as functions of the database.
+//! What rules can do with texts and numbers, as functions of the database.
 
 use std::sync::Arc;
 
 use regex::Regex;
 use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
+
+use crate::syntax::Operation;
+
+/// What is said of a number that does not fit; the sums of the database say the same.
+pub(crate) const OVERFLOW: &str = "integer overflow";
 
 /// Adds them to a connection. What has no value has no value after them either.
 pub(crate) fn register(connection: &Connection) -> rusqlite::Result<()> {
@@ -23,7 +28,36 @@ pub(crate) fn register(connection: &Connection) -> rusqlite::Result<()> {
     })?;
     connection.create_scalar_function("number", 1, flags, |context| {
         Ok(context.get_raw(0).as_str_or_null()?.and_then(number))
-    })
+    })?;
+    // What the database calculates by itself is inexact where it does not fit.
+    for operation in Operation::ALL {
+        connection.create_scalar_function(operation.function(), 2, flags, move |context| {
+            let left = context.get_raw(0).as_i64_or_null()?;
+            let Some((left, right)) = left.zip(context.get_raw(1).as_i64_or_null()?) else {
+                return Ok(None);
+            };
+            calculated(left, operation, right)
+        })?;
+    }
+    Ok(())
+}
+
+/// What comes of two numbers: nothing if one is divided by zero.
+pub(crate) fn calculated(
+    left: i64,
+    operation: Operation,
+    right: i64,
+) -> rusqlite::Result<Option<i64>> {
+    let number = match operation {
+        Operation::Add => left.checked_add(right),
+        Operation::Subtract => left.checked_sub(right),
+        Operation::Multiply => left.checked_mul(right),
+        Operation::Divide | Operation::Remainder if right == 0 => return Ok(None),
+        Operation::Divide => left.checked_div(right),
+        Operation::Remainder => Some(left.wrapping_rem(right)),
+    };
+    let too_large = || rusqlite::Error::UserFunctionError(OVERFLOW.into());
+    number.map(Some).ok_or_else(too_large)
 }
 
 /// What the first group of a regular expression matches.

@@ -13,11 +13,16 @@ const VIOLATION: &str = "violation";
 /// So deep may parentheses be, since the parser calls itself.
 const DEPTH_MAX: u32 = 100;
 
+/// So many parts a condition or a place of a head has at most: what looks at them calls itself, too.
+pub(crate) const PARTS_MAX: usize = 200;
+
 struct Parser<'a> {
     text: &'a str,
     tokens: Vec<Token>,
     place: usize,
     depth: u32,
+    /// How many parts the condition, or the place of the head, has so far.
+    parts: usize,
     /// The relation of the rule that is read.
     rule: Option<String>,
 }
@@ -30,6 +35,7 @@ pub(crate) fn parse(source: &Source) -> Result<Vec<WrittenRule>, Problem> {
         tokens,
         place: 0,
         depth: 0,
+        parts: 0,
         rule: None,
     };
     let mut rules = Vec::new();
@@ -88,6 +94,7 @@ impl Parser<'_> {
         if is_violation {
             self.next();
         }
+        self.refuse_violation_alone()?;
         let (relation, at) = self.relation()?;
         self.rule = Some(relation.clone());
         let head = self.listed(Self::head_term)?;
@@ -107,6 +114,17 @@ impl Parser<'_> {
             body,
             text: self.text_from(begin),
         })
+    }
+
+    /// `violation(K)` would be a relation that no one looks for.
+    fn refuse_violation_alone(&self) -> Checked<()> {
+        let token = self.peek();
+        if token.word != Word::Name(VIOLATION.into()) {
+            return Ok(());
+        }
+        let what = "`violation` is no relation: name what is violated, as in \
+                    `violation lost(K) :- …`";
+        Err(Wrong::new(token.at, what))
     }
 
     /// The text from a token to the one before the next, as one line.
@@ -158,6 +176,7 @@ impl Parser<'_> {
     }
 
     fn head_term(&mut self) -> Checked<HeadTerm> {
+        self.parts = 0;
         let (word, at) = (self.peek().word.clone(), self.peek().at);
         let aggregate = match &word {
             Word::Name(name) => Aggregate::ALL.iter().find(|(word, _)| word == name),
@@ -246,6 +265,7 @@ impl Parser<'_> {
     }
 
     fn condition(&mut self) -> Checked<Condition> {
+        self.parts = 0;
         let left = self.expression()?;
         let token = self.next();
         if let Word::Sign(sign @ ("~" | "!~")) = token.word {
@@ -317,6 +337,10 @@ impl Parser<'_> {
         if self.depth > DEPTH_MAX {
             return Err(Wrong::new(at, "there are too many parentheses"));
         }
+        self.parts += 1;
+        if self.parts > PARTS_MAX {
+            return Err(too_long(at));
+        }
         let factor = self.factor_inside(at);
         self.depth -= 1;
         factor
@@ -361,6 +385,15 @@ impl Parser<'_> {
         self.wants(")", "after what a function is of")?;
         Ok(made)
     }
+}
+
+/// What has too many parts.
+pub(crate) fn too_long(at: Position) -> Wrong {
+    let what = format!(
+        "this is calculated from more than {PARTS_MAX} parts: make it a relation with a rule of its \
+         own, and calculate with what that has"
+    );
+    Wrong::new(at, what)
 }
 
 const CAPTURE: &str = "capture";

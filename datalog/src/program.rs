@@ -4,10 +4,11 @@
 use crate::kinds;
 use crate::parse::parse;
 use crate::problem::{Position, Problem, Source};
+use crate::replay;
 use crate::resolve;
 use crate::safety;
 use crate::strata;
-use crate::syntax::{Aggregate, Condition, Expression, Kind, Term};
+use crate::syntax::{Aggregate, Condition, Expression, Kind, Term, Value};
 
 /// A relation whose facts are put in from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,7 +163,8 @@ impl Program {
             let told = relations[rule.relation].name.clone();
             safety::order(rule).map_err(|wrong| wrong.in_source(&rule.source, Some(&told)))?;
         }
-        kinds::infer(&mut relations, &rules)?;
+        kinds::infer(&mut relations, &rules)
+            .map_err(|problem| resolve::of_user(problem, given, &relations, &rules))?;
         let strata = strata::strata(&relations, &rules)?;
         Ok(Self {
             relations,
@@ -190,6 +192,23 @@ impl Program {
         let own = self.relations.iter().enumerate();
         let own = own.filter(|(id, relation)| relation.is_own() && !is_asked_for(*id));
         own.map(|(_, relation)| relation.name.as_str()).collect()
+    }
+
+    /// The rows of a relation whose rules have no atoms: what a specification lists by name. None if it
+    /// is another relation.
+    pub(crate) fn listed(&self, relation: usize) -> Option<Vec<Vec<Value>>> {
+        if self.relations[relation].is_input() {
+            return None;
+        }
+        let rules = self.rules.iter().filter(|rule| rule.relation == relation);
+        let mut rows = Vec::new();
+        for rule in rules {
+            if !rule.atoms.is_empty() || !rule.absent.is_empty() || rule.is_aggregate() {
+                return None;
+            }
+            rows.extend(replay::row(rule));
+        }
+        Some(rows)
     }
 
     /// Whether a rule mentions a relation.

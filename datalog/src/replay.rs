@@ -9,9 +9,9 @@ use crate::database::Database;
 use crate::derivation::Row;
 use crate::error::{Error, Result};
 use crate::functions;
-use crate::program::{Head, Program, Rule};
+use crate::program::{Atom, Head, Program, Rule};
 use crate::safety;
-use crate::syntax::{Aggregate, Comparison, Condition, Expression, Operation, Term, Value};
+use crate::syntax::{Aggregate, Comparison, Condition, Expression, Term, Value};
 
 /// A fact that does not follow from what it is said to rest on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -88,7 +88,8 @@ fn value(expression: &Expression, bound: &Bindings) -> Option<Value> {
             else {
                 return None;
             };
-            calculated(left, *operation, right).map(Value::Integer)
+            let number = functions::calculated(left, *operation, right).ok()?;
+            number.map(Value::Integer)
         }
         Expression::Capture(of, pattern) => {
             let pattern = Regex::new(pattern).ok()?;
@@ -106,27 +107,44 @@ fn text(expression: &Expression, bound: &Bindings) -> Option<String> {
     }
 }
 
-fn calculated(left: i64, operation: Operation, right: i64) -> Option<i64> {
-    match operation {
-        Operation::Add => left.checked_add(right),
-        Operation::Subtract => left.checked_sub(right),
-        Operation::Multiply => left.checked_mul(right),
-        Operation::Divide => left.checked_div(right),
-        Operation::Remainder => left.checked_rem(right),
-    }
+/// The row of a rule without atoms; none if it has no value, or its conditions do not hold.
+pub(crate) fn row(rule: &Rule) -> Option<Vec<Value>> {
+    let bound = bind(rule, &[])?;
+    let head = rule.head.iter().map(|head| match head {
+        Head::Is(expression) => value(expression, &bound),
+        Head::Aggregate(..) => None,
+    });
+    head.collect()
 }
 
-/// Whether the conditions of a rule may hold if a term of it is this value. What rests on other values is
-/// not known.
-fn may_be(rule: &Rule, term: &Term, value: &Value) -> bool {
+/// Whether the conditions of a rule may hold if a term of it is this value, and what is listed by name
+/// has it. What rests on other values is not known.
+fn may_be(program: &Program, rule: &Rule, term: &Term, value: &Value) -> bool {
     let mut bound = match term {
         Term::Any => return true,
         Term::Constant(constant) => return constant == value,
         Term::Variable(name) => Bindings::from([(name.clone(), value.clone())]),
     };
+    let is_listed = |atom: &Atom| {
+        let rows = program.listed(atom.relation);
+        rows.is_none_or(|rows| rows.iter().any(|row| may_have(atom, row, &bound)))
+    };
+    if !rule.atoms.iter().all(is_listed) {
+        return false;
+    }
     rule.conditions.iter().all(|(condition, _)| {
         let names = bound.keys().cloned().collect();
         !safety::is_ready(condition, &names) || holds(condition, &mut bound) == Some(true)
+    })
+}
+
+/// Whether an atom may be of a row, as far as its variables are known.
+fn may_have(atom: &Atom, row: &[Value], bound: &Bindings) -> bool {
+    let mut terms = atom.terms.iter().zip(row);
+    terms.all(|(term, value)| match term {
+        Term::Any => true,
+        Term::Constant(constant) => constant == value,
+        Term::Variable(name) => bound.get(name).is_none_or(|is| is == value),
     })
 }
 
@@ -140,7 +158,7 @@ impl Program {
                 let of = &self.relations[atom.relation];
                 let mut columns = of.columns.iter().zip(&atom.terms);
                 let term = columns.find(|(named, _)| named.name == column);
-                of.name == relation && term.is_none_or(|(_, term)| may_be(rule, term, value))
+                of.name == relation && term.is_none_or(|(_, term)| may_be(self, rule, term, value))
             })
         })
     }

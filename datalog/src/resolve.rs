@@ -28,6 +28,7 @@ pub(crate) fn resolve(
         .map(|rule| rule.relation.clone())
         .collect();
     let used = used(&own, given_rules, &names);
+    refuse_misfits(source, &own, &used)?;
     for rule in &used {
         let declared = names.declare(rule, true);
         declared.expect("what is given is right");
@@ -71,6 +72,69 @@ fn used(own: &[WrittenRule], given: Vec<WrittenRule>, names: &Names) -> Vec<Writ
         wanted.contains(&rule.relation) && !names.ids.contains_key(&rule.relation)
     };
     given.into_iter().filter(is_used).collect()
+}
+
+/// Refuses what the rules that are given and used cannot stand beside.
+fn refuse_misfits(
+    source: &Source,
+    own: &[WrittenRule],
+    used: &[WrittenRule],
+) -> Result<(), Problem> {
+    for rule in own {
+        let fits = refuse_misfit(rule, used);
+        fits.map_err(|wrong| wrong.in_source(&source.name, Some(&rule.relation)))?;
+    }
+    Ok(())
+}
+
+/// A relation of the user may stand for one that is given, if those that are used can go by it.
+fn refuse_misfit(own: &WrittenRule, used: &[WrittenRule]) -> Checked<()> {
+    let name = &own.relation;
+    for rule in used {
+        let short = &rule.relation;
+        if short.eq_ignore_ascii_case(name) {
+            let what = format!(
+                "{name} and the short form {short} differ only in capital letters, which the database \
+                 does not tell apart"
+            );
+            return Err(Wrong::new(own.at, what));
+        }
+        let is_other =
+            |atom: &WrittenAtom| atom.relation == *name && atom.arguments.len() != own.head.len();
+        if mentioned(rule).any(is_other) {
+            return Err(Wrong::new(own.at, misfit(short, name)));
+        }
+    }
+    Ok(())
+}
+
+/// What is said of a relation of the user that a short form cannot go by.
+fn misfit(short: &str, name: &str) -> String {
+    format!("the short form {short} asks for a {name} with other columns: give yours another name")
+}
+
+/// What is wrong with rules that are given is wrong with the user's relation that they go by.
+pub(crate) fn of_user(
+    problem: Problem,
+    given: &Source,
+    relations: &[Relation],
+    rules: &[Rule],
+) -> Problem {
+    let is_it = |rule: &&Rule| {
+        let name = &relations[rule.relation].name;
+        rule.source == given.name && problem.rule.as_ref() == Some(name)
+    };
+    let wrong = rules.iter().filter(is_it);
+    let mut atoms = wrong.flat_map(|rule| rule.atoms.iter().chain(&rule.absent));
+    let own = atoms.find(|atom| relations[atom.relation].is_own());
+    let of_own = |atom: &Atom| rules.iter().find(|rule| rule.relation == atom.relation);
+    match (own.and_then(of_own), &problem.rule) {
+        (Some(own), Some(short)) => {
+            let name = &relations[own.relation].name;
+            Wrong::new(own.at, misfit(short, name)).in_source(&own.source, Some(name))
+        }
+        _ => problem,
+    }
 }
 
 struct Names {

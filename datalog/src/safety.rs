@@ -1,7 +1,8 @@
 //! Whether every variable of a rule is bound, and in which order its conditions bind them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::parse::{PARTS_MAX, too_long};
 use crate::problem::{Checked, Position, Wrong};
 use crate::program::{Atom, Head, Rule};
 use crate::syntax::{Comparison, Condition, Expression, Term};
@@ -11,9 +12,12 @@ use crate::syntax::{Comparison, Condition, Expression, Term};
 pub(crate) fn order(rule: &mut Rule) -> Checked<()> {
     let mut bound: BTreeSet<String> = rule.atoms.iter().flat_map(variables).collect();
     let mut left = std::mem::take(&mut rule.conditions);
+    let mut parts = Parts::default();
     while let Some(place) = left.iter().position(|(one, _)| is_ready(one, &bound)) {
         let (condition, at) = left.remove(place);
-        if let Some((name, _)) = assignment(&condition, &bound) {
+        parts.see_condition(&condition)?;
+        if let Some((name, is)) = assignment(&condition, &bound) {
+            parts.of.insert(name.to_owned(), parts.check(is)?);
             bound.insert(name.to_owned());
         }
         rule.conditions.push((condition, at));
@@ -22,7 +26,47 @@ pub(crate) fn order(rule: &mut Rule) -> Checked<()> {
         return Err(unbound_in(condition, &bound, *at));
     }
     check_head(rule, &bound)?;
+    parts.see_head(rule)?;
     check_absent(rule, &bound)
+}
+
+/// Of how many parts the variables are that conditions bind. Each stands for its parts wherever it is
+/// used, so a few doublings would make a statement of any length.
+#[derive(Default)]
+struct Parts {
+    of: BTreeMap<String, usize>,
+}
+
+impl Parts {
+    fn check(&self, expression: &Expression) -> Checked<usize> {
+        let parts = expression.parts(&|name| self.of.get(name).copied().unwrap_or(1));
+        if parts > PARTS_MAX {
+            return Err(too_long(expression.at()));
+        }
+        Ok(parts)
+    }
+
+    fn see_condition(&self, condition: &Condition) -> Checked<()> {
+        match condition {
+            Condition::Compare(left, _, right) => {
+                self.check(left)?;
+                self.check(right)?;
+            }
+            Condition::Match(of, ..) => {
+                self.check(of)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn see_head(&self, rule: &Rule) -> Checked<()> {
+        for head in &rule.head {
+            if let Head::Is(expression) = head {
+                self.check(expression)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn check_head(rule: &Rule, bound: &BTreeSet<String>) -> Checked<()> {

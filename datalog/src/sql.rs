@@ -281,7 +281,7 @@ impl<'a> Compiler<'a> {
             Expression::Constant(value, _) => constant(value),
             Expression::Arithmetic(left, operation, right) => {
                 let (left, right) = (self.expression(left), self.expression(right));
-                format!("({left} {} {right})", operation.sign())
+                format!("{}({left}, {right})", operation.function())
             }
             Expression::Capture(of, pattern) => {
                 format!("captured({}, {})", text(pattern), self.expression(of))
@@ -442,6 +442,24 @@ impl<'a> Compiler<'a> {
     }
 }
 
+impl Compiler<'_> {
+    /// The order in which those ways are first that the first minimum or maximum of a head is of, and
+    /// of these the one that held first; none if there is no such.
+    fn extreme_first(&self, rule: &Rule, fact: &[Value]) -> Option<String> {
+        let mut head = rule.head.iter().zip(fact);
+        head.find_map(|(head, value)| match head {
+            Head::Aggregate(Aggregate::Min | Aggregate::Max, name, _) => {
+                let (is, value) = (&self.bound[name], constant(value));
+                Some(format!(
+                    " ORDER BY {is} <> {value}, {}",
+                    self.all_began(rule)
+                ))
+            }
+            _ => None,
+        })
+    }
+}
+
 /// Stands for the rows that an aggregate is over.
 const WAYS: &str = "\u{1}ways";
 
@@ -454,7 +472,8 @@ fn may_lack_value(expression: &Expression) -> bool {
 }
 
 /// The statement that finds the premises of an aggregate: the rows of its atoms in each way in which
-/// its body holds, where the places of the head that are no aggregates have these values.
+/// its body holds, where the places of the head that are no aggregates have these values. First are
+/// those that a minimum or a maximum of this value is of.
 pub(crate) fn ways(program: &Program, rule_id: usize, fact: &[Value]) -> String {
     let rule = &program.rules[rule_id];
     let mut compiler = Compiler::of_body(program, rule, &vec![Rows::All; rule.atoms.len()]);
@@ -468,5 +487,6 @@ pub(crate) fn ways(program: &Program, rule_id: usize, fact: &[Value]) -> String 
     }
     let ids = (0..rule.atoms.len()).map(|place| format!("a{place}.{ID}"));
     let ids: Vec<_> = ids.collect();
-    format!("SELECT {} {}", ids.join(", "), compiler.from())
+    let order = compiler.extreme_first(rule, fact).unwrap_or_default();
+    format!("SELECT {} {}{order}", ids.join(", "), compiler.from())
 }

@@ -117,6 +117,25 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Add,
+        Self::Subtract,
+        Self::Multiply,
+        Self::Divide,
+        Self::Remainder,
+    ];
+
+    /// The function of the database for it.
+    pub(crate) fn function(self) -> &'static str {
+        match self {
+            Self::Add => "added",
+            Self::Subtract => "subtracted",
+            Self::Multiply => "multiplied",
+            Self::Divide => "divided",
+            Self::Remainder => "remainder",
+        }
+    }
+
     pub(crate) fn sign(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -220,6 +239,16 @@ impl Expression {
             Self::Variable(_, at) | Self::Constant(_, at) => *at,
             Self::Arithmetic(left, ..) => left.at(),
             Self::Capture(of, _) | Self::Number(of) => of.at(),
+        }
+    }
+
+    /// Of how many parts it is, where `of` says that of a variable.
+    pub(crate) fn parts(&self, of: &dyn Fn(&str) -> usize) -> usize {
+        match self {
+            Self::Variable(name, _) => of(name),
+            Self::Constant(..) => 1,
+            Self::Arithmetic(left, _, right) => left.parts(of) + right.parts(of),
+            Self::Capture(text, _) | Self::Number(text) => 1 + text.parts(of),
         }
     }
 

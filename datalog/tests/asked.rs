@@ -35,8 +35,19 @@ fn a_value_is_not_asked_for_if_a_constant_or_a_condition_says_so() {
         ("line(P, X), line(\"other\", Q), P = Q", true),
         ("line(\"other\", X), !line(\"log\", X)", true),
         ("line(\"other\", X), !line(\"third\", X)", false),
+        // What the rules list by name.
+        ("line(P, X), named(P)", false),
+        ("line(P, X), both(P)", true),
+        ("line(P, X), of(\"a\", P)", true),
+        ("line(P, X), of(\"b\", P)", false),
+        ("line(P, X), made(P)", false),
+        ("line(\"other\", X), named(P), !line(P, X)", false),
+        ("line(\"other\", X), both(P), !line(P, X)", true),
     ] {
-        let text = format!("violation v(X) :- {body}.");
+        let text = format!(
+            "violation v(X) :- {body}. named(\"other\"). both(\"log\"). both(\"other\"). \
+             of(\"a\", \"log\"). of(\"b\", \"other\"). made(P) :- P = \"other\"."
+        );
         let program = Program::new(&Source::new("a.dl", &*text), INPUTS, &Source::default(), "");
         let program = program.unwrap_or_else(|problem| panic!("{problem}"));
         assert_eq!(

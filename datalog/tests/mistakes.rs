@@ -11,7 +11,13 @@ const INPUTS: &[InputRelation] = &[InputRelation {
 }];
 
 fn refused(text: &str) -> String {
-    let program = Program::new(&Source::new("a.dl", text), INPUTS, &Source::default(), "");
+    refused_with("", text)
+}
+
+/// The same with short forms.
+fn refused_with(given: &str, text: &str) -> String {
+    let given = Source::new("the short forms", given);
+    let program = Program::new(&Source::new("a.dl", text), INPUTS, &given, "");
     program
         .err()
         .map_or_else(|| "right".into(), |problem| problem.to_string())
@@ -90,6 +96,32 @@ fn names_that_nobody_knows() {
 }
 
 #[test]
+fn what_short_forms_cannot_go_by_is_a_mistake_of_the_user() {
+    let given = "short(K) :- acked(K, _), word(K). word(\"a\").";
+    let misfit = "a.dl:2:1: in the rule of word: the short form short asks for a word with other \
+                  columns: give yours another name";
+    for (own, expected) in [
+        (
+            "shorT(K) :- acked(K, _).",
+            "a.dl:2:1: in the rule of shorT: shorT and the short form short differ only in capital \
+             letters, which the database does not tell apart",
+        ),
+        ("word(K, T) :- acked(K, T).", misfit),
+        ("word(1).", misfit),
+        ("word(K) :- acked(K, _).", "right"),
+        (
+            "short(T, K) :- acked(K, T).",
+            "a.dl:1:9: in the rule of a: short has 2 columns, and not 1; it \
+         is short(t, k). Columns may be left out where they are named, as in short(t: X)",
+        ),
+    ] {
+        let text = format!("a(K) :- short(K).\n{own}");
+        assert_eq!(refused_with(given, &text), expected, "{own}");
+        assert_eq!(refused_with(given, own), "right", "{own}");
+    }
+}
+
+#[test]
 fn what_cannot_be_ordered() {
     check(&[
         (
@@ -154,6 +186,11 @@ fn what_is_no_rule() {
         ),
         ("% a comment\n", "a.dl:1:1: a comment begins with `#`"),
         (
+            "violation(K) :- acked(K, _).",
+            "a.dl:1:1: `violation` is no relation: name what is violated, as in \
+             `violation lost(K) :- …`",
+        ),
+        (
             "Lost(K) :- acked(K, _).",
             "a.dl:1:1: the name of a relation begins with a small letter, not as `Lost` does",
         ),
@@ -202,6 +239,13 @@ fn what_is_no_rule() {
 fn no_text_makes_the_parser_fall_over() {
     let deep = format!("a({}1{}) .", "(".repeat(100_000), ")".repeat(100_000));
     assert!(refused(&deep).contains("too many parentheses"));
+    let long = format!("a(T{}) :- acked(_, T).", " + 1".repeat(100_000));
+    let too_long = "this is calculated from more than 200 parts";
+    assert!(refused(&long).starts_with(&format!("a.dl:1:803: in the rule of a: {too_long}")));
+    let double = |place| format!("\nB{} = B{place} + B{place}", place + 1);
+    let doubled: Vec<_> = (0..40).map(double).collect();
+    let doubled = format!("a(B40) :- acked(_, B0),{}.", doubled.join(","));
+    assert!(refused(&doubled).starts_with(&format!("a.dl:9:6: in the rule of a: {too_long}")));
     for text in [
         "",
         "a",

@@ -361,6 +361,21 @@ fn a_chain_of_facts_is_no_deeper_than_people_look() {
 }
 
 #[test]
+fn a_minimum_is_told_from_the_fact_that_it_is_of_among_however_many() {
+    let program = program("n(min(X)) :- edge(X, _).");
+    let edges: Vec<_> = (1..=12_000).rev().map(|from| (from, 0)).collect();
+    let mut database = database(&edges);
+    database.evaluate(&program).expect("evaluated");
+    let (found, _) = database.facts(&program, "n", 10).expect("read");
+    let told = database.derivation(&program, &found[0]).expect("read");
+    let told = told.to_string();
+    assert!(
+        told.contains("edge(from: 1, to: 0)") && told.contains("and 11999 more"),
+        "{told}"
+    );
+}
+
+#[test]
 fn what_looked_at_nothing_is_told_apart_from_what_found_nothing() {
     let text = r#"
         violation none(K) :- event(what: "ack", key: K), !event(what: "read", key: K).
@@ -389,6 +404,39 @@ fn what_looked_at_nothing_is_told_apart_from_what_found_nothing() {
             ("none", "event(what: \"ack\")".to_owned()),
             ("either", "event(what: \"crash\")".to_owned()),
             ("compared", "event(what: \"raed\")".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn names_that_rules_list_are_looked_for() {
+    let text = r#"
+        takes("acquire"). takes("lock"). reads("read"). kept("a", "read"). kept("b", "raed").
+        violation held(K) :- event(what: F, key: K), takes(F).
+        violation read(K) :- event(what: F, key: K), reads(F).
+        violation of_a(K) :- event(what: F, key: K), kept("a", F).
+        violation of_b(K) :- event(what: F, key: K), kept("b", F).
+        whole("x/raed").
+        part(P) :- whole(W), P = capture(W, "/(.*)$").
+        violation in_part(K) :- event(what: F, key: K), part(F).
+    "#;
+    let program = program(text);
+    let mut database = database(&[]);
+    database
+        .add("event", [vec!["read".into(), "k".into(), 1.into()]])
+        .expect("added");
+    database.evaluate(&program).expect("evaluated");
+    let unseen = database.unseen(&program).expect("looked");
+    let told = unseen
+        .iter()
+        .map(|one| (one.relation.as_str(), one.missing.join()));
+    let told: Vec<_> = told.collect();
+    assert_eq!(
+        told,
+        [
+            ("held", "event(what: one of takes)".to_owned()),
+            ("of_b", "event(what: one of kept)".to_owned()),
+            ("in_part", "event(what: one of part)".to_owned()),
         ]
     );
 }
@@ -425,10 +473,55 @@ fn rules_without_an_end_are_stopped_by_a_bound_or_refused() {
 
 #[test]
 fn a_sum_of_many_numbers_is_checked_as_fast_as_it_is_read() {
-    let sum = vec!["X"; 60].join(" + ");
+    let sum = vec!["X"; 200].join(" + ");
     let program = program(&format!("n({sum}) :- edge(X, _)."));
     let found = facts(&mut database(&[(2, 3)]), &program, "n");
-    assert_eq!(found, numbers(&[&[120]]));
+    assert_eq!(found, numbers(&[&[400]]));
+}
+
+#[test]
+fn numbers_that_do_not_fit_are_not_compared() {
+    let large = 6_000_000_000_000_000_000;
+    let of = |text: &str, edge| database(&[edge]).evaluate(&program(text));
+    for (text, edge) in [
+        ("a(X) :- edge(X, Y), X * 2 = Y * 2.", (large, large + 1)),
+        ("a(X) :- edge(X, Y), X + Y > 0.", (large, large)),
+        ("a(X) :- edge(X, Y), X - Y < 0.", (large, -large)),
+        ("a(X) :- edge(X, Y), X / Y > 0.", (i64::MIN, -1)),
+    ] {
+        let error = of(text, edge).expect_err(text).to_string();
+        let expected = "in the rules of a: a number does not fit into 64 bits";
+        assert_eq!(error, expected, "{text}");
+    }
+    // Nothing divides by zero.
+    let program = program("a(X / Y) :- edge(X, Y). a(X % Y) :- edge(X, Y).");
+    let found = facts(
+        &mut database(&[(7, 0), (7, 2), (i64::MIN, 1)]),
+        &program,
+        "a",
+    );
+    assert_eq!(found, numbers(&[&[3], &[1], &[i64::MIN], &[0]]));
+}
+
+#[test]
+fn rules_that_derive_too_much_at_once_are_stopped() {
+    let pairs = program("pair(A, B) :- edge(A, _), edge(B, _).");
+    // The second ones are more than there is room for.
+    for edges in [40, 1500] {
+        let mut database = database(&chain(edges));
+        database.derive_at_most(1000);
+        let error = database.evaluate(&pairs).expect_err("too many").to_string();
+        let expected =
+            "the rules of pair derive more than 1000 facts, or more than there is memory for";
+        assert_eq!(error, expected);
+        let few = program("first(X) :- edge(X, _), X < 9.");
+        assert_eq!(facts(&mut database, &few, "first").len(), 8);
+        let long = "k".repeat(4 << 20);
+        let event = vec!["w".into(), long.into(), 1.into()];
+        database
+            .add("event", [event])
+            .expect("there is room for it");
+    }
 }
 
 #[test]

@@ -573,8 +573,8 @@ pub const FACTS: &[Known] = &[
         None,
         "a line of a file, from number 1 on, without its end and without zeros. A file of more \
          than 1 MiB has none: if a rule may ask for them, the state is inconclusive. It does \
-         not, where a constant or a condition on the path says so (`line(path: \"CURRENT\", \
-         …)`, `P !~ \"[.]log$\"`)",
+         not, where a constant, a list of names or a condition on the path says so \
+         (`line(path: \"CURRENT\", …)`, `pointer(P)`, `P !~ \"[.]log$\"`)",
     ),
     seen(
         DISK,

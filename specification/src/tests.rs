@@ -185,6 +185,44 @@ fn a_lock_is_given_back_by_a_release_that_is_not_refused_of_whoever_holds_it() {
     }
 }
 
+/// What `names-are-there.dl` has nothing to look at for in a state whose file has a line.
+fn dangling_lacks(path: &str) -> Vec<Unlooked> {
+    let mut database = datalog::Database::in_memory(&facts(About::CrashState)).expect("made");
+    let line = rows::lines("program", path, b"MANIFEST-1\n");
+    database.add("line", line).expect("added");
+    let program = names_are_there();
+    database.evaluate(&program).expect("evaluated");
+    let mut examined = Examined::default();
+    examined.add("names", &program, &database).expect("read");
+    examined.unlooked
+}
+
+fn names_are_there() -> datalog::Program {
+    let specification = Specification {
+        name: "names".into(),
+        text: include_str!("../../specs/names-are-there.dl").into(),
+    };
+    let program = specification.program("names.dl", About::CrashState);
+    program.expect("rules")
+}
+
+#[test]
+fn a_file_that_a_specification_lists_by_name_is_looked_for_and_no_other_is() {
+    assert_eq!(dangling_lacks("CURRENT"), []);
+    let lacking = dangling_lacks("db/CURRENT");
+    let lacks: Vec<_> = lacking.iter().map(Unlooked::words).collect();
+    let expected =
+        "names: dangling never had a fact to look at: there is no line(path: one of pointer)";
+    assert_eq!(lacks, [expected]);
+    let program = names_are_there();
+    let large = rows::LINES_OF_MAX + 1;
+    for (path, is_told) in [("CURRENT", false), ("000003.log", true)] {
+        let file = ("program", path, large);
+        let told = rows::are_lines_told(std::iter::once(&program), false, file);
+        assert_eq!(told.is_ok(), is_told, "{path}: {told:?}");
+    }
+}
+
 #[test]
 fn what_had_something_to_look_at_in_one_run_is_not_unlooked_in_all() {
     let unlooked = |violation: &str| Unlooked {

@@ -226,6 +226,20 @@ fn what_cannot_be_asked_is_said_in_a_line() {
 }
 
 #[test]
+fn specifications_whose_tables_would_be_the_same_are_refused() {
+    let folder = folder(LOST);
+    folder.write("LOST.dl", LOST);
+    folder.ends(1, &INJECT);
+    let inject = ["inject", "cluster.toml", "--plan", "plan.toml"];
+    for command in [&inject[..], &["rules", "out", "1"]] {
+        let alike = ["--spec", "lost.dl", "LOST.dl"];
+        let output = folder.ends(2, &[command, &alike].concat());
+        let words = "two of the specifications are called LOST";
+        assert!(said(&output).contains(words), "{}", said(&output));
+    }
+}
+
+#[test]
 fn ctrl_c_is_heard_while_one_rule_takes_for_ever() {
     let folder = folder("violation no(K) :- acked(K), served(K), !acked(K).\n");
     folder.ends(0, &INJECT);

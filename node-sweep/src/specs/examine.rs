@@ -21,6 +21,9 @@ use crate::states::CrashState;
 /// So many facts of each violation are told.
 const TOLD_MAX: u64 = 3;
 
+/// So many facts of a relation are derived from one state: the database is in memory.
+const DERIVED_MAX: u64 = 1_000_000;
+
 type Rows = Vec<Vec<Value>>;
 
 /// Relations whose rows are events up to the crash: they grow and shrink by what is between two
@@ -137,6 +140,7 @@ impl Examiner {
 
     fn begin(&self, past: Option<&Past>) -> Result<(Database, Filled)> {
         let mut database = Database::in_memory(&facts_known())?;
+        database.derive_at_most(DERIVED_MAX);
         let interrupt = self.interrupt.clone();
         database.stop_when(move || interrupt.requested())?;
         let filled = Filled::of(&mut database, self.runs.of_past(past), past)?;
@@ -343,6 +347,7 @@ pub(super) fn filled(
     found: &[String],
 ) -> crate::Result<Database> {
     let mut database = Database::in_memory(&facts_known())?;
+    database.derive_at_most(DERIVED_MAX);
     fill(&mut database, of, state, found)?;
     Ok(database)
 }

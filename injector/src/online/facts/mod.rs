@@ -105,13 +105,14 @@ impl RunFacts<'_> {
         made.map(drop)
     }
 
-    /// Puts in what a program needs and was left out so far: what nodes logged.
+    /// Puts in what a program needs and was left out so far: what nodes logged. If that is interrupted,
+    /// none of it is there.
     ///
     /// # Errors
     /// If logs cannot be read.
     pub fn complete(&self, database: &mut Database, program: &Program) -> Result<()> {
         if program.mentions("logged") && database.count("logged")? == 0 {
-            fill::fill_logs(database, self)?;
+            database.add_whole(|database| fill::fill_logs(database, self))?;
         }
         Ok(())
     }

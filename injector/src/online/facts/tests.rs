@@ -141,6 +141,27 @@ fn a_read_has_to_return_what_was_acknowledged_before_it_and_nothing_else_is_dema
     assert_eq!(of(&[&wrote, &cas("true"), &read(5, 6, "9")]), [""; 0]);
     assert_eq!(of(&[&wrote, &cas("true"), &read(5, 6, "3")]).len(), 1);
     assert_eq!(of(&[&wrote, &cas("false"), &read(5, 6, "3")]), [""; 0]);
+    // What is removed from a set is an element.
+    let set = |f, from| {
+        [
+            (from, 2, "invoke", f, "k", "3"),
+            (from + 1, 2, "ok", f, "k", "3"),
+        ]
+    };
+    let sets = [&set("add", 1)[..], &set("remove", 3), &read(5, 6, "[]")];
+    assert_eq!(of(&sets), [""; 0]);
+}
+
+/// Reads and writes are no locks.
+#[test]
+fn a_run_without_locks_shows_nothing_of_them() {
+    let lines = [
+        (1, 0, "invoke", "write", "k", "3"),
+        (2, 0, "ok", "write", "k", "3"),
+    ];
+    let (found, unlooked) = examined("mutual-exclusion", &history(&lines), Vec::new());
+    assert!(found.is_empty(), "{found:?}");
+    assert_eq!(unlooked, ["held_twice"]);
 }
 
 #[test]
@@ -237,8 +258,8 @@ fn two_leaders_in_a_term_are_one_too_many_and_a_run_without_terms_shows_nothing(
 
 #[test]
 fn an_acknowledgement_after_most_syncs_failed_is_a_violation_until_a_node_is_back() {
-    let hit = |time, node: &str| {
-        let words = "fsync log: fails with EIO (fault 1)".into();
+    let hit_by = |fault: usize, time, node: &str| {
+        let words = format!("fsync log: fails with EIO (fault {fault})");
         event(
             time,
             Happening::Call {
@@ -247,6 +268,8 @@ fn an_acknowledgement_after_most_syncs_failed_is_a_violation_until_a_node_is_bac
             },
         )
     };
+    let hit = |time, node: &str| hit_by(1, time, node);
+    let ended = |time, fault| event(time, Happening::Undone { fault });
     let ready = |time, node: &str| event(time, Happening::Ready { node: node.into() });
     let wrote = history(&[
         (500_000_000, 0, "invoke", "write", "k", "3"),
@@ -263,6 +286,57 @@ fn an_acknowledgement_after_most_syncs_failed_is_a_violation_until_a_node_is_bac
         of(vec![hit(1_000, "a"), hit(2_000, "b"), ready(3_000, "a")]),
         [""; 0]
     );
+    // One had come to an end before the other began, with its fault or with a new start.
+    let (first, second) = (hit_by(1, 1_000, "a"), hit_by(2, 3_000, "b"));
+    let between = |what| of(vec![first.clone(), what, second.clone()]);
+    assert_eq!(between(ended(2_000, 1)), [""; 0]);
+    assert_eq!(between(ready(2_000, "a")), [""; 0]);
+    // Another fault, or another node, says nothing of it.
+    assert_eq!(between(ended(2_000, 3)), found);
+    assert_eq!(between(ready(2_000, "c")), found);
+    // It fails again.
+    let again = vec![
+        first.clone(),
+        ended(2_000, 1),
+        hit_by(3, 2_500, "a"),
+        second.clone(),
+    ];
+    assert_eq!(of(again), found);
+}
+
+/// Log b cannot be read at first: what is in log a has been put in by then.
+#[test]
+fn logs_are_put_in_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let files = RunFiles::kept(folder.path());
+    std::fs::create_dir_all(files.logs.join("b.log")).expect("made");
+    std::fs::write(files.logs.join("a.log"), "one\ntwo\n").expect("written");
+    let nodes = ["a", "b"].map(str::to_owned);
+    let facts = RunFacts {
+        about: About::Run,
+        nodes: &nodes,
+        clients: &[],
+        kinds: Vec::new(),
+        ran: &run(Vec::new()),
+        files: &files,
+        lines_ns: &[],
+    };
+    let specification = Specification {
+        name: "s".into(),
+        text: "all(L) :- logged(line: L).".into(),
+    };
+    let program = specification.program("s.dl", About::Run).expect("rules");
+    let path = folder.path().join(FACTS_FILE);
+    let complete = || {
+        let mut database = facts.database(Some(&path)).expect("made");
+        let completed = facts.complete(&mut database, &program);
+        completed.map(|()| database.count("logged").expect("counted"))
+    };
+    assert!(complete().is_err());
+    std::fs::remove_dir(files.logs.join("b.log")).expect("removed");
+    std::fs::write(files.logs.join("b.log"), "three\n").expect("written");
+    assert_eq!(complete().expect("read"), 3);
+    assert_eq!(complete().expect("read"), 3);
 }
 
 #[test]

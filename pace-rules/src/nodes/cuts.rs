@@ -1,13 +1,18 @@
 //! What happened before what, and the cuts that follow from it.
 //!
 //! A cut has the first so many events of each node, in the order in which they returned. It is
-//! consistent if for every receive in it the sends are in it whose bytes it got. Of all consistent
-//! cuts that have some events there is a least one, so each event of a node has a clock: the least
-//! cut with it and everything before it on its node.
+//! consistent if for every receive in it the sends whose bytes it got had begun: what had returned
+//! before that is in it. Others may know of a message before the call that sends it returns. Of all
+//! consistent cuts that have some events there is a least one, so each event of a node has a clock:
+//! the least cut with it and everything before it on its node.
 
 use std::collections::HashMap;
 
-use trace::{Action, Run};
+use trace::{Action, Event, Run};
+
+/// How the names of the calls begin that send bytes. What ends a connection may have another name, and
+/// no entry of its own: a process that ends.
+const SENDING: [&str; 3] = ["send", "write", "splice"];
 
 /// For each node, how many of its events have happened.
 pub(super) type Cut = Vec<usize>;
@@ -39,8 +44,8 @@ impl Clocks {
             order.extend((0..node.events.len()).map(|event| (number, event)));
         }
         order.sort_by_key(|(node, event)| run.nodes[*node].events[*event].end_ns);
-        // A receive can return before its send does, so that one pass may come too early for some:
-        // until nothing changes. Cuts only grow, and not for ever.
+        // What ends a connection may be seen before it is noted, so that one pass may come too early
+        // for some: until nothing changes. Cuts only grow, and not for ever.
         while order.iter().fold(false, |changed, (node, event)| {
             clocks.grow(run, &sends, *node, *event) || changed
         }) {}
@@ -52,8 +57,8 @@ impl Clocks {
         let mut cut = self.least[node][event + 1].clone();
         join(&mut cut, &self.least[node][event]);
         if let Action::Receive(message) = &run.nodes[node].events[event].action {
-            for (sender, send) in sends.overlapping(message.stream, message.from, message.to) {
-                join(&mut cut, &self.least[sender][send + 1]);
+            for (sender, begun) in sends.overlapping(message.stream, message.from, message.to) {
+                join(&mut cut, &self.least[sender][begun]);
             }
         }
         // It may have to have more of its own node than was asked for.
@@ -96,6 +101,22 @@ pub(super) fn join(cut: &mut Cut, other: &Cut) {
     }
 }
 
+/// How many of a node's events must have happened for somebody else to have what one of them sends:
+/// those that were over when it began. What returned while it went on may have come after it had sent
+/// everything.
+pub(super) fn begun(events: &[Event], send: usize) -> usize {
+    let event = &events[send];
+    if !SENDING.iter().any(|call| event.call.starts_with(call)) {
+        return send + 1;
+    }
+    let is_over = |other: &Event| {
+        let same_thread = (other.process, other.thread) == (event.process, event.thread);
+        same_thread || other.end_ns <= event.start_ns
+    };
+    let last = events[..send].iter().rposition(is_over);
+    last.map_or(0, |last| last + 1)
+}
+
 /// All sends, by stream, in the order of their first bytes.
 struct Sends(HashMap<u32, Vec<Sent>>);
 
@@ -106,7 +127,8 @@ struct Sent {
     /// The last byte of this one and of those before it.
     reach: u64,
     node: usize,
-    event: usize,
+    /// So many events of the node must have happened.
+    begun: usize,
 }
 
 impl Sends {
@@ -120,7 +142,7 @@ impl Sends {
                         to: message.to,
                         reach: 0,
                         node: number,
-                        event,
+                        begun: begun(&node.events, event),
                     };
                     streams.entry(message.stream).or_default().push(sent);
                 }
@@ -137,7 +159,7 @@ impl Sends {
         Self(streams)
     }
 
-    /// The sends of bytes of a range: node and event.
+    /// Who sent bytes of a range, each with how many events of it must have happened for that.
     fn overlapping(&self, stream: u32, from: u64, to: u64) -> impl Iterator<Item = (usize, usize)> {
         let sends = self.0.get(&stream).map_or(&[][..], Vec::as_slice);
         let first = sends.partition_point(|sent| sent.reach <= from);
@@ -145,6 +167,6 @@ impl Sends {
         let near = &sends[first.min(after)..after];
         near.iter()
             .filter(move |sent| sent.to > from)
-            .map(|sent| (sent.node, sent.event))
+            .map(|sent| (sent.node, sent.begun))
     }
 }

@@ -61,7 +61,7 @@ pub(super) struct Operations {
     followers: Followers,
     /// The ways to tear all of them.
     tears: Vec<Tear>,
-    /// The events that somebody else can know of, ascending.
+    /// The numbers of events that somebody else can know of, ascending.
     told: Vec<Narrow>,
     /// Those that wait for another node.
     heard: Vec<Narrow>,
@@ -198,9 +198,9 @@ impl Operations {
         self.model.log != Log::None && own.all(goes)
     }
 
-    /// Whether somebody else can know of an event from `from` on and before `to`.
+    /// Whether somebody else can know that `from` events had happened, or more, if no more than `to` had.
     pub(super) fn tells(&self, from: usize, to: usize) -> bool {
-        within(&self.told, from..to).next().is_some()
+        within(&self.told, from..to + 1).next().is_some()
     }
 
     /// Numbers of events after `events` and up to `most` with which more is durable, and other

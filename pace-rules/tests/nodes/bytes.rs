@@ -435,6 +435,49 @@ fn a_new_file_can_be_of_full_size_and_all_zeros_where_pages_have_a_place_before_
     );
 }
 
+/// On xfs a truncation writes what the file has grown by up to the new size, and waits for that.
+#[test]
+fn a_new_size_is_not_there_without_the_bytes_before_it_where_a_file_grows_with_these() {
+    let resized = |size: u64, to: u64| {
+        let mut script = Script::new(1, &[]);
+        let (file, from) = (FOO, 8192);
+        script.create(0, FOO, "foo");
+        if size > 0 {
+            script.write(0, FOO, 0, size, 0).sync(0, FOO);
+        }
+        script
+            .write(0, FOO, 0, 8192, size)
+            .file(0, FileOp::Resize { file, from, to })
+            .create(0, BAR, "bar")
+            .sync(0, FileId::ROOT)
+            .mark(0);
+        script
+    };
+    let lacks = |script: &Script, from: usize, to: u64| {
+        let is_lacking = |tree: &Tree| {
+            let is_written = |byte: &Byte| matches!(byte, Byte::Written(_));
+            size(tree, "foo") == Some(to as usize)
+                && !content(tree, "foo")[from..to.min(8192) as usize]
+                    .iter()
+                    .all(is_written)
+        };
+        who(script, 1, is_lacking)
+    };
+    let others = ["ext4-ordered", "ext4-writeback", "btrfs"];
+    for to in [10_000, 5000] {
+        assert_eq!(lacks(&resized(0, to), 0, to), others, "{to}");
+        assert_eq!(lacks(&resized(4096, to), 4096, to), others, "{to}");
+    }
+    // What was written in place is not waited for.
+    for to in [10_000, 5000] {
+        let in_place = resized(8192, to);
+        let is_old = |tree: &Tree| {
+            size(tree, "foo") == Some(to as usize) && content(tree, "foo")[0] == Byte::Written(0)
+        };
+        assert!(who(&in_place, 1, is_old).contains(&"xfs"), "{to}");
+    }
+}
+
 /// The rest of the last page is made zeros in memory, and written as any page is. On btrfs it is not
 /// written for that.
 #[test]

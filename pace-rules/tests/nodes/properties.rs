@@ -8,7 +8,7 @@ use pace_rules::nodes::{
 use proptest::prelude::*;
 use trace::{Action, Event, FileId, FileOp, Message, Node, Run};
 
-use super::support::{FOO, Script, Tree, marks, model, request, states, tree};
+use super::support::{ASIDE, FOO, Script, Tree, marks, model, request, states, tree};
 
 /// What a state is: the disks, and what was told. Two that agree in both are one.
 fn identity(state: &State) -> (Vec<(usize, Vec<usize>)>, Vec<usize>) {
@@ -24,11 +24,12 @@ fn identity(state: &State) -> (Vec<(usize, Vec<usize>)>, Vec<usize>) {
 
 fn is_consistent(run: &Run, cut: &[usize]) -> bool {
     let sent = |message: &Message| {
-        run.nodes.iter().enumerate().all(|(node, events)| {
-            let overlaps = |event: &Event| {
+        run.nodes.iter().zip(cut).all(|(node, cut)| {
+            let overlaps = |event: &&Event| {
                 matches!(&event.action, Action::Send(send) if send.stream == message.stream && send.from < message.to && message.from < send.to)
             };
-            events.events.iter().enumerate().all(|(number, event)| !overlaps(event) || number < cut[node])
+            let mut sends = node.events.iter().filter(overlaps);
+            sends.all(|send| node.events[*cut..].iter().all(|event| !is_needed(event, send)))
         })
     };
     run.nodes.iter().zip(cut).all(|(node, events)| {
@@ -39,6 +40,20 @@ fn is_consistent(run: &Run, cut: &[usize]) -> bool {
                 _ => true,
             })
     })
+}
+
+/// Whether an event of a node has come before what that sends can be received.
+fn is_needed(event: &Event, send: &Event) -> bool {
+    if is_aside(send) {
+        event.end_ns <= send.start_ns
+    } else {
+        event.end_ns <= send.end_ns
+    }
+}
+
+/// Whether something is sent in a thread of its own, while the node does other things.
+fn is_aside(send: &Event) -> bool {
+    send.thread >= ASIDE
 }
 
 /// Whether posix lets a node have lost this: nothing that a sync within the cut was about. Written
@@ -76,6 +91,8 @@ enum Step {
     Sync(usize, bool),
     SyncDirectory(usize),
     Message(usize, usize),
+    /// One that was begun to be sent while the node did so many things before.
+    Aside(usize, usize, usize),
     Mark,
 }
 
@@ -87,6 +104,8 @@ fn step(nodes: usize) -> impl Strategy<Value = Step> {
         (0..nodes, any::<bool>()).prop_map(|(node, data)| Step::Sync(node, data)),
         (0..nodes).prop_map(Step::SyncDirectory),
         (0..=nodes, 0..=nodes).prop_map(|(from, to)| Step::Message(from, to)),
+        (0..=nodes, 0..=nodes, 1..4_usize)
+            .prop_map(|(from, to, during)| Step::Aside(from, to, during)),
         Just(Step::Mark),
     ]
 }
@@ -123,7 +142,10 @@ fn script(nodes: usize, steps: &[Step]) -> Script {
             Step::Sync(node, true) => drop(script.datasync(*node, FOO)),
             Step::SyncDirectory(node) => drop(script.sync(*node, FileId::ROOT)),
             Step::Message(from, to) if from != to => drop(script.message(*from, *to)),
-            Step::Message(..) => {}
+            Step::Aside(from, to, during) if from != to => {
+                script.message(*from, *to).send_aside(*from, *during);
+            }
+            Step::Message(..) | Step::Aside(..) => {}
             Step::Mark => drop(script.mark(nodes)),
         }
     }

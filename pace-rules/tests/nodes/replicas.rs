@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use pace_rules::nodes::{Count, Explore, Relaxations, Space, Spaces, State};
 use trace::{Action, FileId, FileOp, Node, SyncScope};
 
-use super::support::{BAR, FOO, Script, marks, model, name, replicated, request, states, tree};
+use super::support::{
+    ASIDE, BAR, FOO, NOBODY, Script, marks, model, name, replicated, request, size, states, tree,
+    who,
+};
 
 #[test]
 fn what_all_replicas_synced_is_there_when_it_was_acknowledged() {
@@ -31,6 +34,34 @@ fn what_all_replicas_synced_is_there_when_it_was_acknowledged() {
     ] {
         assert!(!lost(&replicated(true), explore), "{explore:?}");
         assert!(lost(&replicated(false), explore), "{explore:?}");
+    }
+}
+
+/// A message may arrive before the call that sends it returns, and before what others do meanwhile.
+#[test]
+fn what_is_synced_while_a_message_is_sent_may_be_lost_when_that_was_received() {
+    let mut script = Script::new(1, &[(FOO, "foo", 0)]);
+    script.run.nodes.push(Node {
+        name: "client".into(),
+        ..Node::default()
+    });
+    script
+        .write(0, FOO, 0, 8, 0)
+        .sync(0, FOO)
+        .message(0, 1)
+        .mark(1);
+    let lacks = |script: &Script| who(script, 1, |tree| size(tree, "foo") != Some(8));
+    assert_eq!(lacks(&script), NOBODY);
+    let mut aside = script.clone();
+    aside.send_aside(0, 1);
+    let all = ["ext4-ordered", "ext4-writeback", "xfs", "btrfs"];
+    assert_eq!(lacks(&aside), all);
+    // Who sends it has done what came before. Of an end nobody knows when it began.
+    for (thread, call) in [(0, "sendmsg"), (ASIDE, "exit")] {
+        let mut other = aside.clone();
+        let send = other.run.nodes[0].events.last_mut().expect("a send");
+        (send.thread, send.call) = (thread, call.into());
+        assert_eq!(lacks(&other), NOBODY, "{call}");
     }
 }
 

@@ -514,6 +514,32 @@ fn the_sync_of_a_directory_that_is_durable_leaves_the_cache_of_the_disk_on_xfs()
     }
 }
 
+/// It changes the inode, whether the file had that space or not.
+#[test]
+fn space_for_a_file_is_a_reason_for_fdatasync_to_commit() {
+    for keeps_size in [true, false] {
+        let allocate = FileOp::Allocate {
+            file: FOO,
+            offset: 0,
+            len: 4096,
+            keeps_size,
+        };
+        let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+        script.create(0, BAR, "bar").datasync(0, FOO).mark(0);
+        let lacks_bar = |script: &Script| who(script, 1, |tree| !has(tree, "bar"));
+        let all = ["ext4-ordered", "ext4-writeback", "xfs", "btrfs"];
+        assert_eq!(lacks_bar(&script), all);
+        let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+        script.create(0, BAR, "bar").file(0, allocate);
+        script.datasync(0, FOO).mark(0);
+        assert_eq!(lacks_bar(&script), ["btrfs"]);
+        // One that another thread does at the same time may come too late.
+        let allocating = &mut script.run.nodes[0].events[1];
+        (allocating.thread, allocating.end_ns) = (9, allocating.end_ns + 2);
+        assert_eq!(lacks_bar(&script), all);
+    }
+}
+
 /// Where a file has its space before its bytes, a rename finds no delayed blocks to be written.
 #[test]
 fn a_rename_over_a_file_does_not_wait_for_what_was_reserved_on_ext4() {

@@ -202,7 +202,21 @@ impl Script {
         self.act(from, Action::Send(message))
             .act(to, Action::Receive(message))
     }
+
+    /// Has the last event of a node be a send by a thread of its own, which began it when the node did so
+    /// many things before.
+    pub fn send_aside(&mut self, node: usize, during: usize) -> &mut Self {
+        let events = &mut self.run.nodes[node].events;
+        let last = events.len() - 1;
+        let start_ns = events[last.saturating_sub(during)].start_ns;
+        let send = &mut events[last];
+        (send.start_ns, send.thread, send.call) = (start_ns, ASIDE + last as u32, "sendmsg".into());
+        self
+    }
 }
+
+/// The first number of a thread that does nothing but send.
+pub const ASIDE: u32 = 100;
 
 pub fn model(name: &str) -> &'static Model {
     Model::named(name).expect("there is such a model")

@@ -14,8 +14,9 @@ use super::group::{Follows, Naming};
 use super::{Group, Operation, Operations};
 use crate::nodes::Effect;
 use crate::nodes::alike::Words;
-use crate::nodes::micro::{Cut, Cuts, Micros, Neighbour, Order, PAGE_BYTES};
-use crate::nodes::model::Log;
+use crate::nodes::cuts::begun;
+use crate::nodes::micro::{Cut, Cuts, Micro, Micros, Neighbour, Order, PAGE_BYTES};
+use crate::nodes::model::{Growth, Log};
 use crate::nodes::narrow::{Narrow, Span};
 use crate::nodes::space::{Error, IsUnwanted, go_on};
 use files::Known;
@@ -54,6 +55,8 @@ pub(super) struct Reader<'a> {
     groups_before: Vec<Narrow>,
     /// By file or directory, the operations that change its inode.
     touching: HashMap<FileId, Vec<Narrow>>,
+    /// By file, the events that gave it space: they change its inode, whatever they leave to lose.
+    allocating: HashMap<FileId, Vec<Narrow>>,
     /// Where a log tree is kept: by file or directory, what these are about, and those of them that
     /// are about its own names.
     subjects: HashMap<FileId, HashSet<FileId>>,
@@ -133,6 +136,7 @@ impl<'a> Reader<'a> {
             idle: HashSet::new(),
             groups_before: Vec::new(),
             touching: HashMap::new(),
+            allocating: HashMap::new(),
             subjects: HashMap::new(),
             naming: HashMap::new(),
             exchanged: HashMap::new(),
@@ -158,11 +162,14 @@ impl<'a> Reader<'a> {
         for (number, event) in self.node.events.iter().enumerate() {
             go_on(is_unwanted)?;
             self.note(number, &event.action);
+            self.note_told(number, &event.action);
             self.groups_before.push(Narrow::new(self.this.groups.len()));
             if let Action::File(op) = &event.action {
                 self.read(number, event, op);
             }
         }
+        // Of two sends the one that returns first may have begun last.
+        self.this.told.sort_unstable();
         Ok(Read {
             operations: self.this,
             followers: self.followers,
@@ -175,9 +182,6 @@ impl<'a> Reader<'a> {
     /// Notes what an event is to others than the disk.
     fn note(&mut self, number: usize, action: &Action) {
         let (this, number) = (&mut self.this, Narrow::new(number));
-        if matches!(action, Action::Send(_) | Action::Mark { .. }) {
-            this.told.push(number);
-        }
         if matches!(action, Action::Receive(_)) {
             this.heard.push(number);
         }
@@ -191,6 +195,16 @@ impl<'a> Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Notes how many events somebody else knows of by an event: they had happened when it came.
+    fn note_told(&mut self, number: usize, action: &Action) {
+        let known = match action {
+            Action::Mark { .. } => number + 1,
+            Action::Send(_) => begun(&self.node.events, number),
+            _ => return,
+        };
+        self.this.told.push(Narrow::new(known));
+    }
+
     fn read_initial(&mut self) {
         for file in &self.node.initial {
             let known = self.files.entry(file.file).or_default();
@@ -209,6 +223,10 @@ impl Reader<'_> {
             FileOp::Sync { file, scope } => return self.sync(number, event, *file, *scope),
             FileOp::SyncAll => return self.sync_all(number, event),
             _ => {}
+        }
+        if let FileOp::Allocate { file, .. } = op {
+            let allocating = self.allocating.entry(*file).or_default();
+            allocating.push(Narrow::new(number));
         }
         if !self.cuts.of(number).is_empty() {
             self.add(number, event, op);
@@ -335,16 +353,9 @@ impl Reader<'_> {
         let cuts = self.cuts.of(number);
         let (this, cut) = (self.this.groups.len(), &cuts[part]);
         let waiting = self.waiting(cuts, part);
-        let mut group = self.new_group(number, op, cut);
-        // What repeats others is lost with these, whatever the log has.
-        if cut.repeats.is_empty() {
-            self.log_by_itself(number, op, &mut group);
-        }
-        self.note_reserved(this, &group);
-        self.this.groups.push(group);
-        self.followers.add();
-        self.page_mates.add();
+        self.push_group(number, op, cut);
         self.repeat(this, cut);
+        self.wait_for_growth(this, op);
         let is_new = cut.order == Order::After(Narrow::new(number));
         let has_size = waiting.is_some_and(|waiting| waiting.is_size);
         for micro in &self.micros.all[cut.micros.range()] {
@@ -358,6 +369,19 @@ impl Reader<'_> {
         if let Some(Waiting { group: other, .. }) = waiting.filter(|waiting| waiting.is_paired) {
             self.pair(this, other);
         }
+    }
+
+    /// Adds the group of a part, which follows nothing yet.
+    fn push_group(&mut self, number: usize, op: &FileOp, cut: &Cut) {
+        let mut group = self.new_group(number, op, cut);
+        // What repeats others is lost with these, whatever the log has.
+        if cut.repeats.is_empty() {
+            self.log_by_itself(number, op, &mut group);
+        }
+        self.note_reserved(self.this.groups.len(), &group);
+        self.this.groups.push(group);
+        self.followers.add();
+        self.page_mates.add();
     }
 
     /// Two groups are lost together or not at all.
@@ -450,6 +474,42 @@ impl Reader<'_> {
         }
         let repeats = repeats.into_iter().map(Narrow::new).collect();
         self.this.groups[this].rare_mut().repeats = repeats;
+    }
+
+    /// Where a file grows with its bytes, a new size waits for those that the file has grown by up to
+    /// there (`xfs_setattr_size`): it is not kept without them.
+    fn wait_for_growth(&mut self, this: usize, op: &FileOp) {
+        let FileOp::Resize { file, to, .. } = op else {
+            return;
+        };
+        let is_size = self.this.groups[this].is_named;
+        if self.this.model.growth != Growth::WithData || !is_size {
+            return;
+        }
+        // What came before another new size was waited for then, or was cut off.
+        let since = self.touching(*file).rev();
+        let since = since.take_while(|one| !matches!(self.op(*one), FileOp::Resize { .. }));
+        let grown: Vec<_> = since.flat_map(|one| self.grown_by(one, *to)).collect();
+        for group in grown {
+            self.followers.push(group, this);
+        }
+    }
+
+    /// The groups of an operation with bytes by which it makes a file larger, of those before a size.
+    fn grown_by(&self, operation: usize, size: u64) -> impl Iterator<Item = usize> {
+        let size_before = match self.op(operation) {
+            FileOp::Write { size_before, .. } => *size_before,
+            _ => u64::MAX,
+        };
+        let is_grown = move |micro: &Micro| match &micro.effect {
+            Effect::Overwrite { offset, .. } => (size_before..size).contains(offset),
+            _ => false,
+        };
+        let groups = self.this.all[operation].groups();
+        groups.filter(move |group| {
+            let mut micros = self.micros.all[self.this.groups[*group].micros()].iter();
+            micros.any(is_grown)
+        })
     }
 
     /// The group of a micro that came before.
@@ -571,7 +631,11 @@ impl Reader<'_> {
     /// Whether an operation is over when a sync begins: what overlaps it in time may not be
     /// covered.
     fn is_before(&self, operation: usize, number: usize, sync: &Event) -> bool {
-        let place = self.this.all[operation].event();
+        self.is_over(self.this.all[operation].event(), number, sync)
+    }
+
+    /// The same, of an event.
+    fn is_over(&self, place: usize, number: usize, sync: &Event) -> bool {
         let event = &self.node.events[place];
         let same_thread = (event.process, event.thread) == (sync.process, sync.thread);
         place < number && (same_thread || event.end_ns <= sync.start_ns)

@@ -166,7 +166,7 @@ impl Reader<'_> {
         if is_directory && self.this.model.data_sync == DataSync::Sizes {
             return self.groups_before[number].get();
         }
-        let mut committed = 0;
+        let mut committed = self.committed_with_space(number, sync, file);
         for operation in self.touching(file).rev() {
             let groups = self.this.all[operation].groups();
             if groups.end <= committed {
@@ -181,6 +181,15 @@ impl Reader<'_> {
             }
         }
         committed
+    }
+
+    /// The same, for the last time that the file was given space: that changes its inode for fdatasync
+    /// too, even if it had all of it (`ext4_alloc_file_blocks`, `xfs_alloc_file_space`).
+    fn committed_with_space(&self, number: usize, sync: &Event, file: FileId) -> usize {
+        let allocating = self.allocating.get(&file).into_iter().flatten();
+        let mut allocating = allocating.rev().map(|event| event.get());
+        let last = allocating.find(|event| self.is_over(*event, number, sync));
+        last.map_or(0, |last| self.groups_before[last].get())
     }
 
     /// The same, for one of the groups that changed the file.

@@ -32,8 +32,8 @@ pub const SUMMARY: &str = "summary.jsonl";
 /// The same, for people.
 pub const TABLE: &str = "summary.txt";
 
-/// What every sweep has.
-const OWN: [&str; 6] = [LOCK, MANIFEST, RESULTS, TIMES, SUMMARY, TABLE];
+/// What every sweep has. The lock is removed last: from then on another process may begin here.
+const OWN: [&str; 6] = [MANIFEST, RESULTS, TIMES, SUMMARY, TABLE, LOCK];
 
 /// A process that was just killed may still hold the lock for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -209,5 +209,28 @@ fn lock(directory: &Path) -> Result<Flock<File>> {
 fn remove_directories(made: &[PathBuf]) {
     for directory in made {
         let _ = fs::remove_dir(directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_is_removed_last() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("out");
+        let new = Directory::create(&path, &[]).expect("made");
+        // It takes a while to remove.
+        let results = new.join(RESULTS);
+        fs::create_dir(&results).expect("made");
+        for number in 0..3000 {
+            fs::write(results.join(number.to_string()), "").expect("written");
+        }
+        let remover = std::thread::spawn(move || new.remove_if_new());
+        while path.join(LOCK).exists() {}
+        assert!(!results.exists());
+        remover.join().expect("no panic");
+        assert!(!path.exists());
     }
 }

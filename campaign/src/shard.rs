@@ -47,10 +47,16 @@ impl Shard {
         index % self.of == self.number - 1
     }
 
-    /// The first index of this part that is no smaller than `start`.
+    /// The first index of this part that is no smaller than `start`; the largest number if it would
+    /// be larger than that.
     pub fn first_from(self, start: u64) -> u64 {
-        let rest = self.number - 1;
-        start + (rest + self.of - start % self.of) % self.of
+        let (rest, at) = (self.number - 1, start % self.of);
+        let ahead = if rest < at {
+            self.of - (at - rest)
+        } else {
+            rest - at
+        };
+        start.saturating_add(ahead)
     }
 }
 
@@ -69,5 +75,25 @@ impl FromStr for Shard {
             .split_once('/')
             .and_then(|(number, of)| Shard::new(number.parse().ok()?, of.parse().ok()?));
         parsed.ok_or(NoShard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_very_many_is_found_or_ends() {
+        let shard = |number, of| Shard::new(number, of).expect("a part");
+        for start in 0..10 {
+            let first = shard(2, 3).first_from(start);
+            assert!((start..start + 3).contains(&first), "{start}: {first}");
+            assert!(shard(2, 3).contains(first), "{start}: {first}");
+        }
+        let last = shard(u64::MAX, u64::MAX);
+        assert_eq!(last.first_from(0), u64::MAX - 1);
+        assert_eq!(last.first_from(u64::MAX - 1), u64::MAX - 1);
+        assert_eq!(shard(1, u64::MAX).first_from(5), u64::MAX);
+        assert_eq!(shard(3, 1 << 63).first_from(u64::MAX), u64::MAX);
     }
 }

@@ -394,19 +394,18 @@ impl Aspects<'_> {
         }
     }
 
-    /// Whether everything about the file is durable, so that it must be as it was. What never
-    /// was durable has changed after its bound, which is the start.
+    /// Whether the content of the file is durable, so that it must be as it was. What never was
+    /// durable has changed after its bound, which is the start.
     fn untouched_since_durable(&self) -> bool {
         let content = &self.expected.content;
-        let bound = content.bound();
-        let xattrs = self
-            .expected
-            .xattrs
-            .values()
-            .map(History::changed)
-            .max()
-            .unwrap_or(0);
-        content.changed() <= bound.time && xattrs <= bound.time
+        content.changed() <= content.bound().time
+    }
+
+    /// Whether it is known which attributes there are. They may have blocks too, which fdatasync
+    /// does not promise.
+    fn xattrs_are_known(&self) -> bool {
+        let mut xattrs = self.expected.xattrs.values();
+        xattrs.all(|history| history.allowed(self.floor()).len() == 1)
     }
 
     fn blocks(&self) -> Option<Finding> {
@@ -416,7 +415,8 @@ impl Aspects<'_> {
         }
         let seen = self.inode.blocks;
         let bound = self.expected.content.bound();
-        if self.model.contract.promises(Promise::BlocksExact) && seen != live.blocks {
+        let exact = self.model.contract.promises(Promise::BlocksExact) && self.xattrs_are_known();
+        if exact && seen != live.blocks {
             let what = format!(
                 "{} of 512 bytes; expected {}",
                 counted(seen, "block"),

@@ -60,7 +60,7 @@ pub enum Undecided {
         /// Of what.
         path: String,
     },
-    /// There is more than is read.
+    /// There is more than is read, or the machine had no room for it.
     #[error("{doing} of '{path}' is too much: {reason}")]
     TooMuch {
         /// What was not read.

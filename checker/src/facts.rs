@@ -203,11 +203,19 @@ impl Facts<'_> {
         }
     }
 
-    /// The path of a name in a directory, where that is now.
+    /// The path of a name in a directory that is nowhere else after a crash.
     fn path(&self, (directory, name): &(InodeId, String)) -> Option<String> {
-        let parent = self.model.current_path(*directory)?;
-        let path = format!("{parent}/{name}");
-        Some(path.trim_start_matches('/').to_owned())
+        if *directory == ROOT {
+            return Some(name.clone());
+        }
+        let is_it = |entry| self.only(entry) == Some(&Some(*directory));
+        let mut inodes = self.model.inodes.iter().enumerate();
+        let place = inodes.find_map(|(above, inode)| {
+            let mut entries = inode.entries.iter();
+            let (name, _) = entries.find(|(_, entry)| is_it(entry))?;
+            Some((above, name.clone()))
+        })?;
+        Some(format!("{}/{name}", self.path(&place)?))
     }
 }
 
@@ -296,6 +304,14 @@ mod tests {
         );
         let synced = facts("creat foo; mkdir A", "rename foo A/foo; fsync A");
         assert!(synced.contains(&"A/foo or foo".to_owned()), "{synced:?}");
+        // The directory may be back at its old name.
+        assert_eq!(
+            facts(
+                "creat foo; mkdir A",
+                "rename foo A/foo; fsync A; rename A B; creat x; fsync x"
+            ),
+            ["x: File", "x: SameContent", "B or A"]
+        );
         // Gone for good from both.
         assert!(
             !facts("creat foo; link foo b", "rename foo bar; unlink b")

@@ -233,6 +233,12 @@ impl Model {
             })
     }
 
+    /// Whether two paths lead to one inode now.
+    pub fn are_one_file(&self, first: &str, second: &str) -> bool {
+        let inode = self.lookup(first);
+        inode.is_some() && inode == self.lookup(second)
+    }
+
     pub(crate) fn target(&self, target: &Target) -> Option<InodeId> {
         match target {
             Target::Path(path) => self.lookup(path),

@@ -673,11 +673,7 @@ fn what_the_setup_made_durable_keeps_its_space_and_its_holes() {
     crash(ALL, text).legal();
     crash(ALL, text).edit(fill).breaks(&[Promise::HoleLayout]);
     // What was changed since has other blocks, and what was never durable any.
-    for run in [
-        "append foo 1",
-        "falloc foo keep_size 16K 4K",
-        "setxattr foo user.a b",
-    ] {
+    for run in ["append foo 1", "falloc foo keep_size 16K 4K"] {
         crash(ALL, &format!("{setup} | {run}")).edit(fewer).legal();
     }
     crash(ALL, setup).edit(fewer).legal();
@@ -688,6 +684,32 @@ fn what_the_setup_made_durable_keeps_its_space_and_its_holes() {
     crash(ALL, "creat foo")
         .edit(|toy| toy.node("foo").allocated.extend([7]))
         .legal();
+}
+
+#[test]
+fn attributes_have_blocks_of_their_own() {
+    let setup = "creat foo; setxattr foo user.a b; write foo 0 16K; falloc foo punch_hole|keep_size 4K 8K; \
+                 falloc foo keep_size 16K 4K";
+    let other = |toy: &mut Toy| toy.node("foo").allocated.extend([7]);
+    for change in ["setxattr foo user.a c", "removexattr foo user.a"] {
+        for sync in ["", "; fdatasync foo"] {
+            let text = format!("{setup} | {change}{sync}");
+            crash(ALL, &text).edit(other).legal();
+            // Those of the content are known all the same.
+            crash(ALL, &text)
+                .edit(|toy| {
+                    let _ = toy.node("foo").allocated.pop_last();
+                })
+                .breaks(&[Promise::Preallocation]);
+            crash(ALL, &text)
+                .edit(|toy| toy.node("foo").written.extend([1, 2]))
+                .breaks(&[Promise::HoleLayout]);
+        }
+        let text = format!("{setup} | {change}; fsync foo");
+        crash(EXT4, &text)
+            .edit(other)
+            .breaks(&[Promise::BlocksExact]);
+    }
 }
 
 #[test]
@@ -1070,6 +1092,59 @@ fn what_is_too_much_to_read_accuses_nobody() {
         checker::oracle::check_itself(&contract, &recovered).expect("the same")
     );
     assert_eq!(findings[0].promise, Promise::LinkCount);
+}
+
+#[test]
+fn names_that_the_machine_had_no_room_for_are_not_missed() {
+    let workload = support::workload("mkdir A; mkdir A/B; creat foo; link foo A/bar | sync");
+    let model = support::model("ext4", &workload);
+    let mut toy = Toy::new();
+    for (number, op) in support::operations(&workload).iter().enumerate() {
+        toy.apply(number, op);
+    }
+    let mut recovered = toy.tree("ext4");
+    let number = recovered.lookup("A").expect("it is there");
+    let inode = recovered.inodes.get_mut(&number).expect("it is there");
+    inode.kind = InodeKind::Directory(<_>::default());
+    recovered.errors.push(WalkError {
+        path: "A".into(),
+        doing: "open",
+        errno: 24,
+        is_ours: true,
+    });
+    let why = checker::oracle::check(&model, None, &recovered).expect_err("it was not read");
+    let expected = "open of 'A' is too much: Too many open files (os error 24)";
+    assert_eq!(why.to_string(), expected);
+}
+
+#[test]
+fn the_model_does_as_the_kernel() {
+    type Edit = fn(&mut Toy);
+    let table: [(&str, Edit); 5] = [
+        (
+            "creat foo; write foo 0 4K; falloc foo unshare_range 0 8K",
+            |toy| {
+                toy.node("foo").data.resize(8192, 0);
+            },
+        ),
+        ("mkdir A 6755", |toy| toy.node("A").mode = 0o755),
+        ("mkdir A 7777", |toy| toy.node("A").mode = 0o1777),
+        ("mkfifo foo 6755; chown foo 3 4", |toy| {
+            toy.node("foo").mode = 0o755;
+        }),
+        ("mkdir A; chmod A 6755; chown A 3 4", |_| {}),
+    ];
+    for (text, edit) in table {
+        let workload = support::workload(text);
+        let mut toy = Toy::new();
+        for (number, op) in support::operations(&workload).iter().enumerate() {
+            toy.apply(number, op);
+        }
+        edit(&mut toy);
+        let model = support::model("xfs", &workload);
+        let same = checker::oracle::check_live(&model, &toy.tree("xfs"));
+        assert_eq!(same, Ok(()), "{text}");
+    }
 }
 
 #[test]

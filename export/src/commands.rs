@@ -65,11 +65,13 @@ pub(crate) struct Commands {
     last_io: Option<(String, String)>,
     /// The handle of a file without a name: all that is done with it is in one call of xfs_io.
     unnamed: Option<String>,
+    /// The numbers of renames that do nothing.
+    idle: BTreeSet<usize>,
 }
 
 impl Commands {
     pub(crate) fn new(dialect: Dialect) -> Self {
-        let (lines, needs, handles, last_io, unnamed) = <_>::default();
+        let (lines, needs, handles, last_io, unnamed, idle) = <_>::default();
         Self {
             dialect,
             lines,
@@ -77,7 +79,14 @@ impl Commands {
             handles,
             last_io,
             unnamed,
+            idle,
         }
+    }
+
+    /// Those with these numbers are renames that do nothing: rename(2) leaves two names of one file
+    /// as they are, where mv(1) fails or removes one of them.
+    pub(crate) fn with_idle(self, idle: BTreeSet<usize>) -> Self {
+        Self { idle, ..self }
     }
 
     /// A line that is no operation.
@@ -150,7 +159,13 @@ impl Commands {
             self.io(io_flags(op), target, &command);
             return Ok(());
         }
-        let line = self.line(op)?;
+        let line = self.line(op)?.map(|line| {
+            if self.idle.contains(&number) {
+                format!("# rename(2) leaves two names of one file as they are, unlike: {line}")
+            } else {
+                line
+            }
+        });
         self.last_io = None;
         self.lines.extend(line);
         Ok(())

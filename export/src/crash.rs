@@ -1,10 +1,11 @@
+use std::collections::BTreeSet;
 use std::error::Error;
 
 use checker::facts::{Fact, FactKind, certain};
 use checker::{CONTRACTS, Contract, Finding, Model, Promise};
 use local_fs::Variant;
 use pace_rules::disk::Relaxation;
-use workloads::{Op, Workload};
+use workloads::{Op, RenameFlag, Workload};
 
 /// A crash, and what was found in it.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +88,24 @@ impl Crash<'_> {
         NotExpressible::new(self.workload.name.clone(), why.to_string())
     }
 
+    /// The numbers of the renames that do nothing: both paths are names of one file.
+    pub(crate) fn idle_renames(&self) -> Result<BTreeSet<usize>, NotExpressible> {
+        let contract = Contract::for_variant(self.variant).map_err(|why| self.failed(&why))?;
+        let mut model = Model::new(&contract);
+        let mut idle = BTreeSet::new();
+        let begun = self.operations_done + usize::from(self.under_way);
+        for (number, op) in self.workload.operations().enumerate().take(begun) {
+            if let Op::Rename { source, dest, flag } = op
+                && *flag == RenameFlag::Replace
+                && model.are_one_file(source, dest)
+            {
+                idle.insert(number);
+            }
+            model.apply(op, false).map_err(|why| self.failed(&why))?;
+        }
+        Ok(idle)
+    }
+
     /// What was done when the crash came.
     fn model(&self, contract: &Contract) -> Result<Model, NotExpressible> {
         let mut model = Model::new(contract);
@@ -155,5 +174,38 @@ fn is_covered(finding: &Finding, facts: &[Fact]) -> bool {
             .any(|fact| matches!(fact.kind, FactKind::OrAt(_))),
         Promise::OrderedMetadata | Promise::DirectoryLinkCount | Promise::Rule => false,
         _ => facts.iter().any(|fact| fact.path == finding.path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use local_fs::find;
+
+    use super::*;
+    use crate::{fstests, script};
+
+    #[test]
+    fn two_names_of_one_file_are_not_renamed() {
+        let text = "setup; creat foo; link foo bar; creat baz; run; rename foo bar; rename foo baz; fsync baz";
+        let workload = workloads::parse(text, "test").expect("one").remove(0);
+        let crash = Crash {
+            variant: &Variant::plain(find("ext4").expect("known")),
+            workload: &workload,
+            operations_done: 6,
+            under_way: false,
+            relaxation: &Relaxation::Prefix,
+            findings: &[],
+            kernel: "6.18",
+        };
+        let texts = [
+            script(&crash).expect("expressible"),
+            fstests(&crash, "999").expect("expressible").test,
+        ];
+        for text in texts {
+            let renames = text.lines().filter(|line| line.starts_with("mv "));
+            let ends: Vec<_> = renames.map(|line| line.contains("/baz")).collect();
+            assert_eq!(ends, [true], "{text}");
+            assert!(text.contains("# rename(2) leaves"), "{text}");
+        }
     }
 }

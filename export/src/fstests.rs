@@ -73,7 +73,7 @@ pub fn fstests(crash: &Crash<'_>, number: &str) -> Result<Case, NotExpressible> 
         ));
     }
     let way = Way::of(crash);
-    let mut commands = Commands::new(FSTESTS);
+    let mut commands = Commands::new(FSTESTS).with_idle(crash.idle_renames()?);
     let (setup, run) = crash.operations();
     set_up(&mut commands, &setup)?;
     let checks = Checks::of(crash, FSTESTS, "$GETFATTR_PROG")?;

@@ -61,7 +61,7 @@ pub fn script(crash: &Crash<'_>) -> Result<String, NotExpressible> {
             "a script mounts what the kernel has, not a driver",
         ));
     }
-    let mut commands = Commands::new(SHELL);
+    let mut commands = Commands::new(SHELL).with_idle(crash.idle_renames()?);
     let (setup, run) = crash.operations();
     for (number, op) in setup.iter().enumerate() {
         commands.op(number, op)?;

@@ -143,6 +143,19 @@ impl Error {
         libc::EINTR,
     ];
 
+    /// What could not be done with what is mounted ([`Self::Rest`], [`Self::Unmount`]), and the
+    /// answer, if that says something of what is on the disk. Whoever has a file of it open keeps it
+    /// busy.
+    pub fn refusal(&self) -> Option<(&'static str, &io::Error)> {
+        let (doing, why) = match self {
+            Self::Rest { doing, source } => (*doing, source),
+            Self::Unmount(source) => ("unmounting", source),
+            _ => return None,
+        };
+        let is_ours = |errno| errno == libc::EBUSY || is_about_machine(errno);
+        (!why.raw_os_error().is_some_and(is_ours)).then_some((doing, why))
+    }
+
     /// Why what is on the disk cannot be mounted, if this is an error that says so.
     pub fn unmountable(&self) -> Option<String> {
         match self {
@@ -156,6 +169,19 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// Whether an error number says that the machine is short of memory or of open files, or that a call
+/// was interrupted: that says nothing of what is on a disk.
+pub fn is_about_machine(errno: i32) -> bool {
+    [
+        libc::ENOMEM,
+        libc::EMFILE,
+        libc::ENFILE,
+        libc::EINTR,
+        libc::EAGAIN,
+    ]
+    .contains(&errno)
 }
 
 /// A result of this crate.
@@ -172,5 +198,28 @@ impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
             doing: doing().into(),
             source: source.into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_something_mounted_busy_is_not_the_file_system() {
+        let refuses = |errno| {
+            let source = || io::Error::from_raw_os_error(errno);
+            let (unmount, doing) = (Error::Unmount(source()), "making it read-only");
+            let rest = Error::Rest {
+                doing,
+                source: source(),
+            };
+            [unmount, rest].map(|error| error.refusal().is_some())
+        };
+        for errno in [libc::EBUSY, libc::ENOMEM, libc::EINTR] {
+            assert_eq!(refuses(errno), [false; 2], "{errno}");
+        }
+        assert_eq!(refuses(libc::EIO), [true; 2]);
+        assert_eq!(refuses(libc::EROFS), [true; 2]);
     }
 }

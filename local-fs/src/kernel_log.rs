@@ -48,16 +48,29 @@ impl KernelMessage {
 
     /// Whether it starts the report of a bug or a failed assertion, which names no device.
     pub fn is_stack_trace(&self) -> bool {
-        const STARTS: [&str; 6] = [
+        const STARTS: [&str; 9] = [
             "WARNING: ",
             "BUG: ",
             "kernel BUG at",
             "Oops: ",
             "general protection fault",
             "XFS: Assertion failed",
+            "UBSAN: ",
+            // arm64 says so what others call an oops.
+            "Internal error: ",
+            "Unable to handle kernel",
         ];
         STARTS.iter().any(|start| self.text.starts_with(start))
     }
+}
+
+/// What the kernel logged.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct KernelMessages {
+    /// As far as it could be read, in order.
+    pub messages: Vec<KernelMessage>,
+    /// There were others, which newer ones had overwritten.
+    pub some_lost: bool,
 }
 
 /// The kernel's log from the moment it was opened, or last read.
@@ -97,19 +110,24 @@ impl KernelLog {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn read(&mut self) -> Result<Vec<KernelMessage>> {
-        let mut found = Vec::new();
-        let mut record = [0; 8192];
-        loop {
-            match self.file.read(&mut record) {
-                Ok(0) => return Ok(found),
-                Ok(length) => found.extend(parse(&record[..length])),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(found),
-                // Older records were overwritten before they were read; go on with what is there.
-                Err(error) if error.raw_os_error() == Some(nix::libc::EPIPE) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).doing(|| "read the kernel's log"),
-            }
+    pub fn read(&mut self) -> Result<KernelMessages> {
+        read(&mut self.file)
+    }
+}
+
+/// The messages of a log of which each read gives one.
+fn read(log: &mut impl Read) -> Result<KernelMessages> {
+    let mut found = KernelMessages::default();
+    let mut record = [0; 8192];
+    loop {
+        match log.read(&mut record) {
+            Ok(0) => return Ok(found),
+            Ok(length) => found.messages.extend(parse(&record[..length])),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(found),
+            // Older records were overwritten before they were read; go on with what is there.
+            Err(error) if error.raw_os_error() == Some(nix::libc::EPIPE) => found.some_lost = true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).doing(|| "read the kernel's log"),
         }
     }
 }
@@ -147,5 +165,41 @@ mod tests {
             "XFS (disk): Corruption detected"
         );
         assert_eq!(message.text_without("loop"), message.text);
+    }
+
+    #[test]
+    fn reports_of_bugs_are_known_by_how_they_begin() {
+        let is_one = |text: &str| {
+            let (level, text) = (KernelMessage::ERROR, text.to_owned());
+            KernelMessage { level, text }.is_stack_trace()
+        };
+        for text in [
+            "WARNING: CPU: 1 PID: 2 at fs/inode.c:3 drop_nlink+0x4/0x5",
+            "UBSAN: array-index-out-of-bounds in fs/jfs/jfs_dtree.c:3713:8",
+            "Internal error: Oops: 0000000096000004 [#1] SMP",
+            "Unable to handle kernel NULL pointer dereference at virtual address 0000000000000008",
+        ] {
+            assert!(is_one(text), "{text}");
+        }
+        assert!(!is_one("EXT4-fs (loop0): mounted filesystem"));
+    }
+
+    /// A log that gives these answers, last to first.
+    struct Log(Vec<io::Result<&'static [u8]>>);
+
+    impl Read for Log {
+        fn read(&mut self, record: &mut [u8]) -> io::Result<usize> {
+            let end = || Err(io::ErrorKind::WouldBlock.into());
+            self.0.pop().unwrap_or_else(end)?.read(record)
+        }
+    }
+
+    #[test]
+    fn what_was_overwritten_is_told_once() {
+        let overwritten = io::Error::from_raw_os_error(nix::libc::EPIPE);
+        let mut log = Log(vec![Ok(b"6,9,1,-;foo"), Err(overwritten)]);
+        let said = read(&mut log).expect("readable");
+        assert!(said.some_lost && said.messages.len() == 1, "{said:?}");
+        assert_eq!(read(&mut log).expect("readable"), KernelMessages::default());
     }
 }

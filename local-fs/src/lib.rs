@@ -26,11 +26,11 @@ mod walk;
 
 pub use block_names::block_names;
 pub use dies_with_thread::dies_with_thread;
-pub use error::{Error, Result};
+pub use error::{Error, Result, is_about_machine};
 pub use format::{format, format_device};
 pub use fsck::{FsckReport, RunningFsck, repair, repair_device, start_fsck};
 pub use holes::with_data;
-pub use kernel_log::{KernelLog, KernelMessage};
+pub use kernel_log::{KernelLog, KernelMessage, KernelMessages};
 pub use mount::Mounted;
 pub use scratch::{NAME_PREFIX, Scratch, enter_mount_namespace};
 pub use shown_name::raw_path;

@@ -27,7 +27,8 @@ pub struct WalkError {
     pub doing: &'static str,
     /// The error number.
     pub errno: i32,
-    /// The file system did not refuse it: it is more than a walk reads.
+    /// The file system did not refuse it: it is more than a walk reads, or the machine had no room
+    /// for it.
     pub is_ours: bool,
 }
 
@@ -139,6 +140,13 @@ impl Tree {
     /// all of the tree.
     pub fn own_limit(&self) -> Option<&WalkError> {
         self.errors.iter().find(|error| error.is_ours)
+    }
+
+    /// Whether names may be missing that the file system would have shown.
+    pub fn misses_names(&self) -> bool {
+        let of_names =
+            |error: &WalkError| error.is_ours && ["open", "stat", "list"].contains(&error.doing);
+        self.errors.iter().any(of_names)
     }
 
     /// The entries of a directory; none if it is not one.

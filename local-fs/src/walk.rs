@@ -13,6 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::FileSystem;
+use crate::error::is_about_machine;
 use crate::holes::data_extents;
 use crate::shown_name::{raw_path, shown_name};
 use crate::tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
@@ -80,7 +81,7 @@ impl Walk<'_> {
             path: path.to_owned(),
             doing,
             errno: errno.raw_os_error(),
-            is_ours: false,
+            is_ours: is_about_machine(errno.raw_os_error()),
         });
     }
 
@@ -305,13 +306,13 @@ mod tests {
 
     use super::*;
 
+    const OPTIONS: WalkOptions = WalkOptions {
+        skip: &[],
+        skip_attributes: &[],
+    };
+
     fn walked(path: &Path) -> Tree {
-        let (skip, skip_attributes) = (&[][..], &[][..]);
-        let options = WalkOptions {
-            skip,
-            skip_attributes,
-        };
-        walk(path, options)
+        walk(path, OPTIONS)
     }
 
     #[test]
@@ -345,6 +346,27 @@ mod tests {
         let limit = tree.own_limit().expect("it is too long");
         assert_eq!((limit.path.as_str(), limit.doing), ("more", "read"));
         assert_eq!(tree.errors.len(), 1);
+    }
+
+    #[test]
+    fn an_error_of_the_machine_is_none_of_the_file_system() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (doing, errno, is_ours, misses_names) in [
+            ("stat", Errno::MFILE, true, true),
+            ("list", Errno::NOMEM, true, true),
+            ("read", Errno::INTR, true, false),
+            ("list", Errno::IO, false, false),
+        ] {
+            let mut walk = Walk {
+                tree: Tree::default(),
+                path: directory.path(),
+                options: OPTIONS,
+            };
+            walk.error("foo", doing, errno);
+            let tree = walk.tree;
+            assert_eq!(tree.own_limit().is_some(), is_ours, "{doing}: {errno}");
+            assert_eq!(tree.misses_names(), misses_names, "{doing}: {errno}");
+        }
     }
 
     #[test]

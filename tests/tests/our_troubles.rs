@@ -153,7 +153,8 @@ impl Full {
     }
 
     fn write_check(&self, tree: &Tree) -> Option<checker::Finding> {
-        write_check(File::open(&self.mounted.0).expect("opened"), tree, &[])
+        let root = File::open(&self.mounted.0).expect("opened");
+        write_check(root, tree, &[]).expect("the machine has room")
     }
 }
 
@@ -205,8 +206,8 @@ fn what_a_full_disk_does_not_delete_is_no_finding() {
     });
 }
 
-/// Somebody holds a file of a recovered state, which keeps it mounted. That is told, and the states
-/// after it are what their own disks hold.
+/// Somebody holds a file of a recovered state, which keeps it mounted. That is told, and says nothing
+/// of the file system.
 #[track_caller]
 fn stays_mounted(file_system: &str) {
     require_root();
@@ -222,24 +223,13 @@ fn stays_mounted(file_system: &str) {
     };
     let result = in_own_namespace(|| Laboratory::new(file_system).tamper(&workload, tamper));
     drop(held);
-    let broken: Vec<_> = result.broken.iter().map(|state| &state.findings).collect();
-    let [findings] = &broken[..] else {
-        panic!("{broken:?}");
-    };
-    let [finding] = &findings[..] else {
-        panic!("{broken:?}");
-    };
-    let what = &finding.what;
-    assert!(
-        what.starts_with("unmounting fails after recovery"),
-        "{what}"
-    );
-    assert_eq!(result.inconclusive, None);
-    assert!(result.states_checked > 2, "{result:?}");
+    assert_eq!(result.verdict(), Verdict::Inconclusive, "{result:?}");
+    let why = result.inconclusive.unwrap_or_default();
+    assert!(why.starts_with("unmount after recovery: "), "{why}");
 }
 
 #[test]
-fn a_state_that_stays_mounted_is_not_taken_for_the_next_one() {
+fn a_state_that_somebody_keeps_mounted_accuses_nobody() {
     stays_mounted("ext4");
 }
 

@@ -62,8 +62,13 @@ impl Model {
     }
 
     fn add_inode(&mut self, kind: Kind, mode: u32) -> InodeId {
+        // mkdir(2) gives no set-ID bits.
+        let kept = match kind {
+            Kind::Directory => 0o1777,
+            _ => 0o7777,
+        };
         self.inodes
-            .push(ModelInode::new(kind, mode & 0o7777, self.time));
+            .push(ModelInode::new(kind, mode & kept, self.time));
         self.inodes.len() - 1
     }
 
@@ -331,7 +336,7 @@ impl Model {
                 self.touch(inode);
                 let inode = &mut self.inodes[inode];
                 inode.owner.set(time, (*uid, *gid));
-                if inode.kind == Kind::File {
+                if inode.kind != Kind::Directory {
                     inode.mode.set(time, without_set_id(*inode.mode.current()));
                 }
             }
@@ -355,7 +360,7 @@ impl Model {
     }
 }
 
-/// chown(2) takes the set-ID bits of an executable file, even from root.
+/// chown(2) takes the set-ID bits of what could be executed and is no directory, even from root.
 fn without_set_id(mode: u32) -> u32 {
     let mode = mode & !0o4000;
     if mode & 0o010 == 0 {
@@ -388,6 +393,6 @@ fn falloc(content: &mut FileContent, mode: FallocMode, offset: u64, length: u64)
         }
         FallocMode::CollapseRange => content.collapse(offset, length),
         FallocMode::InsertRange => content.insert(offset, length),
-        FallocMode::UnshareRange => {}
+        FallocMode::UnshareRange => content.extend(end),
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use block_dev::{Base, BlockLog, Completion, FrontEnd, Image};
 use checker::{Finding, Promise, write_check};
 use local_fs::{
-    FsckReport, KernelLog, KernelMessage, Mounted, Rest, Tree, Variant, WalkOptions, walk,
+    FsckReport, KernelLog, KernelMessage, KernelMessages, Mounted, Rest, Tree, Variant,
+    WalkOptions, walk,
 };
 use recorder::{Recorded, Recorder};
 use workloads::Workload;
@@ -164,14 +165,14 @@ impl KernelBed {
     /// Writes to what is mounted, and removes everything.
     fn use_up(&mut self, mounted: &Mounted, tree: &Tree) -> Result<Option<Finding>> {
         let own_names = self.variant.file_system.own_names;
-        Ok(write_check(mounted.root()?, tree, own_names))
+        Ok(write_check(mounted.root()?, tree, own_names)?)
     }
 
     fn unmountable(&mut self, error: local_fs::Error) -> Result<Recovery> {
         let Some(why) = error.unmountable() else {
             return Err(error.into());
         };
-        let messages = self.kernel_log.read()?;
+        let messages = self.kernel_log.read()?.messages;
         let device = self.crashed.disk().device_name();
         let said = errors_about(&messages, device).last();
         let said =
@@ -280,7 +281,7 @@ impl TestBed for KernelBed {
             _ => None,
         };
         let name = self.crashed.disk().device_name();
-        let said = self.kernel_log.read()?;
+        let said = self.kernel_log.read()?.messages;
         let about = said
             .iter()
             .filter(|message| message.is_about(name) && message.level <= KernelMessage::WARNING);
@@ -323,14 +324,20 @@ fn has_stack_trace(recovery: &Recovery) -> bool {
 
 /// What it means that something is refused that must work after recovery.
 fn refused(result: local_fs::Result<()>) -> Result<Option<Finding>> {
-    let (doing, why) = match result {
-        Ok(()) => return Ok(None),
-        Err(local_fs::Error::Rest { doing, source }) => (doing, source),
-        Err(local_fs::Error::Unmount(source)) => ("unmounting", source),
-        Err(other) => return Err(other.into()),
+    let Err(error) = result else { return Ok(None) };
+    let Some((doing, why)) = error.refusal() else {
+        return Err(undecided(error));
     };
     let what = format!("{doing} fails after recovery: {why}");
     Ok(Some(Finding::new(Promise::Usable, "", what)))
+}
+
+/// An error that says nothing of the file system.
+fn undecided(error: local_fs::Error) -> EngineError {
+    match error {
+        local_fs::Error::Unmount(why) => format!("unmount after recovery: {why}").into(),
+        other => other.into(),
+    }
 }
 
 /// The death of a driver says something of the file system, unlike other errors.
@@ -345,14 +352,23 @@ fn driver_dies(error: EngineError) -> Result<Recovery> {
 
 /// What the kernel complained about since its log was last read.
 fn complaint(log: &mut KernelLog, device: &str) -> Result<Complaint> {
-    let messages = log.read()?;
-    if let Some(message) = errors_about(&messages, device).next() {
+    complaint_in(&log.read()?, device)
+}
+
+/// Of what was lost nobody knows that it was none.
+fn complaint_in(said: &KernelMessages, device: &str) -> Result<Complaint> {
+    let messages = &said.messages;
+    if let Some(message) = errors_about(messages, device).next() {
         return Ok(Complaint::OfDisk(message.text_without(device)));
     }
-    let trace = messages.iter().find(|message| message.is_stack_trace());
-    Ok(trace.map_or(Complaint::None, |message| {
-        Complaint::StackTrace(message.text.clone())
-    }))
+    match messages.iter().find(|message| message.is_stack_trace()) {
+        Some(message) => Ok(Complaint::StackTrace(message.text.clone())),
+        None if said.some_lost => Err(
+            "the kernel overwrote messages of its log before they were read: what it said is not known"
+                .into(),
+        ),
+        None => Ok(Complaint::None),
+    }
 }
 
 fn errors_about<'a>(
@@ -366,9 +382,56 @@ fn errors_about<'a>(
 
 /// Why something stays mounted, if that is because it could not be unmounted.
 fn why_mounted(unmounted: local_fs::Result<()>) -> Result<Option<String>> {
-    match unmounted {
-        Ok(()) => Ok(None),
-        Err(local_fs::Error::Unmount(error)) => Ok(Some(error.to_string())),
-        Err(other) => Err(other.into()),
+    let Err(error) = unmounted else {
+        return Ok(None);
+    };
+    match error.refusal() {
+        Some((_, why)) => Ok(Some(why.to_string())),
+        None => Err(undecided(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str, some_lost: bool) -> KernelMessages {
+        let message = KernelMessage {
+            level: KernelMessage::ERROR,
+            text: text.into(),
+        };
+        KernelMessages {
+            messages: vec![message],
+            some_lost,
+        }
+    }
+
+    #[test]
+    fn a_kernel_of_which_not_all_was_heard_is_not_quiet() {
+        let heard = |text, some_lost| complaint_in(&said(text, some_lost), "loop0");
+        assert!(matches!(heard("loop1: foo", false), Ok(Complaint::None)));
+        assert!(heard("loop1: foo", true).is_err());
+        assert!(matches!(
+            heard("loop0: foo", true),
+            Ok(Complaint::OfDisk(_))
+        ));
+        assert!(matches!(
+            heard("BUG: foo", true),
+            Ok(Complaint::StackTrace(_))
+        ));
+    }
+
+    #[test]
+    fn what_is_held_by_somebody_is_undecided() {
+        let busy = |errno| {
+            let why = std::io::Error::from_raw_os_error(errno);
+            local_fs::Error::Unmount(why)
+        };
+        let (ebusy, eio) = (16, 5);
+        assert!(why_mounted(Err(busy(ebusy))).is_err() && refused(Err(busy(ebusy))).is_err());
+        let refused = refused(Err(busy(eio)));
+        assert!(
+            matches!(refused, Ok(Some(_))) && matches!(why_mounted(Err(busy(eio))), Ok(Some(_)))
+        );
     }
 }

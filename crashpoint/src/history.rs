@@ -157,20 +157,21 @@ fn check(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let mut settings = settings(&arguments.of, arguments.consistency)?;
     settings.recover_within = Some(arguments.recover_within);
     let report = checked(&arguments.of, &history, &settings)?;
-    Ok(tell(&history, &report, arguments.format))
+    tell(&history, &report, arguments.format)
 }
 
 /// Prints what was found.
-fn tell(history: &History, report: &Report, format: OutputFormat) -> Outcome {
-    match format {
-        OutputFormat::Text => print!("{}", in_words(history, report)),
-        OutputFormat::Json => print!("{}", as_json(history, report)),
-    }
-    match report.verdict() {
+fn tell(history: &History, report: &Report, format: OutputFormat) -> anyhow::Result<Outcome> {
+    let text = match format {
+        OutputFormat::Text => in_words(history, report),
+        OutputFormat::Json => as_json(history, report),
+    };
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(match report.verdict() {
         Verdict::Clean => Outcome::Clean,
         Verdict::Anomalous => Outcome::Findings,
         Verdict::Undecided => Outcome::Incomplete,
-    }
+    })
 }
 
 fn convert(arguments: &ConvertArgs) -> anyhow::Result<Outcome> {

@@ -469,10 +469,13 @@ pub(crate) fn sum_up(
         return Ok(Outcome::Incomplete);
     }
     let Concluded {
-        findings, summary, ..
+        findings,
+        summary,
+        failure,
+        ..
     } = summed_up?;
     print(format, &findings, &summary)?;
-    Ok(summary.outcome())
+    failure.map_or_else(|| Ok(summary.outcome()), |failure| Err(failure.into()))
 }
 
 /// The command that sweeps it.

@@ -79,6 +79,17 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// What came of seeds that were not gone on with.
+    pub fn of_known(results: Vec<LiveResult>) -> Self {
+        let tried = results.len() as u64;
+        Self {
+            all: tried,
+            wanted: tried,
+            results,
+            ..Self::default()
+        }
+    }
+
     /// How many broke something.
     pub fn broken(&self) -> u64 {
         let broken = self

@@ -142,6 +142,27 @@ fn redis_keeps_what_it_acknowledged_when_all_its_nodes_are_killed() {
 }
 
 #[test]
+fn a_node_that_does_not_come_up_again_is_what_was_to_be_seen() {
+    let file = r#"
+[[nodes]]
+names = ["one"]
+command = "sh -c 'test ! -e {dir}/once || exit 7; touch {dir}/once; echo ready; exec sleep 60'"
+ready = { log = "ready" }
+[client]
+command = "true"
+[check]
+command = "echo ok"
+"#;
+    let output = Laid::new(file).run(&["--client", "--restart", "--check"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let printed = printed(&output);
+    assert!(
+        printed.contains("broken node one does not come up: it ended with status 7"),
+        "{printed}"
+    );
+}
+
+#[test]
 fn redis_that_writes_nothing_down_is_found_out() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
     let text = fs::read_to_string(format!("{folder}/redis/cluster.toml")).expect("read");

@@ -83,6 +83,16 @@ fn shards_put_together_are_the_campaign() {
         let log = folder.path(&format!("merged/runs/{run}/logs/a.log"));
         assert!(log.exists());
     }
+    for refused in [
+        &["show", "whole", "--all"][..],
+        &["minimize", "whole", "1", "--shorter", "short"],
+    ] {
+        let said = said(&folder.ends(2, refused));
+        assert!(
+            said.starts_with("error: ") && said.lines().count() == 1,
+            "{said}"
+        );
+    }
     folder.ends(2, &["merge", "one", "--out", "half"]);
     folder.ends(1, &["merge", "one", "--incomplete", "--out", "half"]);
     folder.ends(1, &["inject", "--resume", "half"]);
@@ -311,6 +321,21 @@ fn a_run_is_checked_again_by_what_its_cluster_file_said() {
     assert!(told.contains("on 1 object: 1 lock: anomalies"), "{told}");
     let json = printed(&check(1, &["out", "1", "--format", "json"]));
     assert!(json.contains(r#""kind":"double-lock""#), "{json}");
+    let full = format!(
+        "{} history check out 1 >/dev/full",
+        program("crashpoint").display()
+    );
+    let output = Command::new("sh")
+        .args(["-c", &full])
+        .current_dir(&folder)
+        .output();
+    let output = output.expect("it runs");
+    let told = said(&output);
+    assert_eq!(
+        (output.status.code(), told.lines().count()),
+        (Some(2), 1),
+        "{told}"
+    );
     // As a file it may be of a semaphore; and where there is more to go by is said.
     let file = check(3, &["out/runs/1/history.jsonl"]);
     assert!(

@@ -48,6 +48,9 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
         "{}",
         printed(&shown)
     );
+    let refused = store.crashpoint(&["show", "out/results", "--all"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    another_seed_is_over_before_it(&store);
     let replayed = store.crashpoint(&["replay", "out/results", "1", "--keep", "out/kept"]);
     let text = printed(&replayed);
     assert_eq!(replayed.status.code(), Some(1), "{text}{}", said(&replayed));
@@ -104,6 +107,39 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
     };
     assert_eq!(ends("out/kept"), 0);
     assert!(ends("out/killed") > 0, "FIN or RST");
+}
+
+/// What was found of a seed is told, though the time was over while another one before it was swept.
+fn another_seed_is_over_before_it(store: &Store) {
+    let path = |name: &str| store.place.path(&format!("out/results/{name}"));
+    let names = [
+        "manifest.json",
+        "results.jsonl",
+        "summary.json",
+        "summary.txt",
+    ];
+    let as_it_was = names.map(|name| std::fs::read_to_string(path(name)).expect("read"));
+    let mut manifest: Value = serde_json::from_str(&as_it_was[0]).expect("JSON");
+    let seed = manifest["asked"]["seeds"][0].as_u64().expect("a seed");
+    manifest["asked"]["seeds"] = serde_json::json!([seed, seed + 1]);
+    std::fs::write(path("manifest.json"), manifest.to_string()).expect("written");
+    let of = |seed: u64| format!("\"seed\":{seed},");
+    let later = as_it_was[1].replace(&of(seed), &of(seed + 1));
+    assert_ne!(later, as_it_was[1]);
+    std::fs::write(path("results.jsonl"), later).expect("written");
+    let resume = [
+        "cluster",
+        "sweep",
+        "--resume",
+        "out/results",
+        "--budget",
+        "1ms",
+    ];
+    let (status, words) = came(&store.crashpoint(&resume));
+    assert_eq!(status, Some(1), "{words}");
+    for (name, text) in names.iter().zip(&as_it_was) {
+        std::fs::write(path(name), text).expect("written");
+    }
 }
 
 /// Whether a node has sent a frame, by its address.

@@ -88,7 +88,17 @@ fn the_failure_that_makes_a_line_is_found_by_its_words_and_made_again() {
     let number = replay.split_whitespace().next().expect("a number");
     laid.ends(1, &["replay", "found", number]);
     // It goes on where it stopped, and has what it looked for.
-    laid.ends(1, &["inject", "--resume", "found"]);
+    let again = said(&laid.ends(1, &["inject", "--resume", "found"]));
+    assert!(
+        again.contains("inject --resume found --stop-after 2"),
+        "{again}"
+    );
+    laid.ends(0, &["report", "found", "--junit", "found.xml"]);
+    let junit = laid.read("found.xml");
+    assert!(
+        junit.contains("<failure") && !junit.contains("<error"),
+        "{junit}"
+    );
 }
 
 #[test]
@@ -144,7 +154,13 @@ fn what_is_shown_by_chance_is_not_laid_to_a_failure() {
 #[test]
 fn what_no_failure_shows_is_no_answer_and_what_is_there_anyway_is_refused() {
     let laid = laid(NODE);
-    let none = laid.ends(3, &search("log: nobody says this", &["--sample", "2"]));
+    let nobody = ["--sample", "2", "--out", "none"];
+    let none = laid.ends(3, &search("log: nobody says this", &nobody));
+    laid.ends(0, &["report", "none", "--junit", "none.xml"]);
+    let junit = laid.read("none.xml");
+    assert!(junit.contains("no run shows what is wanted"), "{junit}");
+    let again = said(&laid.ends(2, &search("log: nobody says this", &nobody)));
+    assert!(!again.contains("failure points"), "{again}");
     let text = printed(&none);
     assert!(
         text.contains("wanted `log: nobody says this`: not shown by any run"),

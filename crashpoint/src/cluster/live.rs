@@ -460,6 +460,8 @@ impl Live<'_> {
                 .map(|most| most.saturating_sub(came.broken() - had));
             summary.add(came);
         }
+        // What was found of seeds that this did not come to is found all the same.
+        summary.add(Summary::of_known(known));
         if let Some(directory) = self.directory.as_mut() {
             directory.finish(&summary)?;
         }

@@ -92,20 +92,18 @@ fn looked_at(
         cluster.prepare(&|| interrupt.requested())?;
     }
     let acknowledgements = workspace.temporary("acknowledgements");
-    let mut lines = Vec::new();
-    if arguments.client {
-        let ran = cluster.run_client(
-            &mut |line| acknowledged(&mut lines, line, interrupt),
-            &|| interrupt.requested(),
-        );
-        ran?;
-        cluster.refuse_end()?;
-    }
+    let lines = if arguments.client {
+        lines_of_client(cluster, interrupt)?
+    } else {
+        Vec::new()
+    };
     fs::write(&acknowledgements, &lines)
         .with_context(|| format!("write {}", acknowledgements.display()))?;
     if arguments.restart {
         cluster.kill();
-        start(cluster, workspace, false, interrupt)?;
+        if let Err(error) = start(cluster, workspace, false, interrupt) {
+            return told_not_ready(error.downcast()?);
+        }
     }
     let mut outcome = Outcome::Clean;
     if arguments.check {
@@ -127,6 +125,18 @@ fn looked_at(
     Ok(outcome)
 }
 
+/// What the client says, which is shown.
+fn lines_of_client(cluster: &mut Cluster, interrupt: &Interrupt) -> anyhow::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    let ran = cluster.run_client(
+        &mut |line| acknowledged(&mut lines, line, interrupt),
+        &|| interrupt.requested(),
+    );
+    ran?;
+    cluster.refuse_end()?;
+    Ok(lines)
+}
+
 fn start(
     cluster: &mut Cluster,
     workspace: &Workspace,
@@ -145,6 +155,19 @@ fn start(
     })?;
     say_ready(workspace.directories.len(), begun);
     Ok(())
+}
+
+/// A node that does not come up again is no error, but what was to be seen.
+pub(super) fn told_not_ready(error: Error) -> anyhow::Result<Outcome> {
+    let Error::NotReady { node, what, tail } = error else {
+        return Err(error.into());
+    };
+    let mut out = io::stdout().lock();
+    writeln!(out, "broken node {node} does not come up: it {what}")?;
+    for line in tail {
+        writeln!(out, "  its log: {line}")?;
+    }
+    Ok(Outcome::Findings)
 }
 
 /// Says that so many nodes are ready.

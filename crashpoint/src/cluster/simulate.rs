@@ -1,20 +1,19 @@
 //! `crashpoint cluster run --simulate`: a cluster on simulated machines.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, say};
 use clap::Args;
-use cluster::{ClusterFile, Error, SimulatedCluster, SimulationSettings, Verdict};
+use cluster::{ClusterFile, SimulatedCluster, SimulationSettings, Verdict};
 use machine::{OwnDirectory, Uml};
 use pace_rules::disk::Relaxation;
 use replayer::DiskKind;
 use simulation::{BITS_PER_SECOND, DiskTimes, Link, Network, Spread};
 
-use super::run::{acknowledged, nodes_are, told};
+use super::run::{acknowledged, nodes_are, told, told_not_ready};
 use super::surroundings::{ChaosWords, Disks, Surroundings};
 
 /// A second in nanoseconds.
@@ -246,19 +245,6 @@ fn fail_power(cluster: &mut SimulatedCluster) -> anyhow::Result<()> {
         "the power of all nodes failed: {lost} {writes} lost, which no flush covered"
     ));
     Ok(())
-}
-
-/// A node that does not come up after the power failed is no error, but what was to be seen.
-fn told_not_ready(error: Error) -> anyhow::Result<Outcome> {
-    let Error::NotReady { node, what, tail } = error else {
-        return Err(error.into());
-    };
-    let mut out = io::stdout().lock();
-    writeln!(out, "broken node {node} does not come up: it {what}")?;
-    for line in tail {
-        writeln!(out, "  its log: {line}")?;
-    }
-    Ok(Outcome::Findings)
 }
 
 pub(super) fn say_ready(cluster: &mut SimulatedCluster, begun: Instant) {

@@ -7,7 +7,7 @@ mod self_test;
 use std::io::{self, Write};
 
 use anyhow::bail;
-use campaign::{Interrupt, Outcome, OutputFormat};
+use campaign::{Interrupt, Outcome, OutputFormat, say};
 use clap::Args;
 use local_fs::{FileSystem, find};
 use machine::{Machine, Uml};
@@ -80,13 +80,11 @@ pub(crate) fn run(arguments: &DoctorArgs, interrupt: &Interrupt) -> anyhow::Resu
             None => doctor.look_at(file_system, interrupt)?,
             Some(find) => doctor.look_at_in_guest(file_system, find(), interrupt)?,
         }
+        if interrupt.requested() {
+            break;
+        }
     }
-    let mut wanted = doctor.wanted.iter();
-    Ok(if wanted.all(|feature| doctor.can(*feature)) {
-        Outcome::Clean
-    } else {
-        Outcome::CouldNotRun
-    })
+    Ok(doctor.outcome(interrupt))
 }
 
 /// Finds the kernel of guests that somebody named.
@@ -136,6 +134,20 @@ struct Doctor {
 }
 
 impl Doctor {
+    /// Whether the machine can do what is wanted. What somebody ended says nothing of it.
+    fn outcome(&self, interrupt: &Interrupt) -> Outcome {
+        if interrupt.requested() {
+            say("interrupted: not everything was looked at");
+            return Outcome::Incomplete;
+        }
+        let mut wanted = self.wanted.iter();
+        if wanted.all(|feature| self.can(*feature)) {
+            Outcome::Clean
+        } else {
+            Outcome::CouldNotRun
+        }
+    }
+
     /// Whether nothing that is needed for it was found missing by now.
     fn can(&self, feature: Feature) -> bool {
         !self.missing.contains(&feature)

@@ -54,6 +54,10 @@ pub(crate) fn minimize(
         let keep = arguments.keep.as_deref();
         return live::minimize(&finding.results, finding.number, keep, interrupt);
     }
+    let of_injected = injector::online::manifest(&finding.results)?.is_some();
+    if of_injected && arguments.shorter.is_some() {
+        bail!("--shorter is for traces: of injected faults, minimize leaves out faults itself");
+    }
     let keep = arguments.keep.as_deref();
     let injected = inject::minimize(&finding.results, finding.number, keep, interrupt)?;
     if let Some(outcome) = injected {

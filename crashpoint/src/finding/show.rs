@@ -48,6 +48,9 @@ pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome>
     if let Some(path) = &arguments.pcap {
         return frames(&arguments.results, path);
     }
+    if arguments.all {
+        refuse_all(&arguments)?;
+    }
     if let Some(outcome) = live::show(&arguments.results, arguments.number)? {
         return Ok(outcome);
     }
@@ -73,6 +76,20 @@ pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome>
         ),
         None => list(&arguments),
     }
+}
+
+/// --all is for lists of alike findings of file systems, and for one finding of a program or a cluster.
+fn refuse_all(arguments: &ShowArgs) -> anyhow::Result<()> {
+    let results = &arguments.results;
+    let is_running =
+        injector::manifest(results)?.is_some() || injector::online::manifest(results)?.is_some();
+    if is_running {
+        bail!("results.jsonl has a line for each of these findings: leave out --all");
+    }
+    if arguments.number.is_none() && Recorded::read(results)?.is_some() {
+        bail!("findings of a program or a cluster are all listed: leave out --all, or name one");
+    }
+    Ok(())
 }
 
 /// Writes the frames of a simulated run to a file.

@@ -185,7 +185,7 @@ impl State<'_> {
                 local_fs::enter_mount_namespace()?;
             }
             let kept = self.kept(&trace, finding, scratch.path())?;
-            script_of_program(&trace, check, &kept)?
+            script_of_program(&trace, check, &manifest.working_directory, &kept)?
         } else {
             let ground = Ground::new(&trace, self.directory, interrupt)?;
             let kept = self.kept(&trace, finding, scratch.path())?;
@@ -244,7 +244,13 @@ fn heading(name: &str, finding: &Finding) -> String {
     )
 }
 
-fn script_of_program(trace: &Trace, check: &CheckCommand, kept: &Kept) -> anyhow::Result<String> {
+/// The check has the words that it had, and begins where the sweep began, if that is there.
+fn script_of_program(
+    trace: &Trace,
+    check: &CheckCommand,
+    begun_in: &str,
+    kept: &Kept,
+) -> anyhow::Result<String> {
     // A program that wrote its path into its files finds them nowhere else.
     let data = trace
         .about
@@ -257,20 +263,24 @@ fn script_of_program(trace: &Trace, check: &CheckCommand, kept: &Kept) -> anyhow
         "$(mktemp -d)".into()
     };
     let command = match check {
-        CheckCommand::Once(words) => words
-            .replace("{dir}", "\"$dir\"")
-            .replace("{acks}", "\"$acks\""),
-        CheckCommand::Serve(words) => {
-            format!("printf '%s\\t%s\\n' \"$dir\" \"$acks\" | {words}")
-        }
+        CheckCommand::Once(words) => format!(
+            "check=$(printf %s {} | sed \"s|{{dir}}|$dir|g; s|{{acks}}|$acks|g\")\nexec /bin/sh -c \"$check\"",
+            quoted(words)
+        ),
+        CheckCommand::Serve(words) => format!(
+            "printf '%s\\t%s\\n' \"$dir\" \"$acks\" | /bin/sh -c {}",
+            quoted(words)
+        ),
     };
     Ok(format!(
         "# This makes the directory of that state, and has the check look at it.\n\
          # Exit status: that of the check.\nset -eu\n\ndir={place}\nacks=$(mktemp)\nmkdir -p \"$dir\"\n\
          base64 -d <<'END' | tar {XATTRS} -xzf - -C \"$dir\"\n{}END\nbase64 -d >\"$acks\" <<'END'\n{}END\n\
-         echo \"the program's directory is $dir, what it had acknowledged is in $acks\"\n{command}\n",
+         echo \"the program's directory is $dir, what it had acknowledged is in $acks\"\n\
+         cd {} 2>/dev/null || true\n{command}\n",
         kept.archive(PROGRAM)?,
         kept.acknowledged()?,
+        quoted(begun_in),
     ))
 }
 

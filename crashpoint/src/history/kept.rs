@@ -34,7 +34,7 @@ pub(super) fn check(arguments: &CheckArgs, number: u64) -> anyhow::Result<Outcom
     let history = read(directory, number)?;
     let report = seen(&rules, &history, arguments.of.time_limit)
         .with_context(|| format!("check {}", path.display()))?;
-    Ok(tell(&history, &report, arguments.format))
+    tell(&history, &report, arguments.format)
 }
 
 /// The history that a run left.

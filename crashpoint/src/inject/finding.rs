@@ -15,7 +15,7 @@ use itertools::Itertools as _;
 
 use super::ground::run_once;
 use super::want::run_confirmed;
-use super::{file_of, lanes_of, outcome, story};
+use super::{file_of, lanes_of, outcome, resume_words, story};
 use crate::finding::make_empty;
 
 /// The results in a directory; nothing if it is none of injected faults.
@@ -146,11 +146,8 @@ fn list(
     let all = summary_of(directory, results);
     write!(out, "{}", table(&all, manifest))?;
     if all.is_cut_off {
-        writeln!(
-            out,
-            "it has not ended: continue with: {} inject --resume {name}",
-            own_call()
-        )?;
+        let words = resume_words(&all, manifest, directory);
+        writeln!(out, "it has not ended: continue with: {words}")?;
     }
     Ok(outcome(&all, manifest))
 }

@@ -240,6 +240,10 @@ fn begun<'a>(
     interrupt: &'a Interrupt,
 ) -> anyhow::Result<Option<Campaign<'a>>> {
     let path = arguments.file.as_deref().context("clap wants one")?;
+    // Before the run that collects failure points.
+    if let Some(out) = &arguments.out {
+        InjectDirectory::refuse(out)?;
+    }
     points::refuse_elsewhere(arguments)?;
     let file = read_file(path, arguments.machines.simulate)?;
     let specifications = crate::specs::read(&arguments.spec, About::Run)?;
@@ -475,17 +479,29 @@ impl Campaign<'_> {
                 .write_all(table(summary, &self.manifest).as_bytes())?;
         }
         if summary.is_cut_off {
-            let how = match &self.directory {
-                Some(directory) => format!(
-                    ": continue with: {} inject --resume {}",
-                    own_call(),
-                    quoted(&directory.path().to_string_lossy())
-                ),
-                None => String::new(),
-            };
+            let how = self.directory.as_ref().map(|directory| {
+                let words = resume_words(summary, &self.manifest, directory.path());
+                format!(": continue with: {words}")
+            });
+            let how = how.unwrap_or_default();
             say(&format!("stopped before all runs were made{how}"));
         }
         Ok(outcome(summary, &self.manifest))
+    }
+}
+
+/// The command with which a campaign goes on.
+pub(crate) fn resume_words(
+    summary: &Summary,
+    manifest: &InjectManifest,
+    directory: &Path,
+) -> String {
+    let directory = directory.to_string_lossy();
+    let words = format!("{} inject --resume {}", own_call(), quoted(&directory));
+    // A search ends with the first run that shows what it looks for.
+    match summary.shown() {
+        shown @ 1.. if manifest.want.is_some() => format!("{words} --stop-after {}", shown + 1),
+        _ => words,
     }
 }
 
@@ -518,11 +534,8 @@ pub(crate) fn merge(
     if is_whole {
         merged.finish(&summary)?;
     } else {
-        say(&format!(
-            "continue with what is missing with: {} inject --resume {}",
-            own_call(),
-            quoted(&out.to_string_lossy())
-        ));
+        let words = resume_words(&summary, &merged.manifest, out);
+        say(&format!("continue with what is missing with: {words}"));
     }
     if format == OutputFormat::Text {
         io::stdout()

@@ -126,7 +126,16 @@ impl Injected {
         let unlooked = self.summary.never_looked().into_iter();
         short.extend(unlooked.map(specification::Unlooked::words));
         short.extend(self.summary.never_judged());
-        if self.summary.is_cut_off {
+        let is_search = self.manifest.want.is_some();
+        let is_shown = is_search && self.summary.shown() > 0;
+        if is_search && !is_shown {
+            short.push("no run shows what is wanted".into());
+        }
+        if self.summary.results.is_empty() {
+            short.push("no run was made".into());
+        }
+        // A search ends with what it looks for.
+        if self.summary.is_cut_off && !is_shown {
             let runs = counted(self.summary.results.len(), "run");
             short.push(format!("not finished: {runs} made so far"));
         }

@@ -187,6 +187,14 @@ pub struct InjectDirectory {
 }
 
 impl InjectDirectory {
+    /// Says whether [`InjectDirectory::create`] would refuse a directory because of what is in it.
+    ///
+    /// # Errors
+    /// If it would.
+    pub fn refuse(path: &Path) -> Result<()> {
+        Ok(Directory::refuse(path, KEPT)?)
+    }
+
     /// Begins one.
     ///
     /// # Errors

@@ -183,11 +183,9 @@ impl Graph {
     ) -> Option<Vec<(usize, usize)>> {
         // A transaction, and whether the last step was such a read.
         let state = |at: usize, read: bool| at * 2 + usize::from(read && apart);
-        let states = self.edges.len() * 2;
-        let (mut came, mut seen) = (vec![None; states], vec![false; states]);
+        let mut came = vec![None; self.edges.len() * 2];
         let start = state(from, true);
         let mut queue = VecDeque::from([start]);
-        seen[start] = true;
         let goal = state(to, false);
         while let Some(now) = queue.pop_front() {
             if now == goal && now != start {
@@ -199,10 +197,10 @@ impl Graph {
                     (because == Because::Unseen, because == Because::ReadWrite);
                 let twice = apart && is_read && now % 2 == 1;
                 let next = state(edge.to, is_read || goes_on);
-                if !reasons.contains(&because) || !within[edge.to] || twice || seen[next] {
+                let seen = came[next].is_some() || next == start;
+                if !reasons.contains(&because) || !within[edge.to] || twice || seen {
                     continue;
                 }
-                seen[next] = true;
                 came[next] = Some((now, number));
                 // Helpers make a way no longer.
                 if goes_on {

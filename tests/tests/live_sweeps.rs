@@ -115,13 +115,13 @@ fn another_seed_is_over_before_it(store: &Store) {
     let names = [
         "manifest.json",
         "results.jsonl",
-        "summary.json",
+        "summary.jsonl",
         "summary.txt",
     ];
     let as_it_was = names.map(|name| std::fs::read_to_string(path(name)).expect("read"));
     let mut manifest: Value = serde_json::from_str(&as_it_was[0]).expect("JSON");
-    let seed = manifest["asked"]["seeds"][0].as_u64().expect("a seed");
-    manifest["asked"]["seeds"] = serde_json::json!([seed, seed + 1]);
+    let seed = manifest["seeds"][0].as_u64().expect("a seed");
+    manifest["seeds"] = serde_json::json!([seed, seed + 1]);
     std::fs::write(path("manifest.json"), manifest.to_string()).expect("written");
     let of = |seed: u64| format!("\"seed\":{seed},");
     let later = as_it_was[1].replace(&of(seed), &of(seed + 1));

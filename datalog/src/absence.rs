@@ -26,9 +26,8 @@ impl Program {
             .collect()
     }
 
-    /// The relations that rest on nothing from outside: what a specification lists by name, such as
-    /// `log("log").`
-    pub(crate) fn lists(&self) -> BTreeSet<usize> {
+    /// The relations that rest on nothing from outside.
+    pub(crate) fn resting_on_nothing(&self) -> BTreeSet<usize> {
         let others = self.resting_on(Relation::is_input);
         (0..self.relations.len())
             .filter(|id| !others.contains(id))

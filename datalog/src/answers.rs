@@ -235,12 +235,11 @@ fn known<'a>(term: &'a Term, bound: &'a Bindings) -> Option<&'a Value> {
 /// The atoms of a rule that list by name what stands in another atom of it: of `log(L), entry(path: L)`
 /// only entries with these paths are meant.
 fn lists_of<'a>(program: &Program, rule: &'a Rule, atom: &Atom) -> Vec<&'a Atom> {
-    let lists = program.lists();
     let is_list = |other: &&Atom| {
         let mut shared = other.terms.iter();
         let is_shared =
             |term: &Term| matches!(term, Term::Variable(_)) && atom.terms.contains(term);
-        lists.contains(&other.relation) && shared.any(is_shared)
+        program.lists.contains(&other.relation) && shared.any(is_shared)
     };
     rule.atoms.iter().filter(is_list).collect()
 }

@@ -1,6 +1,8 @@
 //! Rules that have been checked: every name is known, every variable bound, every column has a kind,
 //! and the relations are in strata.
 
+use std::collections::BTreeSet;
+
 use crate::kinds;
 use crate::parse::parse;
 use crate::problem::{Position, Problem, Source};
@@ -137,6 +139,9 @@ pub struct Program {
     pub(crate) strata: Vec<Vec<usize>>,
     /// What the names of its tables begin with.
     pub(crate) prefix: String,
+    /// The relations that rest on nothing from outside: what a specification lists by name, such as
+    /// `log("log").`
+    pub(crate) lists: BTreeSet<usize>,
 }
 
 impl Program {
@@ -166,12 +171,16 @@ impl Program {
         kinds::infer(&mut relations, &rules)
             .map_err(|problem| resolve::of_user(problem, given, &relations, &rules))?;
         let strata = strata::strata(&relations, &rules)?;
-        Ok(Self {
+        let mut program = Self {
             relations,
             rules,
             strata,
             prefix: prefix.to_owned(),
-        })
+            lists: BTreeSet::new(),
+        };
+        // Here, since each state is asked what its rules never looked at.
+        program.lists = program.resting_on_nothing();
+        Ok(program)
     }
 
     /// All relations that it knows.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use datalog::{Database, InputRelation, Kind, Program, Source, Value};
+use datalog::{Database, InputRelation, Kind, Program, Source, Unseen, Value};
 
 const INPUTS: &[InputRelation] = &[
     InputRelation {
@@ -375,6 +375,17 @@ fn a_minimum_is_told_from_the_fact_that_it_is_of_among_however_many() {
     );
 }
 
+/// What of these rules had nothing to look at, where all that happened is a read of k.
+fn unseen_of_one_read(text: &str) -> Vec<Unseen> {
+    let program = program(text);
+    let mut database = database(&[]);
+    database
+        .add("event", [vec!["read".into(), "k".into(), 1.into()]])
+        .expect("added");
+    database.evaluate(&program).expect("evaluated");
+    database.unseen(&program).expect("looked")
+}
+
 #[test]
 fn what_looked_at_nothing_is_told_apart_from_what_found_nothing() {
     let text = r#"
@@ -387,13 +398,7 @@ fn what_looked_at_nothing_is_told_apart_from_what_found_nothing() {
         violation turned(K) :- event(what: W, key: K), "read" = W.
         violation less(K) :- event(W, K, T), W = "read", T > 5.
     "#;
-    let program = program(text);
-    let mut database = database(&[]);
-    database
-        .add("event", [vec!["read".into(), "k".into(), 1.into()]])
-        .expect("added");
-    database.evaluate(&program).expect("evaluated");
-    let unseen = database.unseen(&program).expect("looked");
+    let unseen = unseen_of_one_read(text);
     let told: Vec<_> = unseen
         .iter()
         .map(|one| (one.relation.as_str(), one.missing.join()))
@@ -420,13 +425,7 @@ fn names_that_rules_list_are_looked_for() {
         part(P) :- whole(W), P = capture(W, "/(.*)$").
         violation in_part(K) :- event(what: F, key: K), part(F).
     "#;
-    let program = program(text);
-    let mut database = database(&[]);
-    database
-        .add("event", [vec!["read".into(), "k".into(), 1.into()]])
-        .expect("added");
-    database.evaluate(&program).expect("evaluated");
-    let unseen = database.unseen(&program).expect("looked");
+    let unseen = unseen_of_one_read(text);
     let told = unseen
         .iter()
         .map(|one| (one.relation.as_str(), one.missing.join()));

@@ -364,7 +364,8 @@ fn what_clients_do_while_a_fault_is_put_in_place_is_in_its_order() {
         .map(|at| fault(at, "power-loss", loss));
     let files = [("ticks.py", TICKS), ("works.py", WORKS)];
     let with_disk = format!("disk = \"ext4\"\n{cluster}");
-    // What is wrong with the order is so in each run; a machine that stands still is not.
+    // What is wrong with the order is so in each run. A processor that the host takes away for a while,
+    // from whoever reads and not from who writes, is not.
     let ran = || {
         let (folder, result) = run(&with_disk, &plan.concat(), &files);
         assert_eq!(result["verdict"], "ok", "{result:#}");

@@ -101,6 +101,12 @@ pub(super) fn join(cut: &mut Cut, other: &Cut) {
     }
 }
 
+/// Whether one of a node's events that returned first was over when another one began.
+pub(super) fn is_over(first: &Event, other: &Event) -> bool {
+    let same_thread = (first.process, first.thread) == (other.process, other.thread);
+    same_thread || first.end_ns <= other.start_ns
+}
+
 /// How many of a node's events must have happened for somebody else to have what one of them sends:
 /// those that were over when it began. What returned while it went on may have come after it had sent
 /// everything.
@@ -109,11 +115,7 @@ pub(super) fn begun(events: &[Event], send: usize) -> usize {
     if !SENDING.iter().any(|call| event.call.starts_with(call)) {
         return send + 1;
     }
-    let is_over = |other: &Event| {
-        let same_thread = (other.process, other.thread) == (event.process, event.thread);
-        same_thread || other.end_ns <= event.start_ns
-    };
-    let last = events[..send].iter().rposition(is_over);
+    let last = events[..send].iter().rposition(|one| is_over(one, event));
     last.map_or(0, |last| last + 1)
 }
 

@@ -14,7 +14,7 @@ use super::group::{Follows, Naming};
 use super::{Group, Operation, Operations};
 use crate::nodes::Effect;
 use crate::nodes::alike::Words;
-use crate::nodes::cuts::begun;
+use crate::nodes::cuts::{begun, is_over};
 use crate::nodes::micro::{Cut, Cuts, Micro, Micros, Neighbour, Order, PAGE_BYTES};
 use crate::nodes::model::{Growth, Log};
 use crate::nodes::narrow::{Narrow, Span};
@@ -636,9 +636,7 @@ impl Reader<'_> {
 
     /// The same, of an event.
     fn is_over(&self, place: usize, number: usize, sync: &Event) -> bool {
-        let event = &self.node.events[place];
-        let same_thread = (event.process, event.thread) == (sync.process, sync.thread);
-        place < number && (same_thread || event.end_ns <= sync.start_ns)
+        place < number && is_over(&self.node.events[place], sync)
     }
 }
 

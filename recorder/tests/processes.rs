@@ -5,7 +5,7 @@ mod support;
 use std::process::Command;
 
 use recorder::process::{Error, NodeOptions, record};
-use support::{Recorded, python, record_command, shell};
+use support::{Recorded, python, python_command, record_command, shell};
 use trace::{Action, FileId, FileOp, SyncScope};
 
 fn count(recorded: &Recorded, of: impl Fn(&FileOp) -> bool) -> usize {
@@ -358,6 +358,56 @@ threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
         count(&recorded, |op| matches!(op, FileOp::Rename { .. })),
         240
     );
+}
+
+/// Whoever reads the pipe has the line before the call that wrote it has returned.
+#[test]
+fn a_line_is_printed_before_what_others_do_until_its_call_returns() {
+    let (mut out, into) = std::io::pipe().expect("a pipe");
+    // It is full.
+    rustix::io::ioctl_fionbio(&into, true).expect("set");
+    while rustix::io::write(&into, &[b'.'; 1024]).is_ok() {}
+    rustix::io::ioctl_fionbio(&into, false).expect("set");
+    let mut command = python_command(
+        r#"
+import os, sys, threading, time
+open("before", "w").close()
+printing = threading.Thread(target=lambda: os.write(1, b"done\n"))
+printing.start()
+syscall = "/proc/self/task/%d/syscall" % printing.native_id
+while open(syscall).read().split()[0] != sys.argv[1]: time.sleep(0.01)
+time.sleep(0.1)
+f = os.open("meanwhile", os.O_WRONLY | os.O_CREAT); os.fsync(f)
+assert printing.is_alive()
+os.mkdir(sys.argv[2]); printing.join()
+open("after", "w").close()
+"#,
+    );
+    let directory = tempfile::tempdir().expect("a directory");
+    let synced = directory.path().join("synced");
+    command.arg(libc::SYS_write.to_string()).arg(&synced);
+    command.stdout(into);
+    let reading = std::thread::spawn(move || {
+        while !synced.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        std::io::Read::read_to_end(&mut out, &mut Vec::new()).expect("read")
+    });
+    let recorded = record_command(|_| (), command);
+    recorded.assert_exact();
+    let of_event = |event: &trace::Event| match &event.action {
+        Action::Mark { .. } => "line",
+        action if action.is_sync() => "sync",
+        _ => "operation",
+    };
+    let done: Vec<_> = recorded.events().iter().map(of_event).collect();
+    assert_eq!(
+        done,
+        ["operation", "line", "operation", "sync", "operation"]
+    );
+    let ends = recorded.events().iter().map(|event| event.end_ns);
+    assert!(ends.is_sorted());
+    reading.join().expect("read to the end");
 }
 
 #[test]

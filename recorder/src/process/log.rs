@@ -12,6 +12,7 @@ use machine::Spool;
 use serde::{Deserialize, Serialize};
 use trace::{Data, FileOp, InitialFile};
 use trace_store::{Frame, WeakSync};
+use tracer::{Origin, now_ns};
 
 use super::sockets::Connection;
 
@@ -100,6 +101,19 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
+    /// What a call did that ends now.
+    pub(super) fn ending_now(origin: &Origin, what: What) -> Self {
+        Self {
+            start_ns: origin.start_ns,
+            end_ns: now_ns(),
+            process: origin.process as u32,
+            thread: origin.thread as u32,
+            call: origin.row.name.into(),
+            stack: origin.stack,
+            what,
+        }
+    }
+
     /// What it changed in the files.
     pub(super) fn change(&self) -> Option<&FileOp> {
         match &self.what {

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::log::What;
+use super::log::{Recorded, What};
 use super::recording::Recording;
 use super::snapshot;
 use super::tree::{Inode, inode};
@@ -18,6 +18,9 @@ pub(super) struct Marks {
     output: Option<Inode>,
     /// What was written of a line that has not ended.
     line: Vec<u8>,
+    /// By the order in which they were written: each line, and how many of the other events came
+    /// before the call that wrote its end.
+    lines: Vec<(usize, Recorded)>,
 }
 
 impl Marks {
@@ -39,11 +42,37 @@ impl Marks {
     pub(super) fn are_written_to(&self, number: i32, descriptor: &Descriptor) -> bool {
         number != libc::STDERR_FILENO && self.output == Some(inode(&descriptor.stat))
     }
+
+    /// How many lines there are.
+    pub(super) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// All events of a node, its lines among them. Whoever reads them may have a line as soon as the
+    /// call that writes it has begun: what others did until it returned comes after the line.
+    pub(super) fn among(mut self, events: Vec<Recorded>) -> Vec<Recorded> {
+        self.lines.sort_by_key(|(before, _)| *before);
+        let mut lines = self.lines.into_iter().peekable();
+        let mut all: Vec<Recorded> = Vec::with_capacity(events.len() + lines.len());
+        let mut add_lines = |all: &mut Vec<Recorded>, number: usize| {
+            while let Some((_, mut line)) = lines.next_if(|(before, _)| *before <= number) {
+                let last_ns = all.last().map_or(0, |last| last.end_ns);
+                line.end_ns = line.start_ns.max(last_ns);
+                all.push(line);
+            }
+        };
+        for (number, event) in events.into_iter().enumerate() {
+            add_lines(&mut all, number);
+            all.push(event);
+        }
+        add_lines(&mut all, usize::MAX);
+        all
+    }
 }
 
 impl Recording {
-    /// So many bytes were written to the standard output.
-    pub(super) fn leave_mark(&mut self, origin: &Origin, entry: &Entry, len: u64) {
+    /// So many bytes were written to the standard output, by a call that began after so many events.
+    pub(super) fn leave_mark(&mut self, origin: &Origin, entry: &Entry, before: usize, len: u64) {
         let Call::Write(write) = origin.row.call else {
             return;
         };
@@ -57,7 +86,9 @@ impl Recording {
             if self.marks.line.pop_if(|last| *last == b'\n').is_some() {
                 let line = mem::take(&mut self.marks.line);
                 let line = snapshot::add(&mut self.data, &line);
-                self.event(origin, What::Mark(line));
+                self.marks
+                    .lines
+                    .push((before, Recorded::ending_now(origin, What::Mark(line))));
             }
         }
     }

@@ -13,7 +13,7 @@ use trace::{Data, FileId, FileOp, InitialFile};
 use trace_store::{Frame, WeakSync};
 use tracer::calls::Call;
 use tracer::lookup::{Paths, not_copied};
-use tracer::{After, Decision, Entry, Observer, Origin, StackTable, now_ns, read_memory};
+use tracer::{After, Decision, Entry, Observer, Origin, StackTable, read_memory};
 
 use super::changes::Change;
 use super::files::FileCall;
@@ -32,8 +32,8 @@ use super::{Error, NodeOptions, Result, snapshot};
 pub(super) enum Entered {
     File(FileCall),
     Socket(SocketCall),
-    /// A line, or a part of it.
-    Mark,
+    /// A line, or a part of it, and how many events there were before.
+    Mark(usize),
     /// Something that counts as not recorded if it succeeds.
     Unfollowed(String),
     /// Descriptors may be closed.
@@ -43,7 +43,7 @@ pub(super) enum Entered {
 impl Entered {
     /// Whether the call will be an event, if it succeeds.
     fn is_recorded(&self) -> bool {
-        matches!(self, Self::File(_) | Self::Socket(_) | Self::Mark)
+        matches!(self, Self::File(_) | Self::Socket(_) | Self::Mark(_))
     }
 
     fn is_sync(&self) -> bool {
@@ -122,7 +122,7 @@ impl Recording {
         })
     }
 
-    /// How many there are.
+    /// How many there are, lines not counted.
     pub(super) fn events(&self) -> usize {
         self.events.len()
     }
@@ -137,21 +137,13 @@ impl Recording {
         self.weak_syncs.push(WeakSync {
             file,
             call: call.to_owned(),
-            events: self.events.len(),
+            events: self.events.len() + self.marks.len(),
         });
     }
 
     /// Adds an event that ends now.
     pub(super) fn event(&mut self, origin: &Origin, what: What) {
-        self.events.push(Recorded {
-            start_ns: origin.start_ns,
-            end_ns: now_ns(),
-            process: origin.process as u32,
-            thread: origin.thread as u32,
-            call: origin.row.name.into(),
-            stack: origin.stack,
-            what,
-        });
+        self.events.push(Recorded::ending_now(origin, what));
     }
 
     /// Adds an operation, which changes the tree as well.
@@ -268,19 +260,22 @@ impl Observer for Recording {
 
     fn entry(&mut self, origin: &Origin, entry: &Entry) -> Next {
         let before = self.events();
-        let next = self.asked(origin, entry);
+        let mut next = self.asked(origin, entry);
         if let Some(error) = not_copied() {
             self.count(format!(
                 "a call with a descriptor that cannot be copied ({error})"
             ));
         }
         self.threads.insert(origin.thread);
-        if let Next::ToExit(entered) = &next
+        if let Next::ToExit(entered) = &mut next
             && entered.is_recorded()
         {
             self.look_at_mapped(origin);
             // They are stores, which may be on the disk before the call is made.
             self.follow_schedule(before, None);
+            if let Entered::Mark(before) = entered {
+                *before = self.events();
+            }
         }
         next
     }
@@ -304,7 +299,9 @@ impl Observer for Recording {
                 self.leave_file_call(origin, entry, call, result as u64);
             }
             Entered::Socket(call) => self.leave_socket_call(origin, entry, call, result),
-            Entered::Mark if result > 0 => self.leave_mark(origin, entry, result as u64),
+            Entered::Mark(before) if result > 0 => {
+                self.leave_mark(origin, entry, before, result as u64);
+            }
             Entered::Unfollowed(what) if result >= 0 => self.count(what),
             Entered::MayClose if result >= 0 => self.end_closed_connections(origin, None),
             _ => {}
@@ -380,7 +377,7 @@ impl Observer for Recording {
             weak_syncs: self.weak_syncs,
             directory: directory.map(|directory| directory.display().to_string()),
             initial: self.initial,
-            events: self.events,
+            events: self.marks.among(self.events),
             connections: self.sockets.all,
             datagrams: self.sockets.datagrams,
             data: self.data,

@@ -50,7 +50,7 @@ impl Recording {
             });
         }
         if self.marks.are_written_to(number, &descriptor) {
-            Next::ToExit(Entered::Mark)
+            Next::ToExit(Entered::Mark(self.events()))
         } else {
             Next::GoOn
         }

@@ -201,6 +201,64 @@ c.close(); os.wait()
     assert_caused(&trace);
 }
 
+/// Records a server that answers a client `123` until it ends, and says what the server's last message
+/// came from.
+fn answered(port: u16, server: &str) -> String {
+    let server = format!(
+        "import ctypes, os, socket, threading, time\n\
+         s = socket.create_server((\"127.0.0.1\", {port}))\n{server}"
+    );
+    let client =
+        format!("{CONNECT}c = connect({port}); c.sendall(b\"123\")\nwhile c.recv(100): pass\n");
+    let trace = together(vec![python_command(&server), python_command(&client)]);
+    let [server, client] = &trace.run.nodes[..] else {
+        panic!("two nodes")
+    };
+    // The server may have other connections, and does not read the end of this one.
+    for stream in totals(client, true).keys() {
+        assert_eq!(totals(server, false).get(stream), Some(&3));
+    }
+    for (stream, bytes) in totals(client, false) {
+        assert_eq!(totals(server, true).get(&stream), Some(&bytes));
+    }
+    let (_, last) = *messages(server, true).last().expect("an end");
+    last.call.to_string()
+}
+
+/// What is on its way in a message is in no table of descriptors.
+#[test]
+fn a_connection_that_goes_to_another_process_is_the_same() {
+    let last = answered(
+        27341,
+        r#"
+a, b = socket.socketpair(); r, w = os.pipe()
+if os.fork() == 0:
+    os.read(r, 1); c = socket.socket(fileno=socket.recv_fds(b, 10, 1)[1][0])
+    assert c.recv(9) == b"23"; c.sendall(b"answer"); c.close(); os._exit(0)
+c, _ = s.accept(); assert c.recv(1) == b"1"
+socket.send_fds(a, [b"x"], [c.fileno()]); c.close(); os.write(w, b"x"); os.wait()
+"#,
+    );
+    assert_eq!(last, "close");
+}
+
+#[test]
+fn a_process_without_its_first_thread_has_its_connections() {
+    let last = answered(
+        27342,
+        r#"
+c, _ = s.accept()
+def serve():
+    while "Z (zombie)" not in open("/proc/self/status").read(): time.sleep(0.01)
+    assert c.recv(9) == b"123"
+    c.sendall(b"answer"); os.dup2(1, 50); os._exit(0)
+threading.Thread(target=serve).start()
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(os.uname().machine, 93), 0)
+"#,
+    );
+    assert_eq!(last, "exit");
+}
+
 #[test]
 fn an_end_that_nobody_recorded_has_a_stream_of_its_own() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

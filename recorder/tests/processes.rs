@@ -204,6 +204,7 @@ os.setxattr(f, "system.posix_acl_access", struct.pack("<I", 2) + entries)
 fn a_file_without_a_name_gets_one_and_is_the_same() {
     for how in [
         "b'/proc/self/fd/%d' % f, -100, b'g', 0x400",
+        "b'/proc/thread-self/fd/%d' % f, -100, b'g', 0x400",
         "b'', -100, b'g', 0x1000",
     ] {
         let base = if how.starts_with("b''") { "f" } else { "-100" };
@@ -332,6 +333,27 @@ socket.send_fds(a, [b"x"], [f]); os.wait()
 g = os.open("g", os.O_RDWR | os.O_CREAT)
 socket.send_fds(a, [b"x"], [g]); os.close(g); os.unlink("g")
 _, fds, _, _ = socket.recv_fds(b, 10, 1); os.write(fds[0], b"nowhere")
+"#,
+    );
+    recorded.assert_exact();
+}
+
+#[test]
+fn who_fills_a_pipe_does_not_keep_its_reader_from_writing() {
+    // Whoever waits for ever dies of the alarm.
+    let recorded = python(
+        r#"
+import os, signal
+os.mkfifo("p"); size = 1 << 20
+with open("f", "wb") as f: f.write(bytes(size))
+if os.fork() == 0:
+    r = os.open("p", os.O_RDONLY); g = os.open("g", os.O_WRONLY | os.O_CREAT)
+    while data := os.read(r, 65536): os.write(g, data)
+    os._exit(0)
+signal.alarm(30)
+w = os.open("p", os.O_WRONLY); f = os.open("f", os.O_RDONLY); done = 0
+while done < size: done += os.sendfile(w, f, done, size - done)
+os.close(w); os.wait()
 "#,
     );
     recorded.assert_exact();

@@ -420,7 +420,7 @@ fn hold(path: &Path, end: &AtomicBool) -> Option<File> {
 /// Records until the file system of a recording stays, since somebody has a file of it open. On a
 /// busy machine many a recording ends before they have.
 fn record_until_it_stays(recorder: &mut Recorder, file: &Path) -> (Error, Option<File>) {
-    let workload = parse(&("creat foo; sync".to_owned() + &"; fsync .; sync".repeat(200)));
+    let workload = parse(&("creat foo; sync".to_owned() + &"; fsync .; sync".repeat(80)));
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let holder = scope.spawn(|| hold(file, &end));
@@ -445,7 +445,7 @@ fn record_until_it_stays(recorder: &mut Recorder, file: &Path) -> (Error, Option
 
 #[test]
 fn a_disk_whose_file_system_stays_is_given_up() {
-    for file_system in FILE_SYSTEMS {
+    for file_system in ["ext4", "btrfs"] {
         with_recorder(file_system, |recorder, directory| {
             let first = recorder.device_name().to_owned();
             let (error, held) = record_until_it_stays(recorder, &directory.join("recorded/foo"));

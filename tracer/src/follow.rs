@@ -446,6 +446,10 @@ impl<O: Observer> Follower<O> {
     /// A process has one thread now, with the number of the process and another program.
     fn exec(&mut self, process: pid_t) {
         let former = system::event_message(process).map_or(process, |former| former as pid_t);
+        // The first thread is gone as well, and another one has its number.
+        if former != process {
+            self.gone(process);
+        }
         let others: Vec<pid_t> = self
             .threads
             .iter()

@@ -277,17 +277,23 @@ impl Paths {
         Ok(None)
     }
 
-    /// What `/proc/self` is for the one who goes, if that is what the name stands for.
+    /// What `/proc/self` and `/proc/thread-self` are for the one who goes, if that is what the name stands
+    /// for.
     fn own_directory(
         &self,
         here: &OwnedFd,
         name: &[u8],
         base: Base,
     ) -> Result<Option<OwnedFd>, Errno> {
-        if name != b"self" || rustix::fs::fstatfs(here)?.f_type != PROC_SUPER_MAGIC {
+        let thread = base.thread;
+        let own = match name {
+            b"self" => thread.to_string(),
+            b"thread-self" => format!("{thread}/task/{thread}"),
+            _ => return Ok(None),
+        };
+        if rustix::fs::fstatfs(here)?.f_type != PROC_SUPER_MAGIC {
             return Ok(None);
         }
-        let own = base.thread.to_string();
         openat(&self.proc, own, DIRECTORY, Mode::empty()).map(Some)
     }
 }

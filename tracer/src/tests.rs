@@ -31,6 +31,7 @@ struct Seen {
     /// Calls that were made, by name and result.
     made: HashMap<(&'static str, i64), u32>,
     withdrawn: HashMap<&'static str, u32>,
+    abandoned: HashMap<&'static str, u32>,
     gave_up: u32,
     born: u32,
     ended: u32,
@@ -52,7 +53,10 @@ impl Observer for Scripted {
         self.after
     }
 
-    fn abandoned(&mut self, _: &Origin, _: &Entry, (): ()) {}
+    fn abandoned(&mut self, origin: &Origin, _: &Entry, (): ()) {
+        let mut seen = self.seen.lock().expect("whole");
+        *seen.abandoned.entry(origin.row.name).or_default() += 1;
+    }
 
     fn withdrawn(&mut self, origin: &Origin, _: Option<()>) {
         let mut seen = self.seen.lock().expect("whole");
@@ -249,6 +253,30 @@ fn a_thread_that_is_held_can_be_killed() {
     assert!(!folder.path().join("a").exists());
     let seen = seen.lock().expect("whole");
     assert_eq!((seen.gave_up, seen.born), (1, seen.ended), "{seen:?}");
+}
+
+#[test]
+fn a_call_of_the_first_thread_ends_when_another_one_runs_a_program() {
+    let folder = folder();
+    let path = folder.path().join("reads");
+    let program = "import os, sys, threading, time
+def run():
+    while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+    os.execv('/bin/true', ['true'])
+threading.Thread(target=run).start()
+os.read(os.pipe()[0], 77)";
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).arg(&path);
+    let (observer, seen) = scripted(move |origin, entry| {
+        if origin.row.name != "read" || entry.arguments[2] != 77 {
+            return Decision::GoOn;
+        }
+        std::fs::write(&path, "").expect("written");
+        Decision::ToExit(())
+    });
+    let status = trace_by(command, observer).expect("started").wait();
+    assert!(status.expect("traced").success());
+    assert_eq!(seen.lock().expect("whole").abandoned["read"], 1);
 }
 
 #[test]

@@ -31,7 +31,8 @@ pub(super) enum FileCall {
     },
     /// These mappings go, or a part of them.
     Unmap(Vec<u64>),
-    Move,
+    /// These, or a part of them, are to be elsewhere.
+    Move(Vec<u64>),
 }
 
 impl Recording {
@@ -106,7 +107,7 @@ impl Recording {
                 self.leave_map(origin, entry, file, (&copy, &going), result);
             }
             FileCall::Unmap(going) => self.leave_unmap(origin, entry, &going),
-            FileCall::Move => self.leave_move(origin, entry, result),
+            FileCall::Move(going) => self.leave_move(origin, entry, &going, result),
         }
     }
 
@@ -120,7 +121,7 @@ impl Recording {
             | FileCall::SyncAll
             | FileCall::Map { .. }
             | FileCall::Unmap(_)
-            | FileCall::Move => {}
+            | FileCall::Move(_) => {}
         }
     }
 }

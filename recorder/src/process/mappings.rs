@@ -176,14 +176,15 @@ impl Recording {
                 Next::GoOn
             }
             Call::SyncMapping => self.enter_msync(origin, start, len, third),
-            Call::Unmap => {
-                let going = self
-                    .hit(origin.process, start, len)
-                    .map(|mapping| mapping.number)
-                    .collect();
-                to_exit(FileCall::Unmap(going))
+            Call::Unmap | Call::Move => {
+                let hit = self.hit(origin.process, start, len.max(1));
+                let going = hit.map(|mapping| mapping.number).collect();
+                to_exit(if call == Call::Move {
+                    FileCall::Move(going)
+                } else {
+                    FileCall::Unmap(going)
+                })
             }
-            Call::Move => to_exit(FileCall::Move),
             _ => Next::ToExit(Entered::Unfollowed(format!(
                 "{} of a mapped file",
                 origin.row.name
@@ -233,17 +234,31 @@ impl Recording {
         self.forget_unmapped();
     }
 
-    pub(super) fn leave_move(&mut self, origin: &Origin, entry: &Entry, to: u64) {
-        let [start, _, len, ..] = entry.arguments;
+    /// What is outside of the range that moves stays, and all of it where the kernel makes another view
+    /// of the file.
+    pub(super) fn leave_move(&mut self, origin: &Origin, entry: &Entry, going: &[u64], to: u64) {
+        let [start, old_len, len, flags, ..] = entry.arguments;
         let Some(mappings) = self.mappings.get_mut(&origin.process) else {
             return;
         };
-        for mapping in mappings
-            .iter_mut()
-            .filter(|mapping| mapping.overlaps(start, 1))
-        {
-            mapping.offset += start.saturating_sub(mapping.start);
-            (mapping.start, mapping.len) = (to, len);
+        let stays = flags & libc::MREMAP_DONTUNMAP as u64 != 0 || old_len == 0;
+        let is_going = |mapping: &Mapping| going.contains(&mapping.number);
+        let (going, kept): (Vec<_>, Vec<_>) = mappings.drain(..).partition(is_going);
+        mappings.extend(kept);
+        for mapping in going {
+            if mapping.overlaps(start, 1) {
+                mappings.push(Mapping {
+                    start: to,
+                    len,
+                    offset: mapping.offset + (start - mapping.start),
+                    ..mapping.clone()
+                });
+            }
+            if stays {
+                mappings.push(mapping);
+            } else {
+                mappings.extend(mapping.without(start, old_len.next_multiple_of(PAGE_BYTES)));
+            }
         }
     }
 

@@ -225,13 +225,20 @@ impl Recording {
                     },
                 );
             }
-            (Some(mut inside), None) | (None, Some(mut inside)) => {
-                self.outside.arrives = true;
-                self.take_over(origin, &mut inside);
-                self.outside.arrives = false;
-            }
+            (Some(inside), None) => self.leave_rename_across(origin, inside, true),
+            (None, Some(inside)) => self.leave_rename_across(origin, inside, exchange),
             (None, None) => {}
         }
+    }
+
+    /// A rename between a name inside and one elsewhere, which what was inside may have now.
+    fn leave_rename_across(&mut self, origin: &Origin, mut inside: Located, leaves: bool) {
+        if let (true, Some(file), Some(tree)) = (leaves, inside.file, &mut self.tree) {
+            tree.give_name_outside(file);
+        }
+        self.outside.arrives = true;
+        self.take_over(origin, &mut inside);
+        self.outside.arrives = false;
     }
 
     /// Whether a rename that was interrupted was done. What was named elsewhere is taken for that.
@@ -255,10 +262,33 @@ impl Recording {
             return Next::GoOn;
         };
         let nameless = self.nameless(origin, entry, from, flags);
-        self.enter_name(origin, entry, base, path, |located| match nameless {
+        let found = self.locate(origin, entry, base, path, false);
+        if matches!(found, Where::Elsewhere) {
+            self.enter_link_outside(origin, entry, from);
+        }
+        self.enter_located(origin, found, |located| match nameless {
             Some(file) => NameCall::Name(located, file),
             None => NameCall::Make(located),
         })
+    }
+
+    /// A file may come back by a name that it gets elsewhere.
+    fn enter_link_outside(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        (base, path): (Option<usize>, usize),
+    ) {
+        let found = self.locate(origin, entry, base, path, false);
+        if let (
+            Where::Ours(Located {
+                file: Some(file), ..
+            }),
+            Some(tree),
+        ) = (found, &mut self.tree)
+        {
+            tree.give_name_outside(file);
+        }
     }
 
     /// The file without a name (`O_TMPFILE`) that linkat(2) is to give one. Only now it is known

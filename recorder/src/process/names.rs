@@ -190,7 +190,8 @@ impl Recording {
             );
             return file;
         }
-        if self.outside.is_synced(stat) {
+        let returns = self.outside.arrives && tree.returns_synced(stat);
+        if returns || self.outside.is_synced(stat) {
             self.count(FROM_OUTSIDE);
         }
         let tree = self.tree.as_mut().expect("it has the parent");

@@ -146,6 +146,11 @@ impl Recording {
         self.events.push(Recorded::ending_now(origin, what));
     }
 
+    /// An event was not what it seemed to be.
+    pub(super) fn correct(&mut self, event: usize, what: What) {
+        self.events[event].what = what;
+    }
+
     /// Adds an operation, which changes the tree as well.
     pub(super) fn operation(&mut self, origin: &Origin, op: FileOp) {
         if let Some(tree) = &mut self.tree {

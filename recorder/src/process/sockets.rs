@@ -31,13 +31,15 @@ pub(super) struct Connection {
     pub sent: u64,
     pub received: u64,
     inode: u64,
-    /// Whether it is known that nothing more is sent.
+    /// Whether the process itself has said that it sends no more.
     ended: bool,
     /// Whether the process itself has said that it reads no more: then a read gives nothing, whatever the
     /// other one does.
     reads_shut: bool,
-    /// Whether the process may still have it.
+    /// Whether a process is known to have it.
     open: bool,
+    /// The event with which the last one gave it up, if that is its end.
+    closing: Option<usize>,
 }
 
 /// Between whom a connection is.
@@ -67,6 +69,21 @@ impl Ends {
             Self::Internet { namespace: 0, .. } => {}
             Self::Internet { namespace, .. } => *namespace ^= u64::from(machine) << 48,
             Self::Unix { client, .. } => *client |= pid_t::from(machine) << PID_BITS,
+        }
+    }
+
+    /// Whether they are the same, seen by a process that may have it from the one that connected.
+    fn are(&self, others: &Self) -> bool {
+        match (self, others) {
+            (
+                Self::Unix { name, accepted, .. },
+                Self::Unix {
+                    name: other,
+                    accepted: accepts,
+                    ..
+                },
+            ) => name == other && accepted == accepts,
+            _ => self == others,
         }
     }
 
@@ -122,35 +139,28 @@ impl Sockets {
         self.all.iter().any(|connection| connection.open)
     }
 
-    /// What a socket is.
-    fn kind(&mut self, descriptor: &Descriptor) -> Kind {
+    /// What a socket is of which nothing was known.
+    fn add(&mut self, descriptor: &Descriptor) -> Kind {
         let inode = descriptor.stat.st_ino;
-        *self.known.entry(inode).or_insert_with(|| {
-            match getsockopt(&descriptor.copy, sockopt::SockType) {
-                Ok(SockType::Stream) => {
-                    self.all.push(Connection {
-                        ends: None,
-                        sent: 0,
-                        received: 0,
-                        inode,
-                        ended: false,
-                        reads_shut: false,
-                        open: true,
-                    });
-                    Kind::Stream(self.all.len() - 1)
-                }
-                Ok(_) if is_internet(&descriptor.copy) => Kind::Datagrams,
-                _ => Kind::Other,
+        let kind = match getsockopt(&descriptor.copy, sockopt::SockType) {
+            Ok(SockType::Stream) => {
+                self.all.push(Connection {
+                    ends: None,
+                    sent: 0,
+                    received: 0,
+                    inode,
+                    ended: false,
+                    reads_shut: false,
+                    open: true,
+                    closing: None,
+                });
+                Kind::Stream(self.all.len() - 1)
             }
-        })
-    }
-
-    /// The connection of a socket, if it is a stream.
-    fn find(&mut self, descriptor: &Descriptor) -> Option<usize> {
-        match self.kind(descriptor) {
-            Kind::Stream(connection) => Some(connection),
-            Kind::Datagrams | Kind::Other => None,
-        }
+            Ok(_) if is_internet(&descriptor.copy) => Kind::Datagrams,
+            _ => Kind::Other,
+        };
+        self.known.insert(inode, kind);
+        kind
     }
 }
 
@@ -183,13 +193,67 @@ const PID_BITS: u32 = 22;
 const MANY_MAX: u64 = 1024;
 
 impl Recording {
+    /// What a socket is.
+    fn kind(&mut self, origin: &Origin, descriptor: &Descriptor) -> Kind {
+        let known = self.known_kind(origin, descriptor);
+        known.unwrap_or_else(|| self.sockets.add(descriptor))
+    }
+
+    /// What is known of a socket. One that no process had may have been on its way to this one
+    /// (`SCM_RIGHTS`).
+    fn known_kind(&mut self, origin: &Origin, descriptor: &Descriptor) -> Option<Kind> {
+        let kind = *self.sockets.known.get(&descriptor.stat.st_ino)?;
+        if let Kind::Stream(connection) = kind
+            && !self.sockets.all[connection].open
+        {
+            let before = self.sockets.all[connection].ends.as_ref();
+            // The number of one that is gone is used again. One that was broken has no ends any more.
+            if let (Some(before), Some(now)) = (before, ends(&descriptor.copy, origin))
+                && !before.are(&now)
+            {
+                return None;
+            }
+            self.reopen(connection);
+        }
+        Some(kind)
+    }
+
+    /// Somebody has a connection that nobody seemed to have: it has not ended yet.
+    fn reopen(&mut self, connection: usize) {
+        let known = &mut self.sockets.all[connection];
+        known.open = true;
+        let sent = known.sent;
+        if let Some(closing) = known.closing.take() {
+            let bytes = Span::Bytes {
+                from: sent,
+                to: sent,
+            };
+            self.correct(
+                closing,
+                What::Socket {
+                    connection,
+                    sent: true,
+                    bytes,
+                },
+            );
+        }
+    }
+
+    /// The connection of a socket, if it is a stream.
+    fn connection(&mut self, origin: &Origin, descriptor: &Descriptor) -> Option<usize> {
+        match self.kind(origin, descriptor) {
+            Kind::Stream(connection) => Some(connection),
+            Kind::Datagrams | Kind::Other => None,
+        }
+    }
+
     pub(super) fn enter_send(
         &mut self,
         origin: &Origin,
         entry: &Entry,
         descriptor: Descriptor,
     ) -> Next {
-        let connection = match self.sockets.kind(&descriptor) {
+        let connection = match self.kind(origin, &descriptor) {
             Kind::Stream(connection) => connection,
             Kind::Datagrams => {
                 let to = Self::destinations(origin, entry, &descriptor);
@@ -252,7 +316,7 @@ impl Recording {
         if !descriptor.is(FileType::Socket) || flags & libc::MSG_ERRQUEUE != 0 {
             return Next::GoOn;
         }
-        let Some(connection) = self.sockets.find(&descriptor) else {
+        let Some(connection) = self.connection(origin, &descriptor) else {
             return Next::GoOn;
         };
         let peeks = flags & libc::MSG_PEEK != 0;
@@ -447,19 +511,21 @@ impl Recording {
         };
         let how = entry.arguments[1] as i32;
         if descriptor.is(FileType::Socket)
-            && let Some(connection) = self.sockets.find(&descriptor)
+            && let Some(connection) = self.connection(origin, &descriptor)
         {
             self.sockets.all[connection].reads_shut |= how != libc::SHUT_WR;
             if how != libc::SHUT_RD {
                 self.name_ends(origin, connection, &descriptor.copy);
                 self.end_connection(origin, connection);
+                let known = &mut self.sockets.all[connection];
+                known.ended = known.ends.is_some();
             }
         }
         Next::GoOn
     }
 
     pub(super) fn enter_close(&mut self, origin: &Origin, entry: &Entry) -> Next {
-        if !self.sockets.any_open() {
+        if self.sockets.all.is_empty() {
             return Next::GoOn;
         }
         let number = entry.arguments[0] as i32;
@@ -467,15 +533,14 @@ impl Recording {
             return Next::GoOn;
         };
         if descriptor.is(FileType::Socket)
-            && let Some(&Kind::Stream(connection)) = self.sockets.known.get(&descriptor.stat.st_ino)
+            && let Some(Kind::Stream(connection)) = self.known_kind(origin, &descriptor)
         {
             self.name_ends(origin, connection, &descriptor.copy);
             drop(descriptor);
             let except = (origin.process, number);
             let inode = self.sockets.all[connection].inode;
             if !self.open_sockets(Some(except)).contains(&inode) {
-                self.end_connection(origin, connection);
-                self.closed(connection);
+                self.close_connection(origin, connection);
             }
         }
         Next::GoOn
@@ -491,22 +556,24 @@ impl Recording {
             if self.sockets.all[connection].open
                 && !open.contains(&self.sockets.all[connection].inode)
             {
-                self.end_connection(origin, connection);
-                self.closed(connection);
+                self.close_connection(origin, connection);
             }
         }
     }
 
-    fn closed(&mut self, connection: usize) {
+    /// No process has a connection that is open.
+    fn close_connection(&mut self, origin: &Origin, connection: usize) {
+        let before = self.events();
+        self.end_connection(origin, connection);
+        let ends = self.events() > before;
         let known = &mut self.sockets.all[connection];
         known.open = false;
-        let inode = known.inode;
-        self.sockets.known.remove(&inode);
+        known.closing = ends.then_some(before);
     }
 
     fn end_connection(&mut self, origin: &Origin, connection: usize) {
-        let known = &mut self.sockets.all[connection];
-        if known.ends.is_some() && !std::mem::replace(&mut known.ended, true) {
+        let known = &self.sockets.all[connection];
+        if known.ends.is_some() && !known.ended {
             self.event(
                 origin,
                 What::Socket {
@@ -522,24 +589,14 @@ impl Recording {
     fn open_sockets(&self, except: Option<(pid_t, i32)>) -> HashSet<u64> {
         let mut all = HashSet::new();
         for &process in self.mappings.keys() {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let Ok(directory) = openat(
-                self.paths.proc(),
-                format!("{process}/fd"),
-                flags,
-                Mode::empty(),
-            ) else {
+            let Some((directory, numbers)) = self.descriptors(process) else {
                 continue;
             };
-            let Ok(entries) = rustix::fs::Dir::read_from(&directory) else {
-                continue;
-            };
-            for entry in entries.flatten() {
-                let name = entry.file_name();
-                let number = name.to_str().ok().and_then(|name| name.parse::<i32>().ok());
-                if number.is_none_or(|number| except == Some((process, number))) {
+            for number in numbers {
+                if except == Some((process, number)) {
                     continue;
                 }
+                let name = number.to_string();
                 let target = readlinkat(&directory, name, Vec::new()).unwrap_or_default();
                 let inode = target
                     .to_str()
@@ -549,6 +606,27 @@ impl Recording {
             }
         }
         all
+    }
+
+    /// The descriptors of a process, and the directory that has them. If its first thread has ended,
+    /// only the others have them.
+    fn descriptors(&self, process: pid_t) -> Option<(OwnedFd, Vec<i32>)> {
+        let of_first = self.numbers(&format!("{process}/fd"));
+        of_first.or_else(|| {
+            let (_, threads) = self.numbers(&format!("{process}/task"))?;
+            let mut threads = threads.into_iter();
+            threads.find_map(|thread| self.numbers(&format!("{process}/task/{thread}/fd")))
+        })
+    }
+
+    /// A directory of `/proc`, and the numbers that are names in it, if there are any.
+    fn numbers(&self, path: &str) -> Option<(OwnedFd, Vec<i32>)> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(self.paths.proc(), path, flags, Mode::empty()).ok()?;
+        let entries = rustix::fs::Dir::read_from(&directory).ok()?.flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok());
+        let numbers: Vec<i32> = numbers.collect();
+        (!numbers.is_empty()).then_some((directory, numbers))
     }
 }
 

@@ -12,10 +12,10 @@ use super::files::{FileCall, to_exit};
 use super::recording::{Next, Recording};
 use super::tree::{Inode, inode};
 
-/// What is said of a file that may have been synced elsewhere: it would be lost in states in which it
-/// cannot be.
+/// What is said of a file that may have been synced elsewhere, or here before it left: it would be lost
+/// in states in which it cannot be.
 pub(super) const FROM_OUTSIDE: &str =
-    "a file that was synced outside of the directory and came into it";
+    "a file that was synced before it came into the directory from outside";
 
 /// What is known of files that are not in the directory.
 #[derive(Debug)]

@@ -114,6 +114,22 @@ fn what_was_synced_elsewhere_is_not_known() {
     assert_eq!(noticed(inside, "nothing"), Vec::<String>::new());
 }
 
+#[test]
+fn what_was_synced_before_it_left_is_not_known_when_it_comes_back() {
+    let inside = "o=$(mktemp -p ..); rm $o; echo x >f";
+    for leaves in ["mv f $o", "ln f $o; rm f"] {
+        for (sync, is_noticed) in [("sync f", true), ("sync", true), ("true", false)] {
+            let script = format!("{inside}; {sync}; {leaves}; mv $o f");
+            let expected = [super::syncs::FROM_OUTSIDE];
+            assert_eq!(
+                noticed(&script, "nothing"),
+                &expected[..usize::from(is_noticed)],
+                "{script}"
+            );
+        }
+    }
+}
+
 const MAPS: &str = "
 import ctypes, mmap, os, threading
 libc = ctypes.CDLL(None)
@@ -121,11 +137,28 @@ libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
 libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+libc.mremap.restype = ctypes.c_void_p
+libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
 file = os.open('f', os.O_RDWR | os.O_CREAT)
 os.truncate(file, 12288)
 def map(at, length, offset, flags=mmap.MAP_SHARED):
     return libc.mmap(at, length, 3, flags, file, offset)
 ";
+
+/// Which parts of the file a script syncs: where, and how much.
+fn synced(script: &str) -> Vec<(u64, u64)> {
+    let trace = traced(&format!("{MAPS}{script}"));
+    let parts = file_ops(&trace).filter_map(|op| match op {
+        FileOp::Sync {
+            scope: SyncScope::Range { offset, len },
+            ..
+        } => Some((*offset, *len)),
+        _ => None,
+    });
+    let mut synced: Vec<_> = parts.collect();
+    synced.sort_unstable();
+    synced
+}
 
 /// A window that is moved over a file: what it showed before is not synced with what it shows.
 #[test]
@@ -136,17 +169,7 @@ fn a_sync_of_memory_is_one_of_what_is_mapped_there_now() {
         (fixed, vec![(0, 4096), (8192, 4096), (8192, 4096)]),
         (unmapped, vec![(0, 4096), (8192, 4096)]),
     ] {
-        let trace = traced(&format!("{MAPS}{script}; libc.msync(at, 12288, 4)"));
-        let mut synced: Vec<_> = file_ops(&trace)
-            .filter_map(|op| match op {
-                FileOp::Sync {
-                    scope: SyncScope::Range { offset, len },
-                    ..
-                } => Some((*offset, *len)),
-                _ => None,
-            })
-            .collect();
-        synced.sort_unstable();
+        let synced = synced(&format!("{script}; libc.msync(at, 12288, 4)"));
         if script == fixed {
             assert_eq!(synced, expected, "{script}");
         } else {
@@ -154,6 +177,17 @@ fn a_sync_of_memory_is_one_of_what_is_mapped_there_now() {
             assert!(synced.is_empty() || synced == expected, "{synced:?}");
         }
     }
+}
+
+#[test]
+fn a_part_of_memory_that_moves_leaves_the_rest_mapped() {
+    let script = "
+at = map(None, 12288, 0)
+to = libc.mmap(None, 4096, 3, 0x22, -1, 0)
+assert libc.mremap(at + 4096, 4096, 4096, 3, to) == to
+for place in [at, to, at + 8192]: assert libc.msync(place, 4096, 4) == 0
+";
+    assert_eq!(synced(script), [(0, 4096), (4096, 4096), (8192, 4096)]);
 }
 
 /// What another thread stores while a sync goes on need not be in it.

@@ -26,6 +26,10 @@ pub(super) struct File {
     pub content: Extents,
     /// How many names it has.
     pub names: u32,
+    /// Whether some of it was durable.
+    synced: bool,
+    /// Whether it was given a name elsewhere.
+    was_outside: bool,
     /// What is in it, if it is a directory.
     pub entries: BTreeMap<Name, FileId>,
 }
@@ -63,6 +67,8 @@ impl Tree {
             size: 0,
             content,
             names: 0,
+            synced: false,
+            was_outside: false,
             entries,
         });
         self.inodes.insert(inode, file);
@@ -76,6 +82,7 @@ impl Tree {
     pub(super) fn begin_with(&mut self, initial: &InitialFile) {
         let file = &mut self.files[initial.file.0 as usize];
         file.size = initial.size;
+        file.synced = true;
         if file.names == 0 {
             for (offset, data) in &initial.content {
                 file.content.write(*offset, *data);
@@ -98,6 +105,17 @@ impl Tree {
         let file = *self.inodes.get(&inode(stat))?;
         // One without a name here that has one on the disk is another.
         (self.file(file).names > 0 || stat.st_nlink == 0).then_some(file)
+    }
+
+    /// A file has a name elsewhere now.
+    pub(super) fn give_name_outside(&mut self, file: FileId) {
+        self.file_mut(file).was_outside = true;
+    }
+
+    /// Whether something that comes into the directory was in it before, and was synced there.
+    pub(super) fn returns_synced(&self, stat: &Stat) -> bool {
+        let file = self.inodes.get(&inode(stat)).map(|file| self.file(*file));
+        file.is_some_and(|file| file.was_outside && file.synced)
     }
 
     /// Whether this is the directory in which the node's own is.
@@ -158,6 +176,14 @@ impl Tree {
                 replaced,
                 exchange,
             } => self.rename(*file, names, replaced.filter(|_| *exchange)),
+            FileOp::SyncAll => self.files.iter_mut().for_each(|file| file.synced = true),
+            of_file => self.apply_to_file(of_file),
+        }
+    }
+
+    /// What an operation does to one file, whatever its names are.
+    fn apply_to_file(&mut self, op: &FileOp) {
+        match op {
             FileOp::Write {
                 file, offset, data, ..
             } => self.file_mut(*file).write(*offset, *data),
@@ -166,11 +192,8 @@ impl Tree {
                 self.file_mut(*file).content.zero(*offset, *len);
             }
             FileOp::SetMode { file, mode } => self.file_mut(*file).mode = *mode,
-            FileOp::CreateNameless { .. }
-            | FileOp::SetXattr { .. }
-            | FileOp::Allocate { .. }
-            | FileOp::Sync { .. }
-            | FileOp::SyncAll => {}
+            FileOp::Sync { file, .. } => self.file_mut(*file).synced = true,
+            _ => {}
         }
     }
 }

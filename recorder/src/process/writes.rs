@@ -189,7 +189,10 @@ impl Recording {
         to: usize,
         to_offset: Option<usize>,
     ) -> Next {
-        let Some((file, descriptor)) = self.own(origin, entry.arguments[to]) else {
+        let own = self.own(origin, entry.arguments[to]);
+        // A pipe waits for its reader.
+        let file = own.filter(|(_, descriptor)| descriptor.is(FileType::RegularFile));
+        let Some((file, descriptor)) = file else {
             return self.enter_copy_to_socket(origin, entry, call);
         };
         let mut offset = None;

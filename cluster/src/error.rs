@@ -119,7 +119,7 @@ pub enum Error {
 }
 
 /// What a node does whose machine cannot use what is on its disk.
-pub(crate) const UNUSABLE_DISK: &str = "cannot use its disk";
+pub const UNUSABLE_DISK: &str = "cannot use its disk";
 
 impl Error {
     /// Whether a node's command was killed by somebody else, such as a kernel that is short of memory:

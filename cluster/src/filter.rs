@@ -106,6 +106,13 @@ fn send(cuts: &BTreeSet<Direction>) -> io::Result<()> {
     for cut in cuts {
         batch.rule(*cut);
     }
+    // An error is told without being asked for. If each message were answered, there would be no room for the
+    // answers of many. The table is there: this changes nothing.
+    batch.message(
+        libc::NFT_MSG_NEWTABLE,
+        create | libc::NLM_F_ACK as u16,
+        |table| table.text(attribute::TABLE_NAME, NAME),
+    );
     batch.limit(libc::NFNL_MSG_BATCH_END);
     batch.commit()
 }
@@ -204,11 +211,7 @@ impl Attributes {
 
 /// Messages that take effect together, or not at all.
 #[derive(Default)]
-struct Batch {
-    bytes: Vec<u8>,
-    /// How many of them are answered.
-    answers: usize,
-}
+struct Batch(Vec<u8>);
 
 impl Batch {
     /// The first or the last message.
@@ -221,25 +224,23 @@ impl Batch {
         let mut attributes = Attributes::default();
         fill(&mut attributes);
         let kind = (libc::NFNL_SUBSYS_NFTABLES << 8 | kind) as u16;
-        let flags = flags | libc::NLM_F_ACK as u16;
         self.push(kind, flags, libc::NFPROTO_BRIDGE as u8, 0, &attributes.0);
-        self.answers += 1;
     }
 
     /// One message: its header (struct nlmsghdr), that of netfilter (struct nfgenmsg), the rest.
     fn push(&mut self, kind: u16, flags: u16, family: u8, resource: u16, rest: &[u8]) {
         const HEADERS_BYTES: usize = 20;
         let length = (HEADERS_BYTES + rest.len()) as u32;
-        self.bytes.extend(length.to_ne_bytes());
-        self.bytes.extend(kind.to_ne_bytes());
-        self.bytes
-            .extend((flags | libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        let flags = flags | libc::NLM_F_REQUEST as u16;
+        self.0.extend(length.to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(flags.to_ne_bytes());
         // No number of its own, and from nobody in particular.
-        self.bytes.extend([0; 8]);
-        self.bytes.extend([family, libc::NFNETLINK_V0 as u8]);
-        self.bytes.extend(resource.to_be_bytes());
-        self.bytes.extend(rest);
-        pad(&mut self.bytes);
+        self.0.extend([0; 8]);
+        self.0.extend([family, libc::NFNETLINK_V0 as u8]);
+        self.0.extend(resource.to_be_bytes());
+        self.0.extend(rest);
+        pad(&mut self.0);
     }
 
     /// Says it to the kernel. What is returned has the answers.
@@ -247,37 +248,38 @@ impl Batch {
         let mut socket = Socket::new(NETLINK_NETFILTER)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        socket.send(&self.bytes, 0)?;
+        socket.send(&self.0, 0)?;
         Ok(socket)
     }
 
+    /// Has them take effect, of which the last one is answered.
     fn commit(self) -> io::Result<()> {
-        let mut left = self.answers;
         let socket = self.sent()?;
-        while left > 0 {
+        let mut is_answered = false;
+        while !is_answered {
             let mut answer = Vec::with_capacity(ANSWER_BYTES_MAX);
             socket.recv(&mut answer, 0)?;
-            left -= refuse_error(&answer)?.min(left);
+            is_answered = refuse_error(&answer)?;
         }
         Ok(())
     }
 }
 
-/// How many messages are said to have taken effect.
+/// Whether a message is said to have taken effect.
 ///
 /// # Errors
 /// That of the first that has not.
-fn refuse_error(answers: &[u8]) -> io::Result<usize> {
-    let mut count = 0;
+fn refuse_error(answers: &[u8]) -> io::Result<bool> {
+    let mut is_answered = false;
     for (kind, message) in Messages(answers) {
         if i32::from(kind) == libc::NLMSG_ERROR {
             match code_of(message) {
-                0 => count += 1,
+                0 => is_answered = true,
                 code => return Err(io::Error::from_raw_os_error(code)),
             }
         }
     }
-    Ok(count)
+    Ok(is_answered)
 }
 
 /// The error that a message of the kind NLMSG_ERROR tells; 0 is none.

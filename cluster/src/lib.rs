@@ -45,7 +45,7 @@ pub use cluster::{Cluster, Settings};
 pub use died::died_of;
 pub use disk::{Disk, PowerCut};
 pub use ends::NodeEnd;
-pub use error::{Error, Result};
+pub use error::{Error, Result, UNUSABLE_DISK};
 pub use file::{
     ADDRESS_VARIABLE, CLIENT, Check, ClientConfig, ClusterFile, DIRECTORY, Explore, NodeConfig,
     PATIENCE_VARIABLE, ProbeConfig, Ready, Side, SidedClient, SimulatedConfig, Sometimes, Step,
@@ -58,5 +58,6 @@ pub use process::{Ending, Process, Spawn, Starter};
 pub use simulated::{
     Driven, LogGrowth, Look, Looked, MachineRecorder, MachineRecording, MachineTracer,
     RunningClient, SimulatedCluster, SimulatedProgram, SimulationSettings, open_port,
+    own_environment,
 };
 pub use turns::Turns;

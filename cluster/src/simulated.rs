@@ -11,5 +11,5 @@ pub use init::open_port;
 pub(crate) use init::{MACHINE_COMMAND, be_machine};
 pub use run::{
     Driven, Look, Looked, MachineRecorder, MachineRecording, MachineTracer, RunningClient,
-    SimulatedCluster, SimulatedProgram, SimulationSettings,
+    SimulatedCluster, SimulatedProgram, SimulationSettings, own_environment,
 };

@@ -49,6 +49,7 @@ pub(crate) fn run(arguments: &MergeArgs, interrupt: &Interrupt) -> anyhow::Resul
             &arguments.out,
             arguments.incomplete,
             arguments.format,
+            interrupt,
         );
     }
     Ok(replayer::merge(

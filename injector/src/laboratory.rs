@@ -76,6 +76,8 @@ pub struct Happened {
 pub struct LiveRun {
     /// The faults that came to happen.
     pub happened: Vec<Happened>,
+    /// Those that were to happen and did not.
+    pub missed: Vec<Fault>,
     /// All acknowledgements.
     pub acknowledged: Vec<String>,
     /// When the power can fail again, while the cluster recovers from the last fault: where the
@@ -180,17 +182,25 @@ impl Laboratory {
         &self.settings
     }
 
-    /// A cluster whose machines are off.
-    fn made(&self, logs: &Logs) -> Result<SimulatedCluster> {
+    /// A cluster whose machines are off. Its frames are kept, if they are to be, from the first one on.
+    fn made(&self, logs: &Logs, keeps_frames: bool) -> Result<SimulatedCluster> {
         let mut cluster = SimulatedCluster::new(&self.file, logs.path(), &self.settings)?;
+        if keeps_frames {
+            cluster.simulation().switch().keep_frames();
+        }
         if let Some(operations) = self.operations {
             cluster.tell_client(OPERATIONS, &operations.to_string());
         }
         Ok(cluster)
     }
 
-    fn prepared(&self, logs: &Logs, cancelled: &dyn Fn() -> bool) -> Result<SimulatedCluster> {
-        let mut cluster = self.made(logs)?;
+    fn prepared(
+        &self,
+        logs: &Logs,
+        keeps_frames: bool,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<SimulatedCluster> {
+        let mut cluster = self.made(logs, keeps_frames)?;
         cluster.start(cancelled)?;
         cluster.prepare(cancelled)?;
         Ok(cluster)
@@ -247,20 +257,16 @@ impl Laboratory {
         keeps_frames: bool,
         cancelled: &'a dyn Fn() -> bool,
     ) -> Result<Run<'a>> {
-        let cluster = self.prepared(logs, cancelled)?;
-        self.begun(cluster, keeps_frames, cancelled)
+        let cluster = self.prepared(logs, keeps_frames, cancelled)?;
+        self.begun(cluster, cancelled)
     }
 
     /// The run of a cluster that is ready, whose client begins.
     fn begun<'a>(
         &'a self,
         mut cluster: SimulatedCluster,
-        keeps_frames: bool,
         cancelled: &'a dyn Fn() -> bool,
     ) -> Result<Run<'a>> {
-        if keeps_frames {
-            cluster.simulation().switch().keep_frames();
-        }
         let story = Story::new(&mut cluster);
         let client = cluster.begin_client()?;
         Ok(Run {
@@ -296,7 +302,7 @@ impl Laboratory {
             let mut prefix = self.prefix(kept.is_some(), cancelled)?;
             prefix.future_until(failure, until_ns, &logs)?
         } else {
-            let mut cluster = self.made(&logs)?;
+            let mut cluster = self.made(&logs, kept.is_some())?;
             cluster.stop_at_time(Some(until_ns));
             let ready = cluster
                 .start(cancelled)
@@ -311,7 +317,7 @@ impl Laboratory {
                 });
             }
             ready?;
-            self.begun(cluster, kept.is_some(), cancelled)?
+            self.begun(cluster, cancelled)?
         };
         match run.fail(failure) {
             Err(Error::Cluster(ClusterError::AtTime)) => Ok(run.stand_still(logs)),

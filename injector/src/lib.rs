@@ -34,4 +34,4 @@ pub use plan::{Address, At, Failure, Fault, ForkPoint, Moment, Plan, PointRange,
 pub use results::{Asked, LiveManifest, LiveResult, SeedPlan, kernel_hash};
 pub use surrounded::Surrounded;
 pub use sweep::{Selection, Summary, TOGETHER_MAX, all_failures, never_looked, sweep};
-pub use text::{finding, finding_in_full, findings, headline, table};
+pub use text::{finding, finding_in_full, findings, headline, inconclusive, reasons, table};

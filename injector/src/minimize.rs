@@ -324,6 +324,7 @@ mod tests {
         let acknowledged = (0..acknowledged).map(|number| number.to_string());
         LiveRun {
             happened: happened.collect(),
+            missed: Vec::new(),
             acknowledged: acknowledged.collect(),
             recovery: Vec::new(),
             judged: Judged::Broken {

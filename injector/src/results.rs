@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use specification::Specification;
 
 use crate::laboratory::{Happened, Held, Judged, Laboratory, LiveRun};
-use crate::plan::{Address, At, Failure, Plan, PointRange, Victims};
+use crate::plan::{Address, At, Failure, Fault, Plan, PointRange, Victims};
 use crate::surrounded::Surrounded;
 
 /// The version of these files.
@@ -107,6 +107,10 @@ impl LiveManifest {
             (self.version != other.version, "versions of Crashpoint"),
             (self.text != other.text, "cluster files"),
             (self.kernel_hash != other.kernel_hash, "kernels"),
+            (
+                (self.asked.surrounded).has_other_environment(&other.asked.surrounded),
+                "environments (PATH, HOME, LANG)",
+            ),
             (self.asked != other.asked, "failures"),
             (
                 self.specifications != other.specifications,
@@ -150,6 +154,9 @@ pub struct LiveResult {
     pub address: Address,
     /// What happened.
     pub faults: Vec<Happened>,
+    /// What was to happen after that, and did not: the run was over before, or did not come to its moment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missed: Vec<Fault>,
     /// How many acknowledgements there were in all.
     pub acknowledged: usize,
     /// Where the power can fail again, in the recovery from the last fault.
@@ -175,6 +182,7 @@ impl LiveResult {
         Self {
             address,
             faults: run.happened,
+            missed: run.missed,
             acknowledged: run.acknowledged.len(),
             recovery: run.recovery,
             judged: run.judged,
@@ -185,11 +193,16 @@ impl LiveResult {
         }
     }
 
+    /// The faults that were to happen.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = &Fault> {
+        let happened = self.faults.iter().map(|happened| &happened.fault);
+        happened.chain(&self.missed)
+    }
+
     /// What has it happen again.
     pub fn failure(&self) -> Failure {
-        let faults = self.faults.iter().map(|happened| happened.fault.clone());
         Failure {
-            faults: faults.collect(),
+            faults: self.wanted().cloned().collect(),
             forked_ns: self.forked_ns,
         }
     }

@@ -20,9 +20,19 @@ pub struct Surrounded {
     /// How disks behave, as `--disks` takes it, if that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disks: Option<String>,
+    /// What commands have of the environment of whoever began it; nothing is known of that in what was
+    /// written by older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Vec<(String, String)>>,
 }
 
 impl Surrounded {
+    /// Whether commands have another environment than there, as far as both are known.
+    pub(crate) fn has_other_environment(&self, there: &Self) -> bool {
+        let environments = self.environment.iter().zip(&there.environment);
+        environments.into_iter().any(|(here, there)| here != there)
+    }
+
     /// The options that ask for the same, if any is needed.
     pub fn options(&self) -> Option<String> {
         let chaos = Some(&self.chaos).filter(|chaos| *chaos != NO_CHAOS);
@@ -50,6 +60,7 @@ mod tests {
             network: None,
             clocks: None,
             disks: None,
+            environment: None,
         };
         assert_eq!(surrounded.options(), None);
         surrounded.clocks = Some("1s".into());

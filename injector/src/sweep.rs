@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::laboratory::{Judged, Laboratory, LiveRun, Prefix};
 use crate::plan::{Address, Failure, Plan};
 use crate::results::{LiveResult, SeedPlan};
+use crate::text::likeness;
 
 /// Of so many failures that break nothing one is tried again, to see that it comes to the same. All
 /// that break something are.
@@ -38,8 +39,10 @@ pub struct Selection {
     pub recoveries: u64,
     /// Until then.
     pub deadline: Option<Instant>,
-    /// Until so many more have broken something.
+    /// Until so many different violations have been found.
     pub stop_after: Option<u64>,
+    /// Those that count and were found before: of other seeds.
+    pub found: BTreeSet<String>,
     /// So many at a time.
     pub jobs: usize,
     /// Whether runs are forked, where they can be, and not each begun anew.
@@ -53,10 +56,10 @@ impl Selection {
             .is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Whether so many more have broken something than had before as were wanted.
-    fn is_enough(&self, summary: &Summary, broken_before: u64) -> bool {
-        let broken = summary.broken() - broken_before;
-        self.stop_after.is_some_and(|most| broken >= most)
+    /// Whether as many different violations have been found as were wanted.
+    pub fn is_enough(&self, summary: &Summary) -> bool {
+        let found = self.found.union(&summary.found).count() as u64;
+        self.stop_after.is_some_and(|most| found >= most)
     }
 }
 
@@ -72,6 +75,8 @@ pub struct Summary {
     pub wanted: u64,
     /// What came of those that were, by address.
     pub results: Vec<LiveResult>,
+    /// The different violations of those that were tried now.
+    pub found: BTreeSet<String>,
     /// How many of those that were to be tried, as far as that is known, were not.
     pub left: u64,
     /// Whether it ended before all that were wanted were tried.
@@ -110,11 +115,19 @@ impl Summary {
         never_looked(&self.results)
     }
 
+    /// Takes what came of a failure that was tried.
+    fn take(&mut self, result: LiveResult) {
+        self.found
+            .extend(likeness(&result.judged, &result.held.violations));
+        self.results.push(result);
+    }
+
     /// Adds what came of another seed.
     pub fn add(&mut self, other: Self) {
         self.seeds += other.seeds;
         self.all += other.all;
         self.wanted += other.wanted;
+        self.found.extend(other.found);
         self.results.extend(other.results);
         self.results.sort_by(|a, b| a.address.cmp(&b.address));
         self.left += other.left;
@@ -234,13 +247,10 @@ pub fn sweep(
     found: &mut dyn FnMut(&LiveResult, u64, u64) -> Result<()>,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<Summary> {
-    let broken = |result: &&LiveResult| result.broken().is_some();
-    let broken_before = known.iter().filter(broken).count() as u64;
     let mut visit = |items: &[Item], tried_before: usize, summary: &mut Summary| {
         let level = Level {
             laboratory,
             selection,
-            broken_before,
             tried_before,
         };
         level.visit(items, summary, found, cancelled)
@@ -263,13 +273,12 @@ fn level_by_level(
         all: plan.plan.len(),
         wanted: items.len() as u64,
         results: known,
-        left: 0,
-        is_cut_off: false,
+        ..Summary::default()
     };
-    let (broken_before, mut tried_before) = (summary.broken(), 0);
+    let mut tried_before = 0;
     for depth in 0..=selection.again {
         // The last one of a level may have been enough.
-        if !selection.is_enough(&summary, broken_before) {
+        if !selection.is_enough(&summary) {
             visit(&items, tried_before, &mut summary)?;
         }
         // What is known may be of other recoveries: those of a shard are not those of all.
@@ -302,8 +311,6 @@ fn not_known<'a>(items: &'a [Item], known: &[LiveResult]) -> Vec<(usize, &'a Ite
 struct Level<'a> {
     laboratory: &'a Laboratory,
     selection: &'a Selection,
-    /// How many had broken something before this sweep.
-    broken_before: u64,
     /// How many have fewer faults.
     tried_before: usize,
 }
@@ -381,7 +388,7 @@ impl Level<'_> {
     ) -> Result<()> {
         loop {
             match results.recv_timeout(LOOK_EVERY) {
-                Ok(Ok(result)) => summary.results.push(result),
+                Ok(Ok(result)) => summary.take(result),
                 Ok(Err(Error::Cluster(cluster::Error::Interrupted)))
                 | Err(RecvTimeoutError::Timeout) => continue,
                 Ok(Err(error)) => return Err(error),
@@ -389,7 +396,7 @@ impl Level<'_> {
             }
             let result = summary.results.last().expect("it was pushed");
             found(result, summary.results.len() as u64, summary.wanted)?;
-            if self.selection.is_enough(summary, self.broken_before) {
+            if self.selection.is_enough(summary) {
                 enough.store(true, Ordering::Relaxed);
             }
         }
@@ -465,6 +472,7 @@ mod tests {
             recoveries,
             deadline: None,
             stop_after: None,
+            found: BTreeSet::new(),
             jobs: 1,
             fork: false,
         }
@@ -475,6 +483,7 @@ mod tests {
         LiveResult {
             address: item.address.clone(),
             faults: Vec::new(),
+            missed: Vec::new(),
             acknowledged: 0,
             recovery: plan(1..requests + 1).points,
             judged,
@@ -502,7 +511,9 @@ mod tests {
             let left = not_known(items, &summary.results).into_iter();
             let tried = left.map_while(|(_, item)| Some(came(item, judged.next()?, 1)));
             let tried: Vec<_> = tried.collect();
-            summary.results.extend(tried);
+            for result in tried {
+                summary.take(result);
+            }
             Ok(())
         });
         summary.expect("nothing fails")
@@ -524,7 +535,7 @@ mod tests {
 
     #[test]
     fn after_the_last_failure_of_a_level_that_is_enough_the_next_level_is_left() {
-        let broken = || Judged::Broken { broken: vec![] };
+        let broken = || broken("key-1 is lost");
         let all = [Judged::Ok, Judged::Ok, Judged::Ok, broken(), broken()];
         let selected = Selection {
             stop_after: Some(1),
@@ -540,6 +551,34 @@ mod tests {
         };
         let summary = swept(&selected, Vec::new(), &all);
         assert!(!summary.is_cut_off && summary.left == 0, "{summary:?}");
+    }
+
+    fn broken(what: &str) -> Judged {
+        Judged::Broken {
+            broken: vec![what.into()],
+        }
+    }
+
+    #[test]
+    fn a_sweep_stops_after_so_many_different_violations() {
+        let mut selected = Selection {
+            stop_after: Some(2),
+            ..selection(None, 2)
+        };
+        let items = wanted(&seed_plan(), &selected);
+        let known = vec![came(&items[0], broken("node a does not come up"), 0)];
+        let all = ["key-1 is lost", "key-2 is lost", "key-3 is lost"].map(broken);
+        let summary = swept(&selected, known.clone(), &all);
+        assert_eq!((summary.broken(), summary.found.len()), (4, 1));
+        assert!(!selected.is_enough(&summary), "{summary:?}");
+        // A seed before this one had the same, or another one.
+        selected.found = summary.found.clone();
+        assert!(!selected.is_enough(&summary));
+        selected.found = BTreeSet::from(["a value is stale".to_owned()]);
+        assert!(selected.is_enough(&summary));
+        let other = [broken("key-1 is lost"), broken("node a does not come up")];
+        let summary = swept(&selected, known, &other);
+        assert_eq!(summary.found.len(), 2, "what was known is found again");
     }
 
     #[test]

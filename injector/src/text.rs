@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use brief::without_numbers;
+use brief::{counted, without_numbers};
 use campaign::columns;
 use specification::{Unlooked, Violated};
 
@@ -224,6 +224,28 @@ fn disks(happened: &Happened, manifest: &LiveManifest) -> String {
     }
 }
 
+/// Why failures could not be judged, each with how many there are; but for numbers, the same is the same.
+pub fn reasons(results: &[LiveResult]) -> Vec<(&str, u64)> {
+    let mut reasons: BTreeMap<String, (&str, u64)> = BTreeMap::new();
+    for result in results {
+        if let Judged::Inconclusive { why } = &result.judged {
+            let reason = reasons.entry(without_numbers(why));
+            reason.or_insert((why, 0)).1 += 1;
+        }
+    }
+    reasons.into_values().collect()
+}
+
+/// The same in words, a line for each.
+pub fn inconclusive(results: &[LiveResult]) -> String {
+    let reasons = reasons(results).into_iter();
+    let lines = reasons.map(|(why, count)| {
+        let failures = counted(count, "failure");
+        format!("INCONCLUSIVE  {failures}: {why}\n")
+    });
+    lines.collect()
+}
+
 /// A row of the table: failures with so many faults, the last of which is such a one.
 struct FaultKind {
     faults: usize,
@@ -233,12 +255,12 @@ struct FaultKind {
 
 impl FaultKind {
     fn is_of(&self, result: &LiveResult, nodes: usize) -> bool {
-        let Some(last) = result.faults.last() else {
+        let Some(last) = result.wanted().last() else {
             return false;
         };
-        result.faults.len() == self.faults
-            && last.fault.keeps == self.keeps
-            && Victims::of(last.fault.victims.len(), nodes) == self.victims
+        result.wanted().count() == self.faults
+            && last.keeps == self.keeps
+            && Victims::of(last.victims.len(), nodes) == self.victims
     }
 
     fn row(&self, summary: &Summary, nodes: usize) -> Vec<String> {
@@ -357,6 +379,7 @@ mod tests {
                 again: Vec::new(),
             },
             faults: vec![happened(lost, 0.5)],
+            missed: Vec::new(),
             acknowledged: 3,
             recovery: Vec::new(),
             judged: Judged::Broken {
@@ -385,6 +408,7 @@ mod tests {
                     network: None,
                     clocks: None,
                     disks: None,
+                    environment: None,
                 },
                 points: vec![At::Acks],
                 victims: vec![Victims::All],
@@ -450,6 +474,46 @@ FINDING 1  failure 3 of seed 7, and 3 alike
         assert!(text.contains(disks), "{text}");
     }
 
+    fn open(index: u64, why: &str) -> LiveResult {
+        LiveResult {
+            judged: Judged::Inconclusive { why: why.into() },
+            ..result(index, 2, "")
+        }
+    }
+
+    #[test]
+    fn why_failures_are_inconclusive_is_said_once_whatever_the_numbers() {
+        let results = [
+            open(4, "the run did not come to that moment"),
+            open(5, "the check did not end within 60s"),
+            open(6, "the check did not end within 61s"),
+            result(7, 2, "key-1 is lost"),
+        ];
+        let expected = "\
+INCONCLUSIVE  2 failures: the check did not end within 60s
+INCONCLUSIVE  1 failure: the run did not come to that moment
+";
+        assert_eq!(inconclusive(&results), expected);
+    }
+
+    #[test]
+    fn a_failure_that_did_not_come_to_its_moment_is_in_the_row_in_which_it_was_planned() {
+        let mut never = open(3, "");
+        never.missed = vec![never.faults.remove(0).fault];
+        let mut not_again = open(4, "");
+        not_again.missed = vec![happened(1, 1.5).fault];
+        assert_eq!(not_again.failure().faults.len(), 2);
+        let results = vec![never, not_again, open(5, ""), open(6, "")];
+        let summary = Summary {
+            results,
+            ..Summary::default()
+        };
+        let text = table(&summary, &manifest());
+        let rows = text.lines().map(|line| line.split_whitespace().rev());
+        let rows: Vec<Vec<_>> = rows.map(|words| words.take(3).collect()).collect();
+        assert_eq!(rows[1..3], [["3", "0", "3"], ["1", "0", "1"]], "{text}");
+    }
+
     fn violated(fact: &str) -> Violated {
         Violated {
             specification: "own".into(),
@@ -502,7 +566,7 @@ FINDING 1  failure 3 of seed 7, and 3 alike
     }
 
     #[test]
-    fn a_sweep_with_other_specifications_is_another_one() {
+    fn a_sweep_with_other_specifications_or_in_another_environment_is_another_one() {
         let mut other = manifest();
         other.specifications.push(Specification {
             name: "own".into(),
@@ -511,6 +575,15 @@ FINDING 1  failure 3 of seed 7, and 3 alike
         let why = "they are of different specifications";
         assert_eq!(manifest().difference(&other).as_deref(), Some(why));
         assert_eq!(other.difference(&other), None);
+        let in_environment = |path: &str| {
+            let mut manifest = manifest();
+            let variables = vec![("PATH".to_owned(), path.to_owned())];
+            manifest.asked.surrounded.environment = Some(variables);
+            manifest
+        };
+        let why = "they are of different environments (PATH, HOME, LANG)";
+        let different = in_environment("/here").difference(&in_environment("/there"));
+        assert_eq!(different.as_deref(), Some(why));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::ClientConfig;
 use super::raw::{CLIENT_WITHIN_S, Words, seconds};
+use super::{ClientConfig, NodeConfig};
 use crate::words::Values;
 
 /// How long a client may take that was asked to end.
@@ -15,6 +15,9 @@ pub(super) const ENDS_WITHIN_S: f64 = 10.0;
 
 /// How long one answer of the probe may take.
 const PROBE_WITHIN_S: f64 = 10.0;
+
+/// What a plan calls several nodes, whoever they are.
+const SEVERAL: [&str; 6] = ["all", "any", "hit", "majority", "minority", "others"];
 
 /// How long there is between two questions to it.
 const PROBE_EVERY_S: f64 = 0.1;
@@ -152,11 +155,12 @@ pub(super) fn clients(raw: Vec<RawSidedClient>, values: &Values) -> Words<Vec<Si
     raw.into_iter().map(settle).collect()
 }
 
-/// What the probe means. No role may be called as a node is, or as what a plan calls several nodes.
+/// What the probe means. No role may be called as a node or a kind of nodes is, or as what a plan calls
+/// several nodes.
 pub(super) fn probe(
     raw: Option<RawProbe>,
     values: &Values,
-    names: &[String],
+    nodes: &[NodeConfig],
 ) -> Words<Option<ProbeConfig>> {
     let Some(raw) = raw else { return Ok(None) };
     let here = |what: String| format!("probe: {what}");
@@ -165,9 +169,11 @@ pub(super) fn probe(
     }
     for role in &raw.roles {
         let is_word = !role.is_empty() && !role.contains(char::is_whitespace);
-        if !is_word || names.contains(role) {
+        let is_of_node = |node: &NodeConfig| node.name == *role || node.kind.as_ref() == Some(role);
+        if !is_word || nodes.iter().any(is_of_node) || SEVERAL.contains(&role.as_str()) {
             return Err(here(format!(
-                "\"{role}\" cannot be a role: it is one word, and no node's name"
+                "\"{role}\" cannot be a role: it is one word, no name of a node or a kind, and none of {}",
+                SEVERAL.join(", ")
             )));
         }
     }

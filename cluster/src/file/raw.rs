@@ -150,7 +150,7 @@ impl RawFile {
         let prepare = self.prepare(&values)?;
         let first_alone = self.first_alone()?;
         let client = self.client.map(|raw| raw.settle(&values)).transpose()?;
-        let probe = clients::probe(self.probe, &values, &names)?;
+        let probe = clients::probe(self.probe, &values, &nodes)?;
         let roles = probe.as_ref().map_or(&[][..], |probe| &probe.roles);
         let check = self.check.map(|raw| raw.settle(&values)).transpose()?;
         Ok(ClusterFile {

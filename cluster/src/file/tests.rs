@@ -181,6 +181,17 @@ fn what_makes_no_sense_is_refused_with_the_name() {
         ),
         ("{acks}", "{dir}", "check: {dir} stands for nothing here"),
         (
+            "[client]",
+            "[probe]\ncommand = \"./probe\"\nroles = [\"leader\", \"majority\"]\n[client]",
+            "probe: \"majority\" cannot be a role: it is one word, no name of a node or a kind, and none of all, any",
+        ),
+        (
+            "[client]",
+            "[[nodes]]\nname = \"x\"\nkind = \"store\"\ncommand = \"sh\"\n\
+             [probe]\ncommand = \"./probe\"\nroles = [\"store\"]\n[client]",
+            "probe: \"store\" cannot be a role",
+        ),
+        (
             "ready = { port",
             "data = false\nfiles = { x = \"\" }\nready = { port",
             "node primary: it has files, and data = false",

@@ -41,6 +41,7 @@ pub use client::{Driven, RunningClient};
 pub use look::{Look, Looked};
 pub use recording::{MachineRecorder, MachineRecording};
 pub use singly::SimulatedProgram;
+pub use tasks::own_environment;
 pub use traced::MachineTracer;
 
 /// The file system of a node's disk, if the cluster file names none.
@@ -67,6 +68,8 @@ pub struct SimulationSettings {
     pub keeping: Keeping,
     /// When they answer; only those that keep their word answer late.
     pub completion: Completion,
+    /// What commands have in their environment beside what the cluster file says ([`own_environment`]).
+    pub environment: Vec<(String, String)>,
 }
 
 /// A cluster on simulated machines. What runs is killed when it is dropped.
@@ -166,7 +169,7 @@ impl SimulatedCluster {
     /// If the file system of the nodes' disks is not known, machines cannot see what the file is about, or there
     /// is no room for them.
     pub fn new(file: &ClusterFile, logs: &Path, settings: &SimulationSettings) -> Result<Self> {
-        let visible = tasks::visible(file)?;
+        let visible = tasks::visible(file, &settings.environment)?;
         fs::create_dir_all(logs).doing(|| format!("create {}", logs.display()))?;
         let simulation = Simulation::new(Settings {
             kernel: settings.kernel.clone(),

@@ -230,7 +230,7 @@ fn slow() {
 }
 
 fn pause() {
-    let (mut place, mut asked) = waiting(Duration::from_secs(3));
+    let (mut place, mut asked) = waiting(Duration::from_millis(1500));
     place.lab.cluster.node(0).pause().expect("paused");
     assert_eq!(place.lab.states(0), "T");
     place.lab.cluster.node(0).resume().expect("it goes on");

@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
         "partitions_are_complete_partial_or_of_one_direction",
         partitions,
     ),
+    ("links_of_many_are_cut_at_once", many),
     ("open_connections_stall_and_go_on", connections),
     ("links_lose_double_and_delay_in_one_direction", worse),
     ("much_passes_a_link_that_is_worse_and_is_whole", bulk),
@@ -156,7 +157,7 @@ fn told(times: &mut [u64]) -> String {
 fn directions() {
     let talkers = Talkers::new();
     let (mut cuts, mut heals, mut calls) = (Vec::new(), Vec::new(), Vec::new());
-    for pair in pairs().into_iter().cycle().take(30) {
+    for pair in pairs().into_iter().step_by(2) {
         let link = talkers.lab.cluster.links().link(pair.0, pair.1);
         assert!(!link.is_cut());
         let begun_ns = now_ns();
@@ -231,6 +232,18 @@ fn partitions() {
             .expect("ready");
     }
     talkers.assert_cut(&simplex);
+}
+
+/// More than the kernel would have room for if it answered each.
+fn many() {
+    let lab = Lab::new(NODES);
+    let members: Vec<_> = (0..18).map(Member::Node).collect();
+    let all = between(&members, &members).filter(|(from, to)| from != to);
+    let links = lab.cluster.links();
+    links.cut(all).expect("cut");
+    links.verify().expect("all are cut");
+    links.heal_all().expect("healed");
+    links.verify().expect("none is cut");
 }
 
 fn connections() {
@@ -342,7 +355,7 @@ fn worse() {
     set(&talkers, Some(twice));
     let since_ns = now_ns() + LONG.as_nanos() as u64;
     await_that("some arrives", || {
-        heard_since(&talkers, there, since_ns).len() > 40
+        heard_since(&talkers, there, since_ns).len() > 25
     });
     let mut heard = heard_since(&talkers, there, since_ns);
     let all = heard.len();
@@ -362,7 +375,7 @@ fn worse() {
     set(&talkers, Some(disordered));
     let since_ns = now_ns() + LONG.as_nanos() as u64;
     await_that("some arrives", || {
-        heard_since(&talkers, there, since_ns).len() > 60
+        heard_since(&talkers, there, since_ns).len() > 40
     });
     let (heard, usual) = (
         heard_since(&talkers, there, since_ns),

@@ -7,7 +7,7 @@ peer.py LOG OTHER...
 import os, socket, sys, threading, time
 
 PORT = 9000
-EVERY_S = 0.002
+EVERY_S = 0.005
 
 
 def tell(udp, others):

@@ -29,7 +29,12 @@ pub(super) fn trace_instances() -> io::Result<Vec<Mark>> {
 /// Removes a trace instance; one that is read from is busy.
 pub(super) fn remove_trace_instance(name: &str) -> io::Result<()> {
     with_mounted("tracefs", |root| {
-        std::fs::remove_dir(root.join("instances").join(name))
+        let removed = std::fs::remove_dir(root.join("instances").join(name));
+        removed.map_err(|error| match error.raw_os_error() {
+            // Another one who cleans was faster, and its name is about to go.
+            Some(code) if code == Errno::ENODEV as i32 => io::ErrorKind::NotFound.into(),
+            _ => error,
+        })
     })
 }
 

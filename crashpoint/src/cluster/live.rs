@@ -1,5 +1,6 @@
 //! `crashpoint cluster sweep --live`: power fails in a cluster that runs.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,8 +13,8 @@ use clap::Args;
 use cluster::ClusterFile;
 use injector::{
     Asked, At, Keeps, Laboratory, LiveDirectory, LiveManifest, LiveResult, Reference, Rules,
-    SeedPlan, Selection, Summary, Victims, all_failures, finding, findings, kernel_hash, sweep,
-    table,
+    SeedPlan, Selection, Summary, Victims, all_failures, finding, findings, inconclusive,
+    kernel_hash, sweep, table,
 };
 use local_fs::Variant;
 use simulation::{Network, Spread};
@@ -131,6 +132,7 @@ impl LiveArgs {
             network: self.network.clone(),
             clocks: self.clocks.clone(),
             disks: self.disks,
+            environment: None,
         }
     }
 
@@ -258,14 +260,8 @@ pub(crate) fn merge(
     format: OutputFormat,
 ) -> anyhow::Result<Outcome> {
     let (mut merged, is_whole) = injector::merge(parts, out, incomplete)?;
-    if !is_whole {
-        say(&format!(
-            "continue with what is missing with: crashpoint cluster sweep --resume {}",
-            out.display()
-        ));
-        return Ok(Outcome::Incomplete);
-    }
     let mut summary = Summary {
+        is_cut_off: !is_whole,
         results: std::mem::take(&mut merged.known),
         seeds: merged.plans.len() as u64,
         ..Summary::default()
@@ -275,7 +271,17 @@ pub(crate) fn merge(
     summary.wanted = wanted.sum();
     summary.all = all_failures(&merged.plans, &summary.results);
     summary.results.sort_by(|a, b| a.address.cmp(&b.address));
-    merged.finish(&summary)?;
+    if is_whole {
+        merged.finish(&summary)?;
+    } else {
+        say(&format!(
+            "continue with what is missing with: crashpoint cluster sweep --resume {}",
+            out.display()
+        ));
+    }
+    if format == OutputFormat::Json {
+        write_json(&summary.results)?;
+    }
     print(&summary, &merged.manifest, Some(out), format)?;
     Ok(outcome(&summary))
 }
@@ -436,12 +442,15 @@ impl Live<'_> {
     fn go_on(mut self, mut known: Vec<LiveResult>) -> anyhow::Result<Outcome> {
         let mut selection = self.selection()?;
         let mut summary = Summary::default();
+        if self.visit.format() == OutputFormat::Json {
+            write_json(&known)?;
+        }
         for seed in self.seeds()? {
             let is_over = selection
                 .deadline
                 .is_some_and(|deadline| Instant::now() >= deadline)
                 && summary.seeds > 0;
-            let is_enough = selection.stop_after == Some(0);
+            let is_enough = selection.is_enough(&summary);
             if is_over || is_enough || self.interrupt.requested() {
                 summary.is_cut_off = true;
                 break;
@@ -451,14 +460,8 @@ impl Live<'_> {
                 break;
             };
             let of_seed = known.extract_if(.., |result| result.address.seed == seed);
-            let of_seed: Vec<_> = of_seed.collect();
-            let had = of_seed.iter().filter(|result| result.broken().is_some());
-            let had = had.count() as u64;
-            let came = self.sweep_seed(&plan, &selection, of_seed)?;
-            selection.stop_after = selection
-                .stop_after
-                .map(|most| most.saturating_sub(came.broken() - had));
-            summary.add(came);
+            summary.add(self.sweep_seed(&plan, &selection, of_seed.collect())?);
+            selection.found.clone_from(&summary.found);
         }
         // What was found of seeds that this did not come to is found all the same.
         summary.add(Summary::of_known(known));
@@ -479,6 +482,7 @@ impl Live<'_> {
             recoveries: asked.recoveries,
             deadline: self.visit.budget().map(|budget| Instant::now() + budget),
             stop_after: self.visit.stop_after(),
+            found: BTreeSet::new(),
             jobs: self.visit.jobs(1),
             fork: asked.fork,
         })
@@ -510,8 +514,7 @@ impl Live<'_> {
                     directory.append(result)?;
                 }
                 if visit.format() == OutputFormat::Json {
-                    let line = serde_json::to_string(result).expect("only text and numbers");
-                    let written = progress.suspend(|| writeln!(io::stdout(), "{line}"));
+                    let written = progress.suspend(|| write_json([result]));
                     if written.is_err() {
                         interrupt.request();
                     }
@@ -562,6 +565,15 @@ fn print(
     let mut out = io::stdout().lock();
     out.write_all(listed(&summary.results, manifest, directory).as_bytes())?;
     out.write_all(table(summary, manifest).as_bytes())
+}
+
+/// Prints each result as a line.
+fn write_json<'a>(results: impl IntoIterator<Item = &'a LiveResult>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    results.into_iter().try_for_each(|result| {
+        let line = serde_json::to_string(result).expect("only text and numbers");
+        writeln!(out, "{line}")
+    })
 }
 
 fn outcome(summary: &Summary) -> Outcome {
@@ -628,7 +640,7 @@ pub(crate) fn replay_row(directory: &Path, number: usize) -> String {
     )
 }
 
-/// The findings, each with the command that has it happen again.
+/// The findings, each with the command that has it happen again, and why others could not be judged.
 pub(crate) fn listed(
     results: &[LiveResult],
     manifest: &LiveManifest,
@@ -642,5 +654,10 @@ pub(crate) fn listed(
         }
         text.push('\n');
     }
-    text
+    let open = inconclusive(results);
+    if open.is_empty() {
+        text
+    } else {
+        text + &open + "\n"
+    }
 }

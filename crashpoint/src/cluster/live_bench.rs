@@ -39,6 +39,21 @@ struct Round {
 
 /// Does it.
 pub(crate) fn bench(bench: &LiveBench<'_>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let measured = measured(bench, interrupt);
+    if interrupt.requested() {
+        say("interrupted");
+        return Ok(Outcome::Incomplete);
+    }
+    let measured = measured?;
+    let text = match bench.format {
+        OutputFormat::Json => format!("{}\n", measured.json()),
+        OutputFormat::Text => measured.table(),
+    };
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Outcome::Clean)
+}
+
+fn measured(bench: &LiveBench<'_>, interrupt: &Interrupt) -> anyhow::Result<Measured> {
     let laboratory = live::laboratory(bench.file, None, SEED, &Surroundings::default())?;
     let cancelled = || interrupt.requested();
     say(&format!("{}: one run at a time", bench.file.display()));
@@ -52,17 +67,11 @@ pub(crate) fn bench(bench: &LiveBench<'_>, interrupt: &Interrupt) -> anyhow::Res
     let forked = live::can_fork(&laboratory)
         .then(|| forked(&laboratory, &plan, tried, &cancelled))
         .transpose()?;
-    let measured = Measured {
+    Ok(Measured {
         name: bench.file.display().to_string(),
         rounds,
         forked,
-    };
-    let text = match bench.format {
-        OutputFormat::Json => format!("{}\n", measured.json()),
-        OutputFormat::Text => measured.table(),
-    };
-    io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(Outcome::Clean)
+    })
 }
 
 /// Runs without a failure and with one, in turn, for so long; with the faults of the latter.

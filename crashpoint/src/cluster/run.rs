@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -90,6 +90,7 @@ fn looked_at(
     start(cluster, workspace, workspace.first, interrupt)?;
     if workspace.first {
         cluster.prepare(&|| interrupt.requested())?;
+        workspace.note_prepared()?;
     }
     let acknowledgements = workspace.temporary("acknowledgements");
     let lines = if arguments.client {
@@ -107,7 +108,7 @@ fn looked_at(
     }
     let mut outcome = Outcome::Clean;
     if arguments.check {
-        outcome = told(&cluster.run_check(&acknowledgements, &|| interrupt.requested())?)?;
+        outcome = told(&verdict(cluster, &acknowledgements, interrupt)?)?;
     } else if !arguments.client {
         show(cluster)?;
         while !interrupt.requested() {
@@ -123,6 +124,18 @@ fn looked_at(
         ));
     }
     Ok(outcome)
+}
+
+/// What the check says, unless it was not given its time.
+fn verdict(
+    cluster: &mut Cluster,
+    acknowledgements: &Path,
+    interrupt: &Interrupt,
+) -> cluster::Result<Verdict> {
+    match cluster.run_check(acknowledgements, &|| interrupt.requested())? {
+        Verdict::Inconclusive(_) if interrupt.requested() => Err(Error::Interrupted),
+        verdict => Ok(verdict),
+    }
 }
 
 /// What the client says, which is shown.

@@ -104,6 +104,7 @@ impl MachinesArgs {
             network: self.network.clone(),
             clocks: self.clocks.clone(),
             disks: self.disks,
+            environment: None,
         }
     }
 }
@@ -140,6 +141,7 @@ pub(crate) fn settings(
         disk_times: DiskTimes::default(),
         keeping: disks.honesty,
         completion: disks.completion,
+        environment: surroundings.environment(),
     })
 }
 

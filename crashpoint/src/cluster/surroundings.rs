@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use cluster::own_environment;
 use injector::Surrounded;
 use itertools::Itertools;
 use pace_rules::disk::Disk as Keeping;
@@ -139,6 +140,8 @@ pub(crate) struct Surroundings {
     pub(crate) network: Option<Network>,
     pub(crate) clocks: Option<Spread>,
     pub(crate) disks: Option<Disks>,
+    /// What commands have of the environment of whoever called; nothing: of ours.
+    pub(crate) environment: Option<Vec<(String, String)>>,
 }
 
 impl Surroundings {
@@ -149,7 +152,13 @@ impl Surroundings {
             network: self.network.as_ref().map(ToString::to_string),
             clocks: self.clocks.as_ref().map(ToString::to_string),
             disks: self.disks.as_ref().map(ToString::to_string),
+            environment: Some(self.environment()),
         }
+    }
+
+    /// What commands have of an environment.
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
+        self.environment.clone().unwrap_or_else(own_environment)
     }
 
     /// Those of a sweep that was begun.
@@ -162,6 +171,7 @@ impl Surroundings {
             network,
             clocks,
             disks,
+            environment,
         } = kept;
         let words = chaos.parse();
         Ok(Self {
@@ -169,6 +179,7 @@ impl Surroundings {
             network: network.as_deref().map(str::parse).transpose()?,
             clocks: clocks.as_deref().map(str::parse).transpose()?,
             disks: disks.as_deref().map(str::parse).transpose()?,
+            environment: environment.clone(),
         })
     }
 }
@@ -225,6 +236,21 @@ mod tests {
             again.disks.map(|disks| disks.to_string()).as_deref(),
             Some("lazy:0")
         );
+    }
+
+    /// Whoever goes on with a sweep may have another `PATH`, and would have another history.
+    #[test]
+    fn a_manifest_keeps_the_environment_of_whoever_began() {
+        let mut kept = Surroundings::default().kept();
+        assert_eq!(kept.environment, Some(own_environment()));
+        let environment = vec![("PATH".to_owned(), "/elsewhere".to_owned())];
+        kept.environment = Some(environment.clone());
+        let again = Surroundings::recorded(&kept).expect("it is known");
+        assert_eq!(again.environment(), environment);
+        assert_eq!(again.kept(), kept);
+        kept.environment = None;
+        let older = Surroundings::recorded(&kept).expect("it is known");
+        assert_eq!(older.environment(), own_environment());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use brief::counted;
 use campaign::{Interrupt, Outcome, say};
 use injector::{
-    Laboratory, LiveManifest, LiveResult, Minimized, OPERATIONS, SeedPlan, finding,
+    Laboratory, LiveManifest, LiveResult, Minimized, OPERATIONS, Rules, SeedPlan, finding,
     finding_in_full, findings, manifest, never_looked, plans, results,
 };
 use node_sweep::FACTS_FOLDER;
@@ -75,8 +75,11 @@ pub(super) fn minimize(
     keep.map_or(Ok(()), make_empty)?;
     say_whether_victims_stay(&plan);
     let cancelled = || interrupt.requested();
-    let minimized = injector::minimize(&laboratory, &plan, result, &mut told, &cancelled)?;
-    let Some(minimized) = minimized else {
+    let minimized = injector::minimize(&laboratory, &plan, result, &mut told, &cancelled);
+    if is_interrupted(&minimized) {
+        return Ok(interrupted());
+    }
+    let Some(minimized) = minimized? else {
         say(&format!("finding {number} did not come again"));
         return Ok(Outcome::Incomplete);
     };
@@ -84,7 +87,7 @@ pub(super) fn minimize(
         + &finding_in_full(number, &minimized.result, alike, &manifest);
     io::stdout().lock().write_all(text.as_bytes())?;
     if let Some(keep) = keep {
-        run_kept(&laboratory, &minimized, keep, &cancelled)?;
+        run_kept(laboratory, &minimized, keep)?;
     }
     if minimized.interrupted {
         say("interrupted: there may be something smaller");
@@ -101,16 +104,14 @@ fn say_whether_victims_stay(plan: &SeedPlan) {
     }
 }
 
-/// Runs what a finding was made once more, and keeps what the machines say.
-fn run_kept(
-    laboratory: &Laboratory,
-    minimized: &Minimized,
-    keep: &Path,
-    cancelled: &dyn Fn() -> bool,
-) -> anyhow::Result<()> {
+/// Runs what a finding was made once more, and keeps what the machines say: also if somebody has asked for the
+/// end, for there is nothing to keep before that.
+fn run_kept(laboratory: Laboratory, minimized: &Minimized, keep: &Path) -> anyhow::Result<()> {
+    // They ask whether somebody has.
+    let laboratory = laboratory.held_against(Rules::default());
     let shorter = minimized.operations.map(|most| laboratory.shorter(most));
-    let laboratory = shorter.as_ref().unwrap_or(laboratory);
-    laboratory.run(&minimized.result.failure(), Some(keep), cancelled)?;
+    let laboratory = shorter.as_ref().unwrap_or(&laboratory);
+    laboratory.run(&minimized.result.failure(), Some(keep), &|| false)?;
     say(&kept_words(keep));
     Ok(())
 }
@@ -206,10 +207,10 @@ fn run_again(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
     let ran = laboratory.run(&before.failure(), keep, &|| interrupt.requested());
-    let run = match ran {
-        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => return Ok(interrupted()),
-        other => other?,
-    };
+    if is_interrupted(&ran) {
+        return Ok(interrupted());
+    }
+    let run = ran?;
     let mut out = io::stdout().lock();
     if run.history != before.history || run.judged != before.judged {
         writeln!(out, "it came to something else: history {}", run.history)?;
@@ -244,13 +245,11 @@ pub(crate) fn facts_of(
     let laboratory = laboratory_of(manifest, directory, result.address.seed, interrupt)?;
     let laboratory = laboratory.keeping_facts(path.clone());
     let ran = laboratory.run(&result.failure(), None, &|| interrupt.requested());
-    let run = match ran {
-        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
-            interrupted();
-            return Ok(None);
-        }
-        other => other?,
-    };
+    if is_interrupted(&ran) {
+        interrupted();
+        return Ok(None);
+    }
+    let run = ran?;
     if run.history != result.history {
         let _ = std::fs::remove_file(&path);
         bail!(
@@ -260,6 +259,13 @@ pub(crate) fn facts_of(
         );
     }
     Ok(Some(path))
+}
+
+fn is_interrupted<T>(result: &injector::Result<T>) -> bool {
+    matches!(
+        result,
+        Err(injector::Error::Cluster(cluster::Error::Interrupted))
+    )
 }
 
 fn interrupted() -> Outcome {

@@ -146,7 +146,7 @@ fn list(
     let all = summary_of(directory, results);
     write!(out, "{}", table(&all, manifest))?;
     if all.is_cut_off {
-        let words = resume_words(&all, manifest, directory);
+        let words = resume_words(directory);
         writeln!(out, "it has not ended: continue with: {words}")?;
     }
     Ok(outcome(&all, manifest))

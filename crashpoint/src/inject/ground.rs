@@ -157,8 +157,10 @@ fn on_simulated(
     let ran = run(&mut ground, plan, &left.place, &cancelled);
     let cluster = ground.cluster();
     let mut ran = left.examined((file, manifest), plan, ran, kept, interrupt)?;
-    if let Some(kept) = kept.filter(|_| ran.broken().is_some()) {
-        cluster.write_frames(kept)?;
+    if let Some(kept) = kept.filter(|_| ran.broken().is_some())
+        && let Err(error) = cluster.write_frames(kept)
+    {
+        ran.not_kept(&error);
     }
     ran.simulated = Some(SimulatedRun {
         seed: settings.seed,
@@ -184,7 +186,7 @@ impl Left {
         Self { logs, place }
     }
 
-    /// Copies all of it, and holds specifications against a run that came to its end.
+    /// Copies all of it as far as that can be, and holds specifications against a run that came to its end.
     fn examined(
         &self,
         of: (&ClusterFile, &InjectManifest),
@@ -193,10 +195,11 @@ impl Left {
         kept: Option<&Path>,
         interrupt: &Interrupt,
     ) -> Result<Ran> {
-        if let Some(kept) = kept {
-            self.keep(kept)?;
-        }
+        let is_kept = kept.map_or(Ok(()), |kept| self.keep(kept));
         let mut ran = ran?;
+        if let Err(error) = is_kept {
+            ran.not_kept(&error);
+        }
         if ran.is_cut_short {
             return Ok(ran);
         }

@@ -167,7 +167,7 @@ pub(crate) struct InjectArgs {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
 
-    /// Stop after N runs that broke something
+    /// Stop after N runs that broke something; with --resume, N more
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     stop_after: Option<u64>,
 
@@ -435,7 +435,7 @@ impl Campaign<'_> {
             first: self.manifest.first,
             shard: Shard::of_manifest(self.manifest.shard.as_deref())?,
             deadline: budget.map(|budget| Instant::now() + budget),
-            // Whoever searches wants one.
+            // Whoever searches wants one, or one more.
             stop_after: self
                 .arguments
                 .stop_after
@@ -469,6 +469,11 @@ impl Campaign<'_> {
             told(result, &self.manifest, format, interrupt);
             Ok(())
         };
+        if format == OutputFormat::Json {
+            for result in &known {
+                told(result, &self.manifest, format, interrupt);
+            }
+        }
         campaign(strategy, selection, known, &run, &mut keep)
     }
 
@@ -479,10 +484,10 @@ impl Campaign<'_> {
                 .write_all(table(summary, &self.manifest).as_bytes())?;
         }
         if summary.is_cut_off {
-            let how = self.directory.as_ref().map(|directory| {
-                let words = resume_words(summary, &self.manifest, directory.path());
-                format!(": continue with: {words}")
-            });
+            let how = self
+                .directory
+                .as_ref()
+                .map(|directory| format!(": continue with: {}", resume_words(directory.path())));
             let how = how.unwrap_or_default();
             say(&format!("stopped before all runs were made{how}"));
         }
@@ -491,18 +496,9 @@ impl Campaign<'_> {
 }
 
 /// The command with which a campaign goes on.
-pub(crate) fn resume_words(
-    summary: &Summary,
-    manifest: &InjectManifest,
-    directory: &Path,
-) -> String {
+pub(crate) fn resume_words(directory: &Path) -> String {
     let directory = directory.to_string_lossy();
-    let words = format!("{} inject --resume {}", own_call(), quoted(&directory));
-    // A search ends with the first run that shows what it looks for.
-    match summary.shown() {
-        shown @ 1.. if manifest.want.is_some() => format!("{words} --stop-after {}", shown + 1),
-        _ => words,
-    }
+    format!("{} inject --resume {}", own_call(), quoted(&directory))
 }
 
 /// What the shards of a campaign came to, put together.
@@ -511,6 +507,7 @@ pub(crate) fn merge(
     out: &Path,
     incomplete: bool,
     format: OutputFormat,
+    interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
     let (mut merged, is_whole) = injector::online::merge(parts, out, incomplete)?;
     let file = kept_file(&merged.manifest)?;
@@ -534,13 +531,19 @@ pub(crate) fn merge(
     if is_whole {
         merged.finish(&summary)?;
     } else {
-        let words = resume_words(&summary, &merged.manifest, out);
-        say(&format!("continue with what is missing with: {words}"));
+        say(&format!(
+            "continue with what is missing with: {}",
+            resume_words(out)
+        ));
     }
-    if format == OutputFormat::Text {
-        io::stdout()
+    match format {
+        OutputFormat::Json => summary
+            .results
+            .iter()
+            .for_each(|result| told(result, &merged.manifest, format, interrupt)),
+        OutputFormat::Text => io::stdout()
             .lock()
-            .write_all(table(&summary, &merged.manifest).as_bytes())?;
+            .write_all(table(&summary, &merged.manifest).as_bytes())?,
     }
     Ok(outcome(&summary, &merged.manifest))
 }

@@ -170,6 +170,7 @@ fn take_over(
     let at = directory.display();
     let known = injector::online::manifest(directory)?;
     let known = known.with_context(|| format!("{at} has no results of inject"))?;
+    refuse_other_file(manifest, &known, directory)?;
     refuse_other_machines(manifest, &known, directory)?;
     refuse_other_points(manifest, &known, directory)?;
     let collected = known
@@ -180,6 +181,21 @@ fn take_over(
     }
     manifest.collected = Some(collected_of(arguments, collected.points));
     Ok(())
+}
+
+/// Fails if the failure points of another campaign are those of another cluster.
+fn refuse_other_file(
+    manifest: &InjectManifest,
+    known: &InjectManifest,
+    directory: &Path,
+) -> anyhow::Result<()> {
+    if manifest.text == known.text {
+        return Ok(());
+    }
+    bail!(
+        "{} has failure points of another cluster file: give the same, or collect them again",
+        directory.display()
+    )
 }
 
 /// Fails if the failure points of another campaign do not come up in this one because of what is simulated.
@@ -236,5 +252,40 @@ fn collected_of(arguments: &InjectArgs, points: Vec<SeenPoint>) -> Collected {
         all_occurrences: arguments.all_occurrences,
         failures_max: arguments.max_failures,
         order: arguments.order,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use injector::online::InjectDirectory;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        arguments: InjectArgs,
+    }
+
+    #[test]
+    fn failure_points_are_those_of_one_cluster_file() {
+        let manifest = |name: &str| {
+            let text = format!("[[nodes]]\nname = \"{name}\"\ncommand = \"sh\"\n");
+            let file = ClusterFile::parse(&text, Path::new("c.toml"), Path::new("/"));
+            InjectManifest::new(&file.expect("a cluster"), Path::new("/c.toml"))
+        };
+        let words = ["inject", "c.toml", "--strategy", EXHAUSTIVE];
+        let words = Words::try_parse_from(words).expect("they are right");
+        let folder = tempfile::tempdir().expect("a directory");
+        let known = InjectManifest {
+            collected: Some(collected_of(&words.arguments, Vec::new())),
+            ..manifest("a")
+        };
+        InjectDirectory::create(folder.path(), known).expect("created");
+        let taken = |name| take_over(&words.arguments, folder.path(), &mut manifest(name));
+        taken("a").expect("it is the same");
+        let refused = taken("b").expect_err("it is another one").to_string();
+        assert!(refused.contains("of another cluster file"), "{refused}");
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use campaign::Interrupt;
 use cluster::ClusterFile;
+use injector::Error;
 use injector::online::{EXHAUSTIVE, FaultPlan, InjectManifest, Ran, WANTED, Want, without_faults};
 use specification::About;
 
@@ -62,34 +63,48 @@ pub(super) fn run_confirmed(
 /// any: what comes by chance has no failure that makes it. A run in which no failure was in place shows
 /// nothing.
 ///
-/// On simulated machines the same run would come to the same, and so would the run without failures in
-/// which failure points were collected. So only the latter is made, with another seed.
+/// It is not if one of these runs cannot be made; what else it came to stands.
 fn confirm(
     ran: &mut Ran,
-    (file, manifest): (&ClusterFile, &InjectManifest),
-    (index, plan): (u64, &FaultPlan),
+    of: (&ClusterFile, &InjectManifest),
+    plan: (u64, &FaultPlan),
     run: &dyn Fn(&InjectManifest, &FaultPlan) -> injector::Result<Ran>,
 ) -> injector::Result<()> {
     if !ran.shows_wanted() {
         return Ok(());
     }
+    match unconfirmed(ran, of, plan, run) {
+        Ok(None) => {}
+        Ok(Some(why)) => ran.take_back_wanted(&format!("what is wanted was shown, {why}")),
+        Err(error @ Error::Cluster(cluster::Error::Interrupted)) => return Err(error),
+        Err(error) => ran.take_back_wanted(&format!(
+            "what is wanted was shown, and a run that was to confirm it could not be made: {error}"
+        )),
+    }
+    Ok(())
+}
+
+/// Why what a run shows is not what its failures make, if it is not.
+///
+/// On simulated machines the same run would come to the same, and so would the run without failures in
+/// which failure points were collected. So only the latter is made, with another seed.
+fn unconfirmed(
+    ran: &Ran,
+    (file, manifest): (&ClusterFile, &InjectManifest),
+    (index, plan): (u64, &FaultPlan),
+    run: &dyn Fn(&InjectManifest, &FaultPlan) -> injector::Result<Ran>,
+) -> injector::Result<Option<&'static str>> {
     if ran.broken().is_none() {
-        ran.take_back_wanted("what is wanted was shown, although no failure was in place");
-        return Ok(());
+        return Ok(Some("although no failure was in place"));
     }
     let is_shown = |ran: &Ran| ran.shows_wanted() && ran.broken().is_some();
     let other = other_machines(manifest, index);
     if other.is_none() && !is_shown(&run(manifest, plan)?) {
-        ran.take_back_wanted(
-            "what is wanted was shown, and was not when the same failure came again",
-        );
-        return Ok(());
+        return Ok(Some("and was not when the same failure came again"));
     }
     let without = without_faults(file, manifest.seed);
-    if run(other.as_ref().unwrap_or(manifest), &without)?.shows_wanted() {
-        ran.take_back_wanted("what is wanted was shown, and by a run without failures as well");
-    }
-    Ok(())
+    let is_chance = run(other.as_ref().unwrap_or(manifest), &without)?.shows_wanted();
+    Ok(is_chance.then_some("and by a run without failures as well"))
 }
 
 /// The same campaign on machines with another seed than that of all its runs, if it is on machines: each
@@ -105,7 +120,7 @@ fn other_machines(manifest: &InjectManifest, index: u64) -> Option<InjectManifes
 mod tests {
     use std::cell::Cell;
 
-    use injector::online::{InjectResult, Summary};
+    use injector::Judged;
     use serde_json::json;
 
     use super::*;
@@ -117,7 +132,7 @@ mod tests {
         });
         let ran = json!({
             "events": [], "faults": [], "acknowledged": 0, "acknowledged_before_heal": 0,
-            "seconds": 1.0, "verdict": verdict, "broken": ["wanted: shown(a)"], "why": "it is open",
+            "seconds": 1.0, "verdict": verdict, "broken": ["wanted: shown(a) from 0.000 s on"], "why": "it is open",
             "violations": [shown]
         });
         serde_json::from_value(ran).expect("a run")
@@ -125,7 +140,20 @@ mod tests {
 
     /// How many of this run show what is wanted once it is confirmed, where runs with a failure and those
     /// without come to these, and how many runs that took.
-    fn confirmed(mut first: Ran, again: &Ran, without: &Ran) -> (u64, u32) {
+    fn confirmed(first: Ran, again: &Ran, without: &Ran) -> (u64, u32) {
+        let (ran, runs) = with_runs(first, &|is_without| {
+            Ok(if is_without { without } else { again }.clone())
+        });
+        let ran = ran.expect("all were made");
+        (u64::from(ran.shows_wanted()), runs)
+    }
+
+    /// What becomes of this run when it is confirmed, and how many runs that took, where runs come to this;
+    /// whether they are without failures is told.
+    fn with_runs(
+        mut first: Ran,
+        run: &dyn Fn(bool) -> injector::Result<Ran>,
+    ) -> (injector::Result<Ran>, u32) {
         let text = "[[nodes]]\nname = \"a\"\ncommand = \"sh\"\n[client]\ncommand = \"sh\"\n";
         let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
         let file = file.expect("a cluster");
@@ -137,23 +165,43 @@ mod tests {
         let of = (&file, &manifest);
         let came = confirm(&mut first, of, (0, &plan), &|_, plan| {
             runs.set(runs.get() + 1);
-            if plan.faults.is_empty() {
-                assert_eq!(plan.seed, 7, "clients do the same");
-                return Ok(without.clone());
-            }
-            Ok(again.clone())
+            assert_eq!(
+                plan.seed == 7,
+                plan.faults.is_empty(),
+                "clients do the same"
+            );
+            run(plan.faults.is_empty())
         });
-        came.expect("all were made");
-        let result = InjectResult {
-            index: 0,
-            plan: plan.to_string(),
-            ran: first,
+        (came.map(|()| first), runs.get())
+    }
+
+    #[test]
+    fn what_a_run_has_broken_stands_if_no_run_can_confirm_what_is_wanted() {
+        let fails = |error: fn() -> cluster::Error, when: bool| {
+            let mut first = ran("broken");
+            let Judged::Broken { broken } = &mut first.judged else {
+                panic!("{first:?}");
+            };
+            broken.push("k1 is lost".into());
+            let (came, _) = with_runs(first, &|is_without| {
+                if is_without == when {
+                    return Err(error().into());
+                }
+                Ok(ran("broken"))
+            });
+            came
         };
-        let summary = Summary {
-            results: vec![result],
-            ..Summary::default()
-        };
-        (summary.shown(), runs.get())
+        for when in [false, true] {
+            let came = fails(|| cluster::Error::NoDisk("a".into()), when).expect("it was made");
+            assert_eq!(came.broken(), Some(&["k1 is lost".to_owned()][..]));
+            let why = "could not be made: node a has no disk";
+            assert!(
+                !came.shows_wanted() && came.notes[0].contains(why),
+                "{came:?}"
+            );
+            // It is made again if somebody asked for the end.
+            assert!(fails(|| cluster::Error::Interrupted, when).is_err());
+        }
     }
 
     #[test]

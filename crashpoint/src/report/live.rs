@@ -1,12 +1,12 @@
 //! Live sweeps, as they are reported: each finding as `crashpoint show` tells it.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use askama::Template;
 use campaign::{own_call, quoted};
 use injector::{
-    Judged, LiveManifest, LiveResult, finding_in_full, findings, headline, manifest, results,
+    Judged, LiveManifest, LiveResult, finding_in_full, findings, headline, manifest, reasons,
+    results,
 };
 
 use crate::cluster::live_table;
@@ -98,15 +98,9 @@ impl LiveSweep {
         clean.count() as u64
     }
 
-    /// How many could not be judged, by why.
-    pub(super) fn inconclusive(&self) -> BTreeMap<String, u64> {
-        let mut reasons = BTreeMap::new();
-        for result in &self.results {
-            if let Judged::Inconclusive { why } = &result.judged {
-                *reasons.entry(why.clone()).or_default() += 1;
-            }
-        }
-        reasons
+    /// How many could not be judged, with why.
+    pub(super) fn inconclusive(&self) -> Vec<(&str, u64)> {
+        reasons(&self.results)
     }
 
     /// That it did not end, if that is so.

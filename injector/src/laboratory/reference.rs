@@ -97,7 +97,7 @@ impl Laboratory {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Reference> {
         let logs = Logs::new(None)?;
-        let mut cluster = self.prepared(&logs, cancelled)?;
+        let mut cluster = self.prepared(&logs, false, cancelled)?;
         let (plan, lines) = self.plan_and_lines(&mut cluster, at, &logs, cancelled)?;
         let nodes: Vec<_> = (0..self.file.nodes.len()).collect();
         restart(&mut cluster, &nodes, cancelled)?;

@@ -61,6 +61,7 @@ impl Run<'_> {
         let (judged, held) = self.laboratory.hold(&mut over, judged)?;
         Ok(LiveRun {
             acknowledged: self.printed.lines(),
+            missed: failure.faults[self.happened.len()..].to_vec(),
             happened: self.happened,
             recovery,
             judged,
@@ -102,14 +103,22 @@ impl Run<'_> {
 
     /// What the check says, and whether the nodes are still there whose power failed.
     fn checked(&mut self, failure: &Failure) -> Result<Judged> {
-        let verdict = self
-            .cluster
-            .run_check(&self.printed.bytes, self.cancelled)?;
+        let verdict = self.cluster.run_check(&self.printed.bytes, self.cancelled);
+        let verdict = match verdict {
+            Err(error) if !is_of_machine(&error) => return Err(error.into()),
+            other => other,
+        };
         // A kernel that gave up says more than what is missing without it.
         if let Some(judged) = self.ended() {
             return Ok(judged);
         }
-        let judged = judged(verdict);
+        let judged = match verdict {
+            Ok(verdict) => judged(verdict),
+            Err(error) => {
+                self.story.is_cut_short = true;
+                return not_asked(error);
+            }
+        };
         if matches!(judged, Judged::Broken { .. }) {
             return Ok(judged);
         }
@@ -119,7 +128,7 @@ impl Run<'_> {
         // One that seemed ready may have been about to look at what it has.
         match victims.try_for_each(|node| self.cluster.refuse_end_of(node)) {
             Ok(()) => Ok(judged),
-            Err(error) => self.of_down("does not stay up", error),
+            Err(error) => self.down("does not stay up", error),
         }
     }
 
@@ -151,6 +160,7 @@ impl Run<'_> {
         self.stop_at(fault);
         let started = self.cluster.start(self.cancelled);
         self.stop_nowhere();
+        self.take_lines();
         let is_there = match started {
             Err(ClusterError::AtPoint) => true,
             Ok(()) => {
@@ -164,8 +174,16 @@ impl Run<'_> {
         Ok((!is_there).then(|| self.not_there()))
     }
 
+    /// Takes what the client has printed while something else was waited for: it came before what comes now.
+    fn take_lines(&mut self) {
+        while let Some((line, time_ns)) = self.cluster.line_of_client(&self.client) {
+            self.printed.add(time_ns, &line);
+        }
+    }
+
     /// As it is at the time at which it was stopped.
     pub(super) fn stand_still(mut self, logs: Logs) -> StandStill {
+        self.take_lines();
         self.cluster.stop_at_time(None);
         StandStill {
             acknowledged: self.printed.lines(),
@@ -271,16 +289,13 @@ impl Run<'_> {
 
     /// A run that was to be as another one, and is not.
     fn not_there(&mut self) -> Judged {
-        self.story.is_cut_short = true;
-        Judged::Inconclusive {
-            why: "the run did not come to that moment".into(),
-        }
+        self.cut_short("the run did not come to that moment".into())
     }
 
     /// What there is to say of kernels that gave up, if any did.
     fn ended(&mut self) -> Option<Judged> {
         if let Err(error) = self.cluster.refuse_lost_kernels() {
-            return Some(self.cut_short(&error));
+            return Some(self.cut_short(error.to_string()));
         }
         let ended = self.cluster.ended();
         let mut broken = Vec::new();
@@ -296,11 +311,9 @@ impl Run<'_> {
 
     /// A run that cannot go on for no reason of the cluster's. It would be so each time: the other failures
     /// are looked at.
-    fn cut_short(&mut self, error: &ClusterError) -> Judged {
+    fn cut_short(&mut self, why: String) -> Judged {
         self.story.is_cut_short = true;
-        Judged::Inconclusive {
-            why: error.to_string(),
-        }
+        Judged::Inconclusive { why }
     }
 
     /// What there is to say of a node that does not come up.
@@ -314,20 +327,14 @@ impl Run<'_> {
         if let ClusterError::NotReady { node, what, .. } = &error {
             self.story.not_ready(self.cluster.now_ns(), node, what);
         }
-        self.of_down("does not come up", error)
+        self.down("does not come up", error)
     }
 
     /// The same of one that does not do what it should.
-    fn of_down(&mut self, does_not: &str, error: ClusterError) -> Result<Judged> {
-        let (node, what, tail) = match error {
-            ClusterError::NotReady { node, what, tail } => (node, what, tail),
-            ClusterError::Unable { .. } => return Ok(self.cut_short(&error)),
-            error => return Err(error.into()),
-        };
-        let first = format!("node {node} {does_not}: it {what}");
-        let log = tail.iter().map(|line| format!("its log: {line}"));
-        let broken = [first].into_iter().chain(log).collect();
-        Ok(Judged::Broken { broken })
+    fn down(&mut self, does_not: &str, error: ClusterError) -> Result<Judged> {
+        let judged = of_down(does_not, error)?;
+        self.story.is_cut_short |= matches!(judged, Judged::Inconclusive { .. });
+        Ok(judged)
     }
 
     /// Where the machines that have booted asked their disks until they were ready.
@@ -368,6 +375,38 @@ fn is_of_machine(error: &ClusterError) -> bool {
     )
 }
 
+/// What there is to say of a node that is down; `does_not` says how. It is inconclusive if its machine could not
+/// do what it was asked for, or somebody else killed it.
+fn of_down(does_not: &str, error: ClusterError) -> Result<Judged> {
+    let is_killed = error.is_killed();
+    let (node, what, tail) = match error {
+        ClusterError::NotReady { node, what, tail } => (node, what, tail),
+        ClusterError::Unable { .. } => {
+            let why = error.to_string();
+            return Ok(Judged::Inconclusive { why });
+        }
+        error => return Err(error.into()),
+    };
+    let first = format!("node {node} {does_not}: it {what}");
+    if is_killed {
+        let why = format!("{first}; its machine may be short of memory: try more `memory_mib`");
+        return Ok(Judged::Inconclusive { why });
+    }
+    let log = tail.iter().map(|line| format!("its log: {line}"));
+    let broken = [first].into_iter().chain(log).collect();
+    Ok(Judged::Broken { broken })
+}
+
+/// What there is to say if the machine of the check does not do what it is asked for: nothing of the cluster.
+fn not_asked(error: ClusterError) -> Result<Judged> {
+    match error {
+        ClusterError::NotReady { .. } | ClusterError::Unable { .. } => Ok(Judged::Inconclusive {
+            why: format!("the check could not be asked: {error}"),
+        }),
+        error => Err(error.into()),
+    }
+}
+
 fn judged(verdict: Verdict) -> Judged {
     match verdict {
         Verdict::Ok => Judged::Ok,
@@ -380,13 +419,57 @@ fn judged(verdict: Verdict) -> Judged {
 mod tests {
     use super::*;
 
+    fn not_ready(what: &str) -> ClusterError {
+        ClusterError::NotReady {
+            node: "a".into(),
+            what: what.into(),
+            tail: vec!["a line".into()],
+        }
+    }
+
+    fn unable() -> ClusterError {
+        ClusterError::Unable {
+            node: "a".into(),
+            what: "it is short of memory".into(),
+        }
+    }
+
+    #[test]
+    fn a_node_that_somebody_else_killed_is_no_finding() {
+        let of = |error| of_down("does not stay up", error).expect("it is of a node");
+        let broken = of(not_ready("was ended by SIGSEGV by itself"));
+        let words = [
+            "node a does not stay up: it was ended by SIGSEGV by itself",
+            "its log: a line",
+        ];
+        let words = words.map(str::to_owned).to_vec();
+        assert_eq!(broken, Judged::Broken { broken: words });
+        for (error, begins) in [
+            (
+                not_ready("was ended by SIGKILL by itself"),
+                "node a does not stay up: it was ended by SIGKILL by itself; its machine may be short of memory",
+            ),
+            (unable(), "the machine of a "),
+        ] {
+            let judged = of(error);
+            let is_so = matches!(&judged, Judged::Inconclusive { why } if why.starts_with(begins));
+            assert!(is_so, "{judged:?}");
+        }
+    }
+
+    #[test]
+    fn a_check_that_cannot_be_asked_ends_one_run_and_no_sweep() {
+        for error in [not_ready("does not get ready"), unable()] {
+            let judged = not_asked(error).expect("it is of the machine");
+            assert!(matches!(judged, Judged::Inconclusive { .. }), "{judged:?}");
+        }
+        assert!(not_asked(ClusterError::Interrupted).is_err());
+    }
+
     /// A run that was to stand still, or was interrupted, is none that came to something.
     #[test]
     fn only_what_machines_do_not_do_is_judged() {
-        let (node, what) = (String::from("a"), String::from("was not ready"));
-        let tail = Vec::new();
-        let not_ready = ClusterError::NotReady { node, what, tail };
-        assert!(is_of_machine(&not_ready));
+        assert!(is_of_machine(&not_ready("was not ready")));
         for error in [
             ClusterError::AtTime,
             ClusterError::AtPoint,

@@ -1,9 +1,10 @@
 //! Faults put in place, and ended again: each is verified.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
-use cluster::{Member, Side, between};
+use cluster::{Error as ClusterError, Member, Side, between};
 use pace_rules::disk::Log;
 use simulation::Chance;
 
@@ -85,10 +86,48 @@ pub(super) struct Between {
     words: String,
 }
 
-pub(super) type Said<T> = Result<T, String>;
+/// Why a fault could not be put in place, or not be ended.
+pub(super) enum Why {
+    /// In words.
+    Words(String),
+    /// The ground failed.
+    Ground(ClusterError),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Words(words) => f.write_str(words),
+            Self::Ground(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<String> for Why {
+    fn from(words: String) -> Self {
+        Self::Words(words)
+    }
+}
+
+impl From<&str> for Why {
+    fn from(words: &str) -> Self {
+        Self::Words(words.into())
+    }
+}
+
+pub(super) type Said<T> = Result<T, Why>;
 
 pub(super) fn said<T>(result: cluster::Result<T>) -> Said<T> {
-    result.map_err(|error| error.to_string())
+    result.map_err(Why::Ground)
+}
+
+/// Whether nothing that is seen after an error says anything of the programs: a machine may be gone without
+/// an end.
+pub(super) fn ends_the_run(error: &ClusterError) -> bool {
+    matches!(
+        error,
+        ClusterError::Simulation(_) | ClusterError::Unable { .. } | ClusterError::Interrupted
+    )
 }
 
 /// The directions of a flow between two sides, and how they are drawn.
@@ -159,7 +198,7 @@ impl Runner<'_> {
     fn refuse_stopped(&mut self, nodes: &[usize]) -> Said<()> {
         for node in nodes {
             if !said(self.ground.is_running(*node))? {
-                return Err(format!("{} did not run", self.names(&[*node])));
+                return Err(format!("{} did not run", self.names(&[*node])).into());
             }
         }
         Ok(())
@@ -198,7 +237,7 @@ impl Runner<'_> {
     fn verify_stopped(&mut self, nodes: &[usize]) -> Said<()> {
         for node in nodes {
             if said(self.ground.is_running(*node))? {
-                return Err(format!("{} still runs", self.names(&[*node])));
+                return Err(format!("{} still runs", self.names(&[*node])).into());
             }
         }
         Ok(())
@@ -260,7 +299,7 @@ impl Runner<'_> {
         let agreed = said(self.ground.agree_on_calls());
         let spared = self.calls.spared(fault).map_err(|node| {
             let name = self.names(&[node]);
-            format!("{name} has a call that is still held")
+            Why::Words(format!("{name} has a call that is still held"))
         });
         agreed.and(spared)
     }

@@ -15,7 +15,7 @@ impl Runner<'_> {
     pub(super) fn hit_disks(&mut self, on: Vec<usize>, fault: usize, how: &DiskFault) -> Said<Hit> {
         if let Some(node) = on.iter().find(|node| self.disk_is_hit(**node)) {
             let name = self.names(&[*node]);
-            return Err(format!("the disk of {name} has another fault already"));
+            return Err(format!("the disk of {name} has another fault already").into());
         }
         for (place, node) in on.iter().enumerate() {
             let count = Arc::clone(self.requests.entry((fault, *node)).or_default());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::{Member, Result};
 use simulation::Until;
 
-use super::act::{Between, Hit, Said};
+use super::act::{Between, Hit, Said, Why};
 use super::plan::{Begins, What};
 use super::run::Runner;
 use super::sent;
@@ -59,7 +59,7 @@ impl Runner<'_> {
             if let Err(error) = limited {
                 // That is the error to tell.
                 let _ = self.ground.lift_limit();
-                return Err(error.to_string());
+                return Err(Why::Ground(error));
             }
             Ok(Limited {
                 on,
@@ -74,7 +74,10 @@ impl Runner<'_> {
     fn counted(&self, begins: &Begins, cut: &[(Member, Member)]) -> Said<Vec<(Member, Member)>> {
         match begins {
             Begins::After(_) => Ok(cut.to_vec()),
-            Begins::With(message) => message.counted(cut, &self.known(), self.clients.all.len()),
+            Begins::With(message) => {
+                let counted = message.counted(cut, &self.known(), self.clients.all.len());
+                Ok(counted?)
+            }
         }
     }
 
@@ -93,7 +96,7 @@ impl Runner<'_> {
             // That is the error to tell.
             let _ = self.ground.lift_limit();
             let _ = self.heal_cuts(&limited.cut.directions);
-            return Err(error.to_string());
+            return Err(Why::Ground(error));
         }
         let begins = format!(
             "{}: {} had passed",
@@ -112,7 +115,7 @@ impl Runner<'_> {
     pub(super) fn give_up(&mut self, fault: usize, limited: &Limited) -> Result<()> {
         let passed = self.ground.limited().map(|limit| limit.passed());
         if let Err(error) = self.ground.verify_limit() {
-            self.problems.push(error.to_string());
+            self.failed(error);
         }
         self.ground.lift_limit()?;
         let passed = sent::passed(passed.unwrap_or_default());

@@ -27,8 +27,8 @@ pub struct Selection {
     pub shard: Option<Shard>,
     /// Until then.
     pub deadline: Option<Instant>,
-    /// Until so many have broken something, or shown what is sought. Runs that have begun by then are
-    /// finished and kept.
+    /// Until so many more than were known have broken something, or shown what is sought. Runs that have
+    /// begun by then are finished and kept.
     pub stop_after: Option<u64>,
     /// How many runs are made side by side; 0 is as 1.
     pub jobs: usize,
@@ -65,17 +65,17 @@ impl Selection {
         Some(self.order(strategy, so_far).count() as u64)
     }
 
-    /// Whether its time is over, or enough was found.
-    fn is_over(&self, strategy: &dyn Strategy, so_far: &[InjectResult]) -> bool {
+    /// Whether its time is over, or so many that were found are enough.
+    fn is_over(&self, found: u64) -> bool {
         let is_late = self.deadline.is_some_and(|at| Instant::now() >= at);
-        let sought = so_far
-            .iter()
-            .filter(|result| strategy.is_what_is_sought(&result.ran));
-        is_late
-            || self
-                .stop_after
-                .is_some_and(|most| sought.count() as u64 >= most)
+        is_late || self.stop_after.is_some_and(|most| found >= most)
     }
+}
+
+/// How many of these are what is sought.
+fn sought(strategy: &dyn Strategy, results: &[InjectResult]) -> u64 {
+    let is_sought = |result: &&InjectResult| strategy.is_what_is_sought(&result.ran);
+    results.iter().filter(is_sought).count() as u64
 }
 
 /// What a campaign came to.
@@ -199,6 +199,7 @@ pub fn campaign(
     let indices = known.iter().map(|result| result.index);
     let mut going = Going {
         tried: indices.collect(),
+        sought_before: sought(strategy, &known),
         summary: Summary {
             results: known,
             ..Summary::default()
@@ -241,6 +242,8 @@ struct Going<'a> {
     strategy: &'a mut dyn Strategy,
     selection: &'a Selection,
     tried: BTreeSet<u64>,
+    /// How many of those that were known are what is sought.
+    sought_before: u64,
     summary: Summary,
 }
 
@@ -282,7 +285,8 @@ impl Going<'_> {
         let (selection, summary) = (self.selection, &mut self.summary);
         while !summary.is_cut_off {
             let index = selection.next(self.strategy, &summary.results, &self.tried)?;
-            if selection.is_over(self.strategy, &summary.results) {
+            let found = sought(self.strategy, &summary.results) - self.sought_before;
+            if selection.is_over(found) {
                 summary.is_cut_off = true;
                 break;
             }
@@ -497,6 +501,36 @@ mod tests {
         });
         assert_eq!(kept, [0, 2]);
         assert!(summary.expect("some were made").is_cut_off);
+    }
+
+    #[test]
+    fn a_campaign_that_goes_on_stops_after_so_many_more() {
+        let broken = Ran::of(Judged::Broken {
+            broken: vec!["k1 is lost".into()],
+        });
+        let known = InjectResult {
+            index: 0,
+            plan: String::new(),
+            ran: broken.clone(),
+        };
+        let selection = Selection {
+            stop_after: Some(2),
+            ..Selection::default()
+        };
+        let mut kept = Vec::new();
+        let plan = FaultPlan::new(0, Vec::new());
+        let summary = campaign(
+            &mut Repeated { plan, times: 6 },
+            &selection,
+            vec![known],
+            &|_, _| Ok(broken.clone()),
+            &mut |result| {
+                kept.push(result.index);
+                Ok(())
+            },
+        );
+        assert!(summary.expect("they were made").is_cut_off);
+        assert_eq!(kept, [1, 2]);
     }
 
     #[test]

@@ -103,7 +103,8 @@ impl OnMachines {
             (here.chaos != there.chaos, "--chaos"),
             (here.network != there.network, "--network"),
             (here.clocks != there.clocks, "--clocks"),
-            (here != there, "--disks"),
+            (here.disks != there.disks, "--disks"),
+            (here.has_other_environment(there), "PATH, HOME or LANG"),
         ];
         let mut different = different.into_iter().filter(|(is_other, _)| *is_other);
         different.next().map(|(_, what)| what)
@@ -153,6 +154,14 @@ impl InjectManifest {
         (self.strategy.as_deref() == Some(EXHAUSTIVE)).then_some(self.at)
     }
 
+    /// Whether the same plan may come to something else there.
+    fn is_elsewhere(&self, other: &Self) -> bool {
+        match (&self.simulated, &other.simulated) {
+            (Some(here), Some(there)) => here.differs_from(there).is_some(),
+            (here, there) => here.is_some() != there.is_some(),
+        }
+    }
+
     /// In what it is another campaign than another one, if it is.
     fn difference(&self, other: &Self) -> Option<String> {
         let differences = [
@@ -169,7 +178,7 @@ impl InjectManifest {
                 self.specifications != other.specifications,
                 "specifications",
             ),
-            (self.simulated != other.simulated, "simulated machines"),
+            (self.is_elsewhere(other), "simulated machines"),
         ];
         let different = differences.into_iter().find(|(is_so, _)| *is_so);
         different.map(|(_, what)| format!("they are of different {what}"))
@@ -373,22 +382,50 @@ pub fn summary(path: &Path) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::given::cluster_of;
     use super::*;
 
-    #[test]
-    fn other_machines_are_those_on_which_points_come_up_at_other_times() {
+    fn on_machines() -> OnMachines {
         let surrounded = Surrounded {
             chaos: "off".into(),
             network: None,
             clocks: None,
             disks: None,
+            environment: None,
         };
-        let on = OnMachines {
+        OnMachines {
             seed: 7,
             kernel: "/here/linux".into(),
             kernel_hash: "1".into(),
             surrounded,
+        }
+    }
+
+    #[test]
+    fn parts_of_a_campaign_were_made_on_the_same_machines_wherever_their_kernel_is() {
+        let file = cluster_of("[[nodes]]\nname = \"a\"\ncommand = \"sh\"\n");
+        let with = |simulated| InjectManifest {
+            simulated,
+            ..InjectManifest::new(&file, Path::new("/c.toml"))
         };
+        let kernel = |kernel: &str, kernel_hash: &str| OnMachines {
+            kernel: kernel.into(),
+            kernel_hash: kernel_hash.into(),
+            ..on_machines()
+        };
+        let here = with(Some(on_machines()));
+        let difference = |simulated| here.difference(&with(simulated));
+        assert_eq!(difference(Some(kernel("/there/linux", "1"))), None);
+        let other = Some("they are of different simulated machines".to_owned());
+        assert_eq!(difference(Some(kernel("/here/linux", "2"))), other);
+        assert_eq!(difference(None), other);
+        assert_eq!(with(None).difference(&here), other);
+        assert_eq!(with(None).difference(&with(None)), None);
+    }
+
+    #[test]
+    fn other_machines_are_those_on_which_points_come_up_at_other_times() {
+        let on = on_machines();
         let differs = |change: fn(&mut OnMachines)| {
             let mut other = on.clone();
             change(&mut other);

@@ -1,5 +1,6 @@
 //! A run in namespaces of the running kernel: real time, and any program.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc::Receiver;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use block_dev::{Answer, Predicate};
 use cluster::{
     Background, Cluster, ClusterFile, Disk, Ending, Error, Member, NodeEnd, Result, Settings,
-    Verdict,
+    UNUSABLE_DISK, Verdict,
 };
 use simulation::{Carried, Limit, Link, Ports, Until};
 
@@ -34,6 +35,8 @@ pub struct Namespaces<'a> {
     cluster: &'a mut Cluster,
     /// The directory of data of each node.
     directories: &'a [PathBuf],
+    /// Whose disks cannot be mounted since their power failed, and why. These are down for good.
+    unmountable: BTreeMap<usize, String>,
     began: Instant,
     ends: Option<Receiver<NodeEnd>>,
     programs: Vec<Option<Background>>,
@@ -55,6 +58,7 @@ impl<'a> Namespaces<'a> {
         Self {
             cluster,
             directories,
+            unmountable: BTreeMap::new(),
             began: Instant::now(),
             ends: None,
             programs: Vec::new(),
@@ -143,7 +147,15 @@ impl Ground for Namespaces<'_> {
     }
 
     fn is_ready(&mut self, node: usize) -> Result<bool> {
-        self.cluster.node(node).is_ready()
+        let handle = self.cluster.node(node);
+        match self.unmountable.get(&node) {
+            Some(why) => Err(Error::NotReady {
+                node: handle.config().name.clone(),
+                what: format!("{UNUSABLE_DISK}: {why}"),
+                tail: Vec::new(),
+            }),
+            None => handle.is_ready(),
+        }
     }
 
     fn begin_time(&mut self, node: usize) {
@@ -169,11 +181,9 @@ impl Ground for Namespaces<'_> {
         for place in nodes {
             let node = self.cluster.node(*place);
             let cut = node.power_cut(|log| loses(*place, log))?;
-            if let Some(why) = cut.unmountable {
-                return Err(Error::Command {
-                    whose: format!("the disk of {}", node.config().name),
-                    what: format!("cannot be mounted after it: {why}"),
-                });
+            match cut.unmountable {
+                Some(why) => drop(self.unmountable.insert(*place, why)),
+                None => drop(self.unmountable.remove(place)),
             }
             lost.push(cut.lost.len());
         }
@@ -246,6 +256,10 @@ impl Ground for Namespaces<'_> {
     }
 
     fn restart(&mut self, node: usize) -> Result<()> {
+        if self.unmountable.contains_key(&node) {
+            // There is no directory to start it in, as whoever asks whether it is ready is told.
+            return Ok(());
+        }
         self.cluster.node(node).restart(&mut &*self.calls)
     }
 

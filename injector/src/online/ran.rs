@@ -322,6 +322,12 @@ impl Ran {
         }
     }
 
+    /// Takes in that not all could be kept that it left: it came to what it did.
+    pub fn not_kept(&mut self, why: &dyn std::fmt::Display) {
+        self.notes
+            .push(format!("not all that it left was kept: {why}"));
+    }
+
     /// A run that came to this, of which nothing else is known.
     pub(crate) fn of(judged: Judged) -> Self {
         Self {

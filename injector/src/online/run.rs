@@ -68,7 +68,8 @@ pub(super) struct Runner<'a> {
     messages: Messages,
     /// How many requests each fault has hit on the disk of each node.
     pub(super) requests: BTreeMap<(usize, usize), Arc<AtomicU64>>,
-    /// Nodes whose disks have failed requests, and cannot be used after that.
+    /// Why nothing that is seen from then on says anything of the programs: a disk cannot be used after its
+    /// requests failed, or the ground has failed.
     unusable: Option<ClusterError>,
     pub(super) roles: Option<Roles>,
     /// The faults that are in place.
@@ -92,6 +93,8 @@ pub(super) struct Runner<'a> {
     /// Whether clients that end now were asked to.
     is_over: bool,
     pub(super) problems: Vec<String>,
+    /// What was done to nodes, and by no fault of the plan: what is broken may come of that.
+    doubts: Vec<String>,
     cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -241,7 +244,7 @@ impl Runner<'_> {
     /// Waits until it is known what was counted.
     fn know_tally(&mut self) {
         if let Err(error) = self.ground.agree_on_calls() {
-            self.problems.push(error.to_string());
+            self.failed(error);
         }
         if let Some(node) = self.calls.lost_some() {
             let node = self.name(node);

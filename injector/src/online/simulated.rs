@@ -80,7 +80,24 @@ impl<'a> Simulated<'a> {
         let done = what(&mut self.cluster, self.cancelled);
         let heard: Result<()> = nodes.into_iter().try_for_each(|node| self.hear(node));
         let done = done?;
-        heard.map(|()| done)
+        heard?;
+        self.refuse_lost_machines()?;
+        Ok(done)
+    }
+
+    /// Fails if a kernel is gone for no reason in its machine, or the machine of a client for any: that is
+    /// nothing of a node's.
+    fn refuse_lost_machines(&self) -> Result<()> {
+        self.cluster.refuse_lost_kernels()?;
+        let nodes = self.file().nodes.len();
+        let mut ended = self.cluster.ended().into_iter();
+        match ended.find(|(machine, ..)| *machine >= nodes) {
+            Some((_, node, how)) => Err(Error::Unable {
+                node,
+                what: format!("it {how}"),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Takes what the tracer of a node has said, and looks whether there is one still.
@@ -325,6 +342,8 @@ impl Ground for Simulated<'_> {
         }
         self.go_on(|cluster, cancelled| cluster.restart_node(node, cancelled))?;
         self.stand_still_no_more(&[node]);
+        // It may end at once, before it is looked whether it has not.
+        self.told.remove(&node);
         Ok(())
     }
 

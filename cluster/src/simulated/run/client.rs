@@ -129,6 +129,12 @@ impl SimulatedCluster {
         }
     }
 
+    /// The next line that the client has printed and nobody has taken, with its time.
+    pub fn line_of_client(&mut self, client: &RunningClient) -> Option<(Vec<u8>, u64)> {
+        let machine = self.client();
+        self.hosts.process(machine, client.id)?.timed_line()
+    }
+
     /// When the client ended by itself, in nanoseconds since the simulation began, if it has.
     pub fn client_ended_ns(&mut self, client: &RunningClient) -> Option<u64> {
         let machine = self.client();

@@ -3,7 +3,6 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use super::tasks::own_environment;
 use super::{SimulatedCluster, Stage};
 use crate::error::{Error, Result};
 use crate::file::NodeConfig;
@@ -58,7 +57,7 @@ impl SimulatedCluster {
         let machine = self.machine_to_look_at(name)?;
         let node = self.file.nodes.get(machine);
         let directory = node.filter(|node| node.has_data).map(NodeConfig::directory);
-        let mut environment = own_environment();
+        let mut environment = self.settings.environment.clone();
         environment.extend(prompt.map(|prompt| ("PS1".to_owned(), prompt.to_owned())));
         let task = Task {
             words: ["sh".into(), "-c".into(), format!("exec 2>&1\n{script}")].into(),

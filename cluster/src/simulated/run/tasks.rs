@@ -13,7 +13,8 @@ use crate::file::ClusterFile;
 use crate::process::Ending;
 use crate::simulated::words::{Order, ProcessId, Task};
 
-/// The variables of our own environment that commands have in a machine.
+/// The variables of our own environment that commands have in a machine. Others than these would make another
+/// history.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
 
 /// Where machines have directories of their own, with those of the host's below that they must see
@@ -65,7 +66,7 @@ impl SimulatedCluster {
 
     pub(super) fn node_task(&self, machine: usize, words: &[String]) -> Task {
         let node = &self.file.nodes[machine];
-        let mut environment = own_environment();
+        let mut environment = self.settings.environment.clone();
         environment.extend(node.environment.clone());
         Task {
             words: words.to_vec(),
@@ -82,7 +83,7 @@ impl SimulatedCluster {
     }
 
     pub(super) fn client_task(&self, words: &[String], has_input: bool) -> Task {
-        let mut environment = own_environment();
+        let mut environment = self.settings.environment.clone();
         environment.extend(self.file.client_environment());
         environment.extend(self.variables.iter().cloned());
         Task {
@@ -97,11 +98,14 @@ impl SimulatedCluster {
 }
 
 /// What may lie in directories for temporary files, and must be seen: the folder of the cluster
-/// file, where programs are looked for, and what commands name.
+/// file, where programs are looked for (in an environment), and what commands name.
 ///
 /// # Errors
 /// If the folder or a program is where it cannot be shown.
-pub(super) fn visible(file: &ClusterFile) -> Result<Vec<PathBuf>> {
+pub(super) fn visible(
+    file: &ClusterFile,
+    environment: &[(String, String)],
+) -> Result<Vec<PathBuf>> {
     refuse_hidden("the cluster file", &file.folder)?;
     let commands = file.commands()?;
     for command in &commands {
@@ -114,8 +118,9 @@ pub(super) fn visible(file: &ClusterFile) -> Result<Vec<PathBuf>> {
     }
     let words = commands.iter().flat_map(|command| &command.words);
     let named = words.filter_map(|word| directory_of(word));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let programs = std::env::split_paths(&path).filter(|directory| directory.is_dir());
+    let paths = environment.iter().filter(|(name, _)| name == "PATH");
+    let programs = paths.flat_map(|(_, path)| std::env::split_paths(path));
+    let programs = programs.filter(|directory| directory.is_dir());
     let mut visible: Vec<_> = named.chain(programs).collect();
     visible.push(file.folder.clone());
     visible.sort();
@@ -155,7 +160,8 @@ fn directory_of(word: &str) -> Option<PathBuf> {
     directory.filter(|_| is_there)?.canonicalize().ok()
 }
 
-pub(super) fn own_environment() -> Vec<(String, String)> {
+/// What commands in machines have of our own environment.
+pub fn own_environment() -> Vec<(String, String)> {
     let known = VARIABLES.iter();
     let known = known.filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
     known.collect()
@@ -170,7 +176,8 @@ mod tests {
 
     fn visible_of(text: &str, folder: &Path) -> Result<Vec<PathBuf>> {
         let file = ClusterFile::parse(text, Path::new("cluster.toml"), folder);
-        visible(&file.expect("it is right"))
+        let environment = [("PATH".to_owned(), "/usr/bin:/proc".to_owned())];
+        visible(&file.expect("it is right"), &environment)
     }
 
     /// Each command names something in a directory that is called as it is.
@@ -213,6 +220,8 @@ command = "cat TMP/check/x {acks}"
             assert!(seen.contains(&place.join(name)), "{name}: {seen:?}");
         }
         assert!(seen.contains(&PathBuf::from("/folder")));
+        let is_of_path = "where programs are looked for";
+        assert!(seen.contains(&PathBuf::from("/proc")), "{is_of_path}");
     }
 
     #[test]

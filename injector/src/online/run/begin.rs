@@ -31,7 +31,7 @@ pub(super) fn begin<'a>(
     place: &Place,
     cancelled: &'a dyn Fn() -> bool,
 ) -> Result<Runner<'a>> {
-    let mut probe = probe_for(ground).filter(|_| place.points.is_some() || !plan.faults.is_empty());
+    let mut probe = wanted_probe(ground, plan, place);
     let calls = followed_calls(ground, plan, place.points.is_some_and(At::has_calls))?;
     start_nodes(ground, probe.is_some())?;
     let messages = counted_messages(ground, plan, place.points.is_some_and(At::has_messages))?;
@@ -63,8 +63,14 @@ pub(super) fn begin<'a>(
         is_quiet: false,
         is_over: false,
         problems: Vec::new(),
+        doubts: Vec::new(),
         cancelled,
     })
+}
+
+/// Who tells roles, if anybody is to know them.
+fn wanted_probe(ground: &dyn Ground, plan: &FaultPlan, place: &Place) -> Option<Probe> {
+    probe_for(ground).filter(|_| place.points.is_some() || !plan.faults.is_empty())
 }
 
 /// Starts the nodes, with places for the clients and the probe.

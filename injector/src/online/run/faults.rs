@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cluster::Error as ClusterError;
 
-use super::super::act::{Hit, Said, Undo};
+use super::super::act::{Hit, Said, Undo, Why, ends_the_run};
 use super::super::act_limits::Limited;
 use super::super::plan::{Awaited, Selector, What};
 use super::super::ran::{Happening, State};
@@ -72,7 +72,7 @@ impl Runner<'_> {
         // A call that was waited for goes on only when what is next is waited for, by all nodes. That takes
         // time.
         if is_one_over && let Err(error) = self.ground.agree_on_calls() {
-            self.problems.push(error.to_string());
+            self.failed(error);
         }
     }
 
@@ -119,7 +119,7 @@ impl Runner<'_> {
             let why = format!(
                 "the probe has not said within {within} s who is what since the last fault"
             );
-            return Some(Err(why));
+            return Some(Err(why.into()));
         }
         match self.limit(fault) {
             None => Some(self.hit(fault)),
@@ -139,7 +139,7 @@ impl Runner<'_> {
             return;
         }
         if let Err(error) = self.ground.agree_on_calls() {
-            self.problems.push(error.to_string());
+            self.failed(error);
         }
     }
 
@@ -192,6 +192,7 @@ impl Runner<'_> {
         match hit {
             Ok(hit) => self.in_place(fault, hit),
             Err(why) => {
+                let why = self.words(why);
                 let came = &mut self.came[fault];
                 came.state = State::NotInjected;
                 came.why = Some(why.clone());
@@ -276,7 +277,20 @@ impl Runner<'_> {
 
     /// Whether a fault cannot be ended, as a node stands still that would have to be told.
     pub(super) fn stands_still(&self, active: &Active) -> bool {
-        matches!(active.undo, Undo::Calls(fault) if self.calls.stand_still(fault))
+        match &active.undo {
+            Undo::Calls(fault) => self.calls.stand_still(*fault),
+            Undo::Clocks(nodes, _) => nodes.iter().any(|node| self.is_frozen(*node)),
+            _ => false,
+        }
+    }
+
+    /// Whether a fault that is in place has the machine of a node stand still.
+    fn is_frozen(&self, node: usize) -> bool {
+        let mut active = self.active.iter();
+        active.any(|active| {
+            self.plan.faults[active.fault].what == What::Freeze
+                && matches!(&active.undo, Undo::Resume(nodes) if nodes.contains(&node))
+        })
     }
 
     /// Starts nodes again that have ended by themselves, if the plan says so. Those that a fault keeps
@@ -292,7 +306,7 @@ impl Runner<'_> {
             };
             match restarted {
                 Ok(()) => self.returning.push((node, None)),
-                Err(error) => self.problems.push(error.to_string()),
+                Err(error) => self.failed(error),
             }
         }
     }
@@ -320,12 +334,12 @@ impl Runner<'_> {
         self.returning.extend(returning);
     }
 
-    /// Ends all faults, those of disks first: a node that is started needs its disk. Those of calls are
-    /// last: a node that stands still cannot be told.
+    /// Ends all faults, those of disks first: a node that is started needs its disk. Those of calls and
+    /// clocks are last: a node that stands still cannot be told.
     pub(in super::super) fn undo_all(&mut self) {
         self.active.sort_by_key(|active| match active.undo {
             Undo::Disks(_) | Undo::SlowDisks(_) => 2,
-            Undo::Calls(_) => 0,
+            Undo::Calls(_) | Undo::Clocks(..) => 0,
             _ => 1,
         });
         self.healing.undoes_all = true;
@@ -344,19 +358,43 @@ impl Runner<'_> {
         self.happened(Happening::Undone { fault: fault + 1 });
     }
 
-    fn not_undone(&mut self, active: &Active, why: String) {
-        let fault = active.fault;
-        self.problems
-            .push(format!("the end of fault {} failed: {why}", fault + 1));
-        if let Undo::Disks(nodes) = &active.undo {
-            let node = self.names(nodes);
-            self.unusable = Some(after_disk_errors(node, &why));
+    fn not_undone(&mut self, active: &Active, why: Why) {
+        let (fault, why) = (active.fault, self.words(why));
+        let words = format!("the end of fault {} failed: {why}", fault + 1);
+        match &active.undo {
+            Undo::Disks(nodes) => {
+                let node = self.names(nodes);
+                self.unusable = Some(after_disk_errors(node, &why));
+            }
+            // When everything is healed nobody makes up for it.
+            Undo::Calls(_) | Undo::Clocks(..) | Undo::SlowDisks(_) => {
+                self.doubts.push(words.clone());
+            }
+            _ => {}
         }
+        self.problems.push(words);
         self.came[fault].why = Some(why);
     }
 
-    /// Fails if the end of a fault of disks has failed: whatever is seen then says nothing of the
-    /// programs.
+    /// Why something could not be done, in words. If the run is over with that, it is kept.
+    fn words(&mut self, why: Why) -> String {
+        let words = why.to_string();
+        if let Why::Ground(error) = why
+            && ends_the_run(&error)
+        {
+            self.unusable.get_or_insert(error);
+        }
+        words
+    }
+
+    /// The ground did not do something that no fault is, or is the end of.
+    pub(in super::super) fn failed(&mut self, error: ClusterError) {
+        let words = self.words(Why::Ground(error));
+        self.problems.push(words);
+    }
+
+    /// Fails if the end of a fault of disks has failed, or the ground: whatever is seen then says nothing
+    /// of the programs.
     pub(super) fn refuse_unusable(&mut self) -> Result<()> {
         match self.unusable.take() {
             Some(error) => Err(error.into()),
@@ -380,7 +418,7 @@ impl Runner<'_> {
                     continue;
                 }
                 Ok(true) => self.happened(Happening::Ready { node: name }),
-                Err(error @ ClusterError::Unable { .. }) => return Err(error.into()),
+                Err(error) if ends_the_run(&error) => return Err(error.into()),
                 // It may need others that are not there: in the end it is asked once more.
                 Err(error) => self.happened(Happening::NotReady {
                     node: name,

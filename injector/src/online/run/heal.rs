@@ -10,6 +10,7 @@ use super::super::ran::Happening;
 use super::super::triggers::Waiting;
 use super::Runner;
 use super::faults::after_disk_errors;
+use super::hear::NO_FAULT;
 use crate::error::Result;
 
 /// What is known of nodes when everything is healed.
@@ -123,6 +124,10 @@ impl Runner<'_> {
         }
         if !is_of_node {
             return Err(error.into());
+        }
+        if error.is_killed() {
+            let (node, what) = (self.name(node), format!("{error}; {NO_FAULT}"));
+            return Err(ClusterError::Unable { node, what }.into());
         }
         if broken.len() < self.ground.file().nodes.len() {
             broken.push(format!("after everything was healed: {error}"));

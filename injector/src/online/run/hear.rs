@@ -10,6 +10,19 @@ use super::super::roles::Roles;
 use super::Runner;
 use crate::error::Result;
 
+/// What is said of a node that somebody killed.
+pub(super) const NO_FAULT: &str = "no fault did that, and its machine may be short of memory: try fewer --jobs, or more `memory_mib`";
+
+/// Whether a node has ended so that nothing of it is why.
+fn is_killed(node: &str, how: &str) -> bool {
+    let ended = ClusterError::NotReady {
+        node: node.into(),
+        what: how.into(),
+        tail: Vec::new(),
+    };
+    ended.is_killed()
+}
+
 impl Runner<'_> {
     /// Takes what clients, nodes, logs and the probe say.
     pub(super) fn hear(&mut self) -> Result<()> {
@@ -20,11 +33,7 @@ impl Runner<'_> {
             self.client_ended(place);
         }
         self.end_late_clients();
-        for (node, how) in self.ground.ends() {
-            self.restarts.ended(node, self.ground.now());
-            let node = self.name(node);
-            self.happened(Happening::NodeEnded { node, how });
-        }
+        self.hear_ends();
         self.hear_logs();
         for (node, words) in self.calls.tick() {
             let node = self.name(node);
@@ -34,6 +43,19 @@ impl Runner<'_> {
         self.look_at_messages();
         self.look_for_sometimes();
         Ok(())
+    }
+
+    /// Takes which nodes have ended by themselves. Of one that was killed it is not known by whom: what is
+    /// broken then accuses nobody.
+    pub(super) fn hear_ends(&mut self) {
+        for (node, how) in self.ground.ends() {
+            self.restarts.ended(node, self.ground.now());
+            let node = self.name(node);
+            if is_killed(&node, &how) {
+                self.doubts.push(format!("{node} {how}; {NO_FAULT}"));
+            }
+            self.happened(Happening::NodeEnded { node, how });
+        }
     }
 
     /// Takes what nodes log, and keeps when they did.

@@ -68,6 +68,7 @@ impl Runner<'_> {
 
     /// Says which faults did not do what they were to, and what was not seen.
     pub(super) fn close(&mut self) {
+        self.hear_ends();
         let uncounted = self.ground.uncounted();
         if uncounted > 0 {
             self.problems.push(format!(
@@ -125,12 +126,16 @@ impl Runner<'_> {
         let problems = std::mem::take(&mut self.problems);
         let was_hit = self.plan.faults.is_empty() || self.came.iter().any(FaultCame::happened);
         match verdict {
-            Verdict::Broken(broken) if was_hit => (Judged::Broken { broken }, problems),
+            Verdict::Broken(broken) if was_hit && self.doubts.is_empty() => {
+                (Judged::Broken { broken }, problems)
+            }
             Verdict::Broken(broken) => {
-                let why = format!(
-                    "the check is not `ok`, although no fault was in place: {}",
-                    broken.join("; ")
-                );
+                let all = broken.join("; ");
+                let why = if was_hit {
+                    format!("{all}; that may come of this: {}", self.doubts.join("; "))
+                } else {
+                    format!("the check is not `ok`, although no fault was in place: {all}")
+                };
                 (Judged::Inconclusive { why }, problems)
             }
             Verdict::Ok if problems.is_empty() => (Judged::Ok, problems),

@@ -28,6 +28,29 @@ struct Still {
     runs: bool,
     /// What the desk of a node says before its machine fails, as soon as time passes.
     last_words: Option<(usize, String)>,
+    /// How its node has ended by itself, once a fault is in place.
+    ends: Option<String>,
+    /// Why it is not ready when it is asked.
+    not_ready: Option<String>,
+    /// What becomes of somebody who has machines stand still.
+    freezes: fn() -> ClusterResult<()>,
+    is_frozen: bool,
+    /// By how much the clock of its node is wrong.
+    clock_ns: i64,
+    /// Whether it cannot be set.
+    has_lost_clock: bool,
+}
+
+/// What is said of a node that somebody killed.
+const KILLED: &str = "was ended by SIGKILL";
+
+/// What a simulation says that has lost a kernel.
+fn lost_kernel() -> ClusterError {
+    ClusterError::Simulation(simulation::Error::Kernel {
+        machine: "b".into(),
+        what: "was ended from outside".into(),
+        console: Vec::new(),
+    })
 }
 
 impl Still {
@@ -38,11 +61,21 @@ impl Still {
             calls: Rc::default(),
             runs: true,
             last_words: None,
+            ends: None,
+            not_ready: None,
+            freezes: || Ok(()),
+            is_frozen: false,
+            clock_ns: 0,
+            has_lost_clock: false,
         }
     }
 
     /// A run of a plan on it, whose check says that something is lost.
-    fn run(mut self, plan: &str) -> Ran {
+    fn run(self, plan: &str) -> Ran {
+        self.try_run(plan).expect("it was made")
+    }
+
+    fn try_run(mut self, plan: &str) -> Result<Ran> {
         let plan = plan_of(plan, &self.file).expect("a plan");
         let folder = tempfile::tempdir().expect("a directory");
         let place = Place {
@@ -51,7 +84,7 @@ impl Still {
             log_times: folder.path().join("log-times"),
             points: None,
         };
-        run(&mut self, &plan, &place, &|| false).expect("it was made")
+        run(&mut self, &plan, &place, &|| false)
     }
 }
 
@@ -101,7 +134,9 @@ impl Ground for Still {
     }
 
     fn ends(&mut self) -> Vec<(usize, String)> {
-        Vec::new()
+        let is_under_way = self.now > Duration::ZERO;
+        let end = self.ends.take_if(|_| is_under_way);
+        end.map(|how| (0, how)).into_iter().collect()
     }
 
     fn is_running(&mut self, _: usize) -> ClusterResult<bool> {
@@ -109,7 +144,14 @@ impl Ground for Still {
     }
 
     fn is_ready(&mut self, _: usize) -> ClusterResult<bool> {
-        Ok(true)
+        let not_ready = |what: &String| ClusterError::NotReady {
+            node: "a".into(),
+            what: what.clone(),
+            tail: Vec::new(),
+        };
+        self.not_ready
+            .as_ref()
+            .map_or(Ok(true), |what| Err(not_ready(what)))
     }
 
     fn begin_time(&mut self, _: usize) {}
@@ -127,15 +169,23 @@ impl Ground for Still {
     }
 
     fn freeze(&mut self, _: &[usize]) -> ClusterResult<()> {
+        self.is_frozen = true;
+        (self.freezes)()
+    }
+
+    fn move_clocks(&mut self, _: &[usize], by_ns: i64) -> ClusterResult<()> {
+        if self.is_frozen || self.has_lost_clock && self.clock_ns != 0 {
+            return Err(ClusterError::Command {
+                whose: "a".into(),
+                what: "stands still already".into(),
+            });
+        }
+        self.clock_ns += by_ns;
         Ok(())
     }
 
-    fn move_clocks(&mut self, _: &[usize], _: i64) -> ClusterResult<()> {
-        Ok(())
-    }
-
-    fn move_clocks_back(&mut self, _: &[usize], _: i64) -> ClusterResult<()> {
-        Ok(())
+    fn move_clocks_back(&mut self, nodes: &[usize], by_ns: i64) -> ClusterResult<()> {
+        self.move_clocks(nodes, -by_ns)
     }
 
     fn answer_some(&mut self, _: usize, _: (Answer, u64), _: Predicate) -> ClusterResult<()> {
@@ -147,6 +197,7 @@ impl Ground for Still {
     }
 
     fn resume(&mut self, _: &[usize]) -> ClusterResult<()> {
+        self.is_frozen = false;
         Ok(())
     }
 
@@ -288,4 +339,85 @@ fn what_a_fault_of_calls_has_hit_is_known_of_a_run_that_was_cut_short() {
     let (calls, notes) = cut_short(0);
     assert_eq!(calls, Some(0));
     assert!(notes[0].contains("hit nothing on a"), "{notes:?}");
+}
+
+/// A fault of the node at a time, with what else is said of it.
+fn fault(at: &str, what: &str) -> String {
+    format!("[[faults]]\nat = {{ {at} }}\non = \"a\"\nfault = {what}\n")
+}
+
+#[test]
+fn what_comes_of_a_node_that_was_killed_by_no_fault_accuses_nobody() {
+    let pause = fault("time_s = 0", "\"pause\"");
+    let open = |ground: Still, expected: &str| {
+        let ran = ground.run(&pause);
+        let Judged::Inconclusive { why } = &ran.judged else {
+            panic!("{ran:?}");
+        };
+        assert!(
+            why.contains(expected) && why.contains("short of memory"),
+            "{why}"
+        );
+    };
+    let mut ground = Still::new();
+    ground.ends = Some(KILLED.into());
+    open(
+        ground,
+        "k1 is lost; that may come of this: a was ended by SIGKILL",
+    );
+    let mut ground = Still::new();
+    ground.not_ready = Some(format!("{KILLED} before it was ready"));
+    open(ground, "node a was ended by SIGKILL before it was ready");
+    // Other ends are its own.
+    let mut ground = Still::new();
+    ground.ends = Some("was ended by SIGABRT".into());
+    assert!(ground.run(&pause).broken().is_some());
+    let mut ground = Still::new();
+    ground.not_ready = Some("was ended by SIGABRT before it was ready".into());
+    assert!(ground.run(&pause).broken().is_some());
+}
+
+#[test]
+fn a_run_is_over_when_its_ground_has_failed() {
+    let plan = fault("time_s = 0", "\"pause\"") + &fault("time_s = 0.01", "\"freeze\"");
+    let ran = |freezes| {
+        let mut ground = Still::new();
+        ground.freezes = freezes;
+        ground.try_run(&plan)
+    };
+    assert!(matches!(
+        ran(|| Err(lost_kernel())),
+        Err(Error::Cluster(ClusterError::Simulation(_)))
+    ));
+    let ran_on = ran(|| {
+        Err(ClusterError::Unable {
+            node: "a".into(),
+            what: "has no room".into(),
+        })
+    });
+    assert!(ran_on.expect("it says so").is_cut_short);
+    // What it only refuses is a fault that was not put in place.
+    let refused = ran(|| Err(ClusterError::NoDisk("a".into()))).expect("it goes on");
+    assert_eq!(refused.faults[1].state, State::NotInjected);
+    assert!(refused.broken().is_some(), "{refused:?}");
+}
+
+#[test]
+fn a_clock_jumps_back_when_its_node_stands_still_no_more_or_nobody_is_accused() {
+    let clock = |until: &str| fault("time_s = 0", "\"clock\"\nby_s = 5") + until;
+    let freeze = |until: &str| fault("time_s = 0.01", "\"freeze\"") + until;
+    let ends = clock("until = { after_s = 0.02 }\n") + &freeze("until = { after_s = 0.03 }\n");
+    for plan in [ends, clock("") + &freeze("")] {
+        let ran = Still::new().run(&plan);
+        let states: Vec<_> = ran.faults.iter().map(|came| came.state).collect();
+        assert_eq!(states, [State::Undone, State::Undone], "{ran:?}");
+        assert!(ran.broken().is_some() && ran.notes.is_empty(), "{ran:?}");
+    }
+    let mut ground = Still::new();
+    ground.has_lost_clock = true;
+    let ran = ground.run(&clock(""));
+    let Judged::Inconclusive { why } = &ran.judged else {
+        panic!("{ran:?}");
+    };
+    assert!(why.contains("the end of fault 1 failed"), "{why}");
 }

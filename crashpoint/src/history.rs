@@ -175,6 +175,13 @@ fn tell(history: &History, report: &Report, format: OutputFormat) -> anyhow::Res
 }
 
 fn convert(arguments: &ConvertArgs) -> anyhow::Result<Outcome> {
+    let (of, to) = (&arguments.of, arguments.to);
+    let is_of_a_model = !of.model.is_empty() || of.initial.is_some();
+    if is_of_a_model && !matches!(to, Form::Porcupine) {
+        bail!(
+            "--model and --initial are for --to porcupine, which has the history checked: leave them out"
+        );
+    }
     let history = read(&arguments.of)?;
     let bytes = written(&history, arguments.to, || {
         let mut settings = settings(&arguments.of, None)?;

@@ -43,6 +43,9 @@ pub(crate) struct ImportArgs {
 pub(crate) fn adapt(import: Command) -> Command {
     let import = import.mut_arg("states", |flag| flag.default_value("flushed,every-write"));
     // The disk is there, and one workload is done by one worker.
+    let import = ["size", "jobs"].into_iter().fold(import, |import, name| {
+        import.mut_arg(name, |flag| flag.conflicts_with("log_writes"))
+    });
     ["size", "mkfs_options", "jobs", "again", "again_states"]
         .into_iter()
         .fold(import, |import, name| {

@@ -330,7 +330,12 @@ impl Recoverer for OfProgram<'_> {
         let (command, check, request) = (self.command, self.check, self.request);
         let mut tried = Tried::NotFollowed;
         let held = self.program.hold(state, |_, data, acks| {
-            tried = of_directory(command, check, request, data, acks)?;
+            let of_directory = of_directory(command, check, request, data, acks);
+            // A check may remove what it is given: of what is not there nothing is to be recorded.
+            tried = match of_directory {
+                Err(_) if !data.is_dir() => Tried::NotFollowed,
+                other => other?,
+            };
             anyhow::Ok(())
         })?;
         held.map_err(anyhow::Error::msg)?;

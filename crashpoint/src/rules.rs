@@ -42,7 +42,12 @@ pub(crate) struct RulesArgs {
     facts: bool,
 
     /// Print at most N facts of each relation
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        conflicts_with = "facts"
+    )]
     most: u64,
 
     /// How to print what is found

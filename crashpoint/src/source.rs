@@ -65,6 +65,9 @@ impl Source {
             (true, true) => Ok(Self::Generated(Box::new(Generated::new(
                 bounds, selection, all,
             )?))),
+            (false, false) if all => {
+                bail!("--all chooses among generated workloads: leave it out with files")
+            }
             (false, false) => Self::from_files(files, selection),
         }
     }

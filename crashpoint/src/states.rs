@@ -48,18 +48,18 @@ pub(crate) struct SpaceArgs {
     states: Option<disk::States>,
 
     /// What a file system may do in a crash: what any of ext4, xfs and btrfs does (linux), one of
-    /// these, or nearly all that the standard does not forbid (posix)
-    #[arg(long, value_name = "MODEL", default_value = LINUX, value_parser = PossibleValuesParser::new(Model::names()))]
-    pub(crate) model: String,
+    /// these, or nearly all that the standard does not forbid (posix) [default: linux]
+    #[arg(long, value_name = "MODEL", value_parser = PossibleValuesParser::new(Model::names()))]
+    model: Option<String>,
 
-    /// How many operations a node may lose in a state
-    #[arg(long, value_name = "K", default_value_t = 1)]
-    lost: usize,
+    /// How many operations a node may lose in a state [default: 1]
+    #[arg(long, value_name = "K")]
+    lost: Option<usize>,
 
     /// Where writes are divided: into so many pieces (3), or at multiples of so many bytes
-    /// (aligned:4096)
-    #[arg(long, value_name = "N|aligned:BYTES", default_value = "3")]
-    split: Split,
+    /// (aligned:4096) [default: 3]
+    #[arg(long, value_name = "N|aligned:BYTES")]
+    split: Option<Split>,
 
     /// How many bytes the disk writes whole: 512, or 4096 if yours promises that. Writes are torn at
     /// multiples of it, with --model posix at any byte
@@ -182,6 +182,19 @@ impl SpaceArgs {
         if level == Level::Syscalls && self.states.is_some() {
             bail!("--states is for disks: say --level block or both with it, or leave it out");
         }
+        if level == Level::Block {
+            let of_calls = [
+                ("model", self.model.is_some()),
+                ("lost", self.lost.is_some()),
+                ("split", self.split.is_some()),
+            ];
+            if let Some((option, _)) = of_calls.iter().find(|(_, is_given)| *is_given) {
+                bail!(
+                    "--{option} is for what programs asked of a file system: say --level syscalls or both with it, or \
+                     leave it out"
+                );
+            }
+        }
         Ok(level)
     }
 
@@ -189,10 +202,10 @@ impl SpaceArgs {
     pub(crate) fn request(&self, explore: Rule, judge: Judge) -> anyhow::Result<Request> {
         Ok(Request {
             level: self.level()?,
-            model: self.model.clone(),
+            model: self.model.clone().unwrap_or_else(|| LINUX.into()),
             explore,
-            lost: self.lost,
-            split: self.split,
+            lost: self.lost.unwrap_or(1),
+            split: self.split.unwrap_or_default(),
             sector: self.sector,
             states: self.of_disks(),
             sample: None,
@@ -389,7 +402,8 @@ impl VisitArgs {
     /// printed, and that is returned in its place.
     ///
     /// # Errors
-    /// If it is of a cluster and that is not what is wanted, or the other way round.
+    /// If it is of a cluster and that is not what is wanted, or the other way round; or of disks, and of
+    /// another kernel.
     pub(crate) fn open(
         &self,
         directory: &Path,
@@ -414,6 +428,12 @@ impl VisitArgs {
                 directory.display()
             ));
             return Ok(Err(print_recorded(directory, self.format)?));
+        }
+        if let Some(difference) = results.manifest().other_kernel() {
+            bail!(
+                "the sweep in {} cannot go on here: {difference}",
+                directory.display()
+            );
         }
         let count = results.count();
         campaign::say(&format!(

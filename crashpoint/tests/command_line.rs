@@ -161,6 +161,47 @@ fn wrong_arguments_are_answered_in_one_line_with_status_2() {
 }
 
 #[test]
+fn options_that_would_do_nothing_are_refused() {
+    let import = [
+        "import",
+        "--fs",
+        "ext4",
+        "--log-writes",
+        "log",
+        "--base",
+        "image",
+    ];
+    let cases: [(&[&str], &str); 5] = [
+        (
+            &["fs", "--fs", "ext4", "--all", "/dev/null"],
+            "--all chooses among generated workloads",
+        ),
+        (
+            &["rules", "/nowhere", "1", "--facts", "--most", "3"],
+            "'--facts' cannot be used with '--most <N>'",
+        ),
+        (
+            &[&import[..], &["--jobs", "2"]].concat(),
+            "cannot be used with",
+        ),
+        (
+            &[&import[..], &["--size", "64"]].concat(),
+            "cannot be used with",
+        ),
+        (
+            &[
+                "history", "convert", "/nowhere", "--to", "jsonl", "--model", "map",
+            ],
+            "--model and --initial are for --to porcupine",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let said = refused(arguments);
+        assert!(said.contains(expected), "{arguments:?} says: {said}");
+    }
+}
+
+#[test]
 fn a_file_without_a_workload_is_an_error() {
     assert!(refused(&["fs", "--fs", "ext4", "/dev/null"]).contains("no workload in /dev/null"));
 }

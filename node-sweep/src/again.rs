@@ -51,10 +51,10 @@ pub fn make_finding_again(
     request: &Request,
     finding: &Finding,
 ) -> Result<CrashState> {
-    let (address, losses) = (finding.address(), finding.losses());
-    if losses.is_empty() {
+    let address = finding.address();
+    let Some(losses) = finding.losses() else {
         return make_again(trace, request, address);
-    }
+    };
     let make = |trace: &Trace, state| {
         let spaces = spaces(trace, request, of_calls(state))?;
         let made = Trees::new(trace, &spaces).make_with(state, &losses);

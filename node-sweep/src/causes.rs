@@ -96,7 +96,9 @@ impl Findings<'_> {
         requests: &[Request],
         is_whole: bool,
     ) {
-        let sets: Vec<_> = findings.iter().map(Finding::losses).collect();
+        let mut sets: Vec<_> = findings.iter().filter_map(Finding::losses).collect();
+        sets.sort_unstable();
+        sets.dedup();
         let wanted = alike
             .iter()
             .flat_map(|alike| &alike.contents)
@@ -183,8 +185,7 @@ fn with_losses(space: &Space, sets: &[Vec<Loss>]) -> impl Iterator<Item = State>
     });
     ranges.flatten().flat_map(move |index| {
         let losses = space.losses(index);
-        let is_lost =
-            move |set: &&Vec<Loss>| !set.is_empty() && set.iter().all(|loss| losses.contains(loss));
+        let is_lost = move |set: &&Vec<Loss>| set.iter().all(|loss| losses.contains(loss));
         let sets = sets.iter().filter(is_lost);
         sets.map(move |set| space.with_losses(index, set))
     })

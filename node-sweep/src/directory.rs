@@ -38,32 +38,29 @@ impl Tree {
         if let Some(first) = written.get(&id) {
             return fs::hard_link(first, path);
         }
-        let mode = file.mode & 0o7777;
         match &file.holds {
-            Holds::Bytes(content) => write_content(content, mode, path)?,
+            Holds::Bytes(content) => write_content(content, path)?,
             Holds::Entries(entries) => {
                 fs::create_dir(path)?;
                 for (name, file) in entries {
                     self.write_file(*file, &path.join(OsStr::from_bytes(name)), written)?;
                 }
-                fs::set_permissions(path, Permissions::from_mode(mode))?;
             }
             Holds::Target(target) => symlink(OsStr::from_bytes(target), path)?,
-            Holds::Pipe => make_node(path, SFlag::S_IFIFO, mode)?,
+            Holds::Pipe => mknod(path, SFlag::S_IFIFO, Mode::empty(), 0)?,
             // Also in place of a device, which a check had better not open.
-            Holds::Nothing => make_node(path, SFlag::S_IFSOCK, mode)?,
+            Holds::Nothing => mknod(path, SFlag::S_IFSOCK, Mode::empty(), 0)?,
         }
         for (name, value) in &file.xattrs {
             set_xattr(path, name, value)?;
         }
+        // An ordinary user gives attributes only to what he may write.
+        if !matches!(file.holds, Holds::Target(_)) {
+            fs::set_permissions(path, Permissions::from_mode(file.mode & 0o7777))?;
+        }
         written.insert(id, path.to_owned());
         Ok(())
     }
-}
-
-fn make_node(path: &Path, kind: SFlag, mode: u32) -> io::Result<()> {
-    mknod(path, kind, Mode::empty(), 0)?;
-    fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 fn set_xattr(path: &Path, name: &[u8], value: &[u8]) -> io::Result<()> {
@@ -75,7 +72,7 @@ fn set_xattr(path: &Path, name: &[u8], value: &[u8]) -> io::Result<()> {
     })
 }
 
-fn write_content(content: &Content, mode: u32, path: &Path) -> io::Result<()> {
+fn write_content(content: &Content, path: &Path) -> io::Result<()> {
     let file = File::options()
         .write(true)
         .create_new(true)
@@ -96,9 +93,6 @@ fn write_content(content: &Content, mode: u32, path: &Path) -> io::Result<()> {
     }
     if content.size() > from + buffer.len() as u64 {
         file.set_len(content.size())?;
-    }
-    if mode != 0o600 {
-        file.set_permissions(Permissions::from_mode(mode))?;
     }
     Ok(())
 }

@@ -54,10 +54,10 @@ pub struct Finding {
     pub patterns: BTreeMap<String, usize>,
     /// The number of the one that is shown in its space.
     pub state: u64,
-    /// If it is not the state of that number, which lost all at once: all that is lost of that. None
-    /// of it breaks anything alone.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lost_together: Vec<EventPlace>,
+    /// If it is not the state of that number, which lost all at once: all that is lost of that, which may
+    /// be nothing. None of it breaks anything alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_together: Option<Vec<EventPlace>>,
     /// Whether nobody looked whether each of these is needed, since the time was up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub together_unproven: bool,
@@ -329,16 +329,22 @@ impl Finding {
             Relaxation::AllTorn,
             Relaxation::OneKept,
         ];
-        self.lost_together.len() > 1 || at_once.map(relaxation_words).contains(&&*self.relaxation)
+        self.lost_together().len() > 1 || at_once.map(relaxation_words).contains(&&*self.relaxation)
+    }
+
+    /// What is lost in place of all, if something is.
+    pub(crate) fn lost_together(&self) -> &[EventPlace] {
+        self.lost_together.as_deref().unwrap_or_default()
     }
 
     /// All that is lost in the state that it shows, if that is another one than that of the number.
-    pub fn losses(&self) -> Vec<Loss> {
+    pub fn losses(&self) -> Option<Vec<Loss>> {
         let loss = |place: &EventPlace| Loss {
             node: place.node,
             event: place.event,
         };
-        self.lost_together.iter().map(loss).collect()
+        let losses = self.lost_together.as_ref()?;
+        Some(losses.iter().map(loss).collect())
     }
 
     /// Which state it shows.

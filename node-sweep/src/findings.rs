@@ -267,13 +267,13 @@ fn start_names(starts: &BTreeMap<Start, u64>) -> BTreeMap<String, u64> {
 }
 
 /// All that is lost in a state, if it has no number of its own.
-fn together(shown: &Broken) -> Vec<EventPlace> {
-    let losses = shown.with_losses.as_deref().unwrap_or_default();
+fn together(shown: &Broken) -> Option<Vec<EventPlace>> {
+    let losses = shown.with_losses.as_deref()?;
     let place = |loss: &Loss| EventPlace {
         node: loss.node,
         event: loss.event,
     };
-    losses.iter().map(place).collect()
+    Some(losses.iter().map(place).collect())
 }
 
 /// Whether a letter may be one of a node's name.

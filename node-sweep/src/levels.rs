@@ -32,6 +32,10 @@ use crate::sweep::{EXPLAINED_FOR, Plan, Source, Subject, Swept, Trees, sweep_sou
 use crate::undamaged::{Asked, Undamaged};
 use crate::watcher::Watcher;
 
+/// What is said where nothing can be asked about the disks before there was a crash.
+const NOT_ASKED: &str = "this trace does not say what the disks had in the end, so the check was not tried on that: \
+    what is broken may be so without a crash";
+
 /// A sweep as it is asked for.
 pub struct Requested<'a> {
     /// What was recorded.
@@ -318,10 +322,7 @@ impl<'a> Requested<'a> {
             return Ok(None);
         }
         let Some(undamaged) = Undamaged::of_disks(self.trace)? else {
-            campaign::say(
-                "this trace does not say what the disks had in the end, so the check was not tried on that: what is \
-                 broken may be so without a crash",
-            );
+            campaign::say(NOT_ASKED);
             return Ok(None);
         };
         if let Some(subject) = subjects(1)?.pop() {
@@ -383,21 +384,17 @@ impl<'a> Requested<'a> {
         for other in &self.trace.others {
             let mut undamaged = Undamaged::of(other, &self.request.model)?;
             if undamaged.is_partial() {
-                match Undamaged::of_disks(other)? {
-                    Some(of_disks) => undamaged = of_disks,
-                    None => continue,
-                }
+                let Some(of_disks) = Undamaged::of_disks(other)? else {
+                    campaign::say(&format!("{}: {NOT_ASKED}", once_more(other)));
+                    continue;
+                };
+                undamaged = of_disks;
             }
             let Some(subject) = subjects(1)?.pop() else {
                 return Ok(());
             };
             let asked = ask(&undamaged, subject, interrupt);
-            asked.during(|| {
-                format!(
-                    "recorded once more, under the schedule {}",
-                    other.schedule()
-                )
-            })?;
+            asked.during(|| once_more(other))?;
         }
         Ok(())
     }
@@ -659,6 +656,14 @@ impl Merged {
         let what = Requested::of(&results, &trace, explore)?;
         what.run(Some(&mut results), &mut |_| Ok(Vec::new()), &control)
     }
+}
+
+/// Which recording it is, of those after the first.
+fn once_more(other: &Trace) -> String {
+    format!(
+        "recorded once more, under the schedule {}",
+        other.schedule()
+    )
 }
 
 /// When the next of so many levels has had its part of the time that is left.

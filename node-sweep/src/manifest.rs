@@ -57,7 +57,6 @@ impl Manifest {
         shard: Option<Shard>,
         jobs: usize,
     ) -> Self {
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
             kind: Kind::States,
             format: FORMAT,
@@ -73,7 +72,7 @@ impl Manifest {
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned(),
-            kernel_release: kernel.trim().to_owned(),
+            kernel_release: kernel_release(),
         }
     }
 
@@ -130,6 +129,18 @@ impl Manifest {
         }
     }
 
+    /// Why it cannot go on here, in words: what disks hold after a crash is what the file systems of its
+    /// kernel made of them.
+    pub fn other_kernel(&self) -> Option<String> {
+        let here = Self {
+            kernel_release: kernel_release(),
+            ..self.clone()
+        };
+        let mut levels = self.request.level.each().iter();
+        let is_of_disks = levels.any(|level| level.is_of_disks());
+        self.difference(&here).filter(|_| is_of_disks)
+    }
+
     /// Where it differs from another one so that they are not parts of one sweep, in words.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         if self.trace != other.trace {
@@ -143,4 +154,10 @@ impl Manifest {
         let (own, others) = (&self.kernel_release, &other.kernel_release);
         (own != others).then(|| format!("the kernel was {own} in one and {others} in the other"))
     }
+}
+
+/// The release of this kernel.
+fn kernel_release() -> String {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    kernel.trim().to_owned()
 }

@@ -177,11 +177,9 @@ fn minimize_calls(
     let spaces = of.request.spaces(explore, of.trace)?;
     let level = Level::Syscalls;
     Address { level, state }.refuse(spaces.len())?;
-    let losses = of.finding.losses();
-    let (model, state) = if losses.is_empty() {
-        spaces.state(state)
-    } else {
-        spaces.with_losses(state, &losses)
+    let (model, state) = match of.finding.losses() {
+        Some(losses) => spaces.with_losses(state, &losses),
+        None => spaces.state(state),
     };
     let findings = Findings::new(of.trace, &spaces, &of.request.model).of_model(model);
     let calls = Calls::new(findings, &spaces.members()[model].space, requests);

@@ -591,6 +591,24 @@ mod tests {
     }
 
     #[test]
+    fn disks_are_not_looked_at_under_another_kernel() {
+        let place = Place::new();
+        drop(place.begin("out", None, "x"));
+        assert_eq!(place.open("out").manifest.other_kernel(), None);
+        let path = place.path("out").join(MANIFEST);
+        let text = fs::read_to_string(&path).expect("read");
+        let mut manifest: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        manifest["kernel_release"] = "9.9.9".into();
+        for (level, is_refused) in [("both", true), ("block", true), ("syscalls", false)] {
+            manifest["request"]["level"] = level.into();
+            fs::write(&path, manifest.to_string()).expect("written");
+            let said = place.open("out").manifest.other_kernel();
+            assert_eq!(said.is_some(), is_refused, "{level}");
+            assert!(said.is_none_or(|said| said.contains("the kernel was 9.9.9 in one")));
+        }
+    }
+
+    #[test]
     fn what_was_stopped_is_not_finished() {
         let is_finished = |checked, change: fn(&mut Summary)| {
             let place = Place::new();

@@ -199,6 +199,51 @@ proptest! {
     }
 }
 
+/// An ordinary user may give attributes only to what he may write.
+#[test]
+fn what_must_not_be_written_has_its_attributes() {
+    let mut trace = Trace::default();
+    let value = Some(trace.add(b"value"));
+    let mut tree = Tree::initial(&[InitialFile::empty_root()], &trace);
+    let (root, file) = (FileId::ROOT, FileId(1));
+    let attribute = |file| Effect::SetXattr {
+        file,
+        name: b"user.kind"[..].into(),
+        value,
+    };
+    for effect in [
+        Effect::NewFile {
+            file,
+            kind: FileKind::Regular,
+            mode: 0o444,
+        },
+        Effect::SetEntry {
+            parent: root,
+            name: name(0),
+            file,
+        },
+        attribute(file),
+        attribute(root),
+        Effect::SetMode {
+            file: root,
+            mode: 0o555,
+        },
+    ] {
+        tree.apply(&effect, &trace);
+    }
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).expect("opened");
+    let path = directory.path().join("state");
+    let write = || {
+        // Of this thread alone.
+        nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65534));
+        tree.write_to(&path).expect("written");
+        assert_eq!(tree.difference(&path).expect("read"), None);
+        crate::remove_tree(&path).expect("removed");
+    };
+    std::thread::scope(|scope| scope.spawn(write).join()).expect("no panic");
+}
+
 #[test]
 fn a_directory_with_two_names_is_what_no_file_system_shows() {
     let trace = Trace::default();

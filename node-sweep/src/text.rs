@@ -256,7 +256,7 @@ impl Finding {
             let words = format!("and something on {nodes} (--all shows it)");
             lines.add("lost", &words, 1);
         }
-        if self.lost_together.len() > 1 {
+        if self.lost_together().len() > 1 {
             let words = if self.together_unproven {
                 "there was no time to look whether each of these losses is needed"
             } else {
@@ -714,7 +714,7 @@ mod tests {
             start: None,
             patterns: BTreeMap::new(),
             state: 7,
-            lost_together: Vec::new(),
+            lost_together: None,
             together_unproven: false,
             key: Default::default(),
             plain: Vec::new(),

@@ -92,6 +92,12 @@ impl Recording {
     }
 
     fn trace(&mut self) -> Trace {
+        self.node("program");
+        std::mem::take(&mut self.trace)
+    }
+
+    /// All that was done until now, as a node of this name.
+    fn node(&mut self, name: &str) {
         let old = self.old();
         let size = old.len() as u64;
         let old = self.trace.add(&old);
@@ -107,11 +113,11 @@ impl Recording {
         let files = self.files.iter().enumerate().map(file);
         let initial = std::iter::once(InitialFile::empty_root()).chain(files);
         self.trace.run.nodes.push(Node {
-            name: "program".into(),
+            name: name.into(),
             initial: initial.collect(),
             events: std::mem::take(&mut self.events),
         });
-        std::mem::take(&mut self.trace)
+        self.files.clear();
     }
 }
 
@@ -135,9 +141,9 @@ fn copies(synced: &[&'static str]) -> Trace {
     recording.mark().overwrite("g").trace()
 }
 
-/// The directory of a crash state, and what it is in.
-fn written(state: &CrashState) -> (TempDir, PathBuf) {
-    let DiskState::Tree(tree) = &state.disks[0] else {
+/// The directory of a node in a crash state, and what it is in.
+fn written(state: &CrashState, node: usize) -> (TempDir, PathBuf) {
+    let DiskState::Tree(tree) = &state.disks[node] else {
         panic!("it has no disk")
     };
     let place = tempfile::tempdir_in("/dev/shm").expect("a directory");
@@ -154,7 +160,7 @@ struct Asks(Says);
 
 impl Subject for Asks {
     fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
-        let (_place, directory) = written(state);
+        let (_place, directory) = written(state, 0);
         let is_old = |name: &str| is_old(&directory, name);
         let said = (self.0)(&is_old).filter(|_| !state.acknowledged.is_empty());
         let broken = |said: &str| Verdict::Broken(vec![said.to_owned()].into());
@@ -230,7 +236,7 @@ fn two_copies_that_nobody_syncs_are_one_finding_that_blames_both_and_nothing_els
             panic!("{}: {findings:#?}", model.name)
         };
         assert_eq!(short(finding), ("both copies are old", vec!["one", "two"]));
-        assert_eq!(finding.lost_together.len(), 2);
+        assert_eq!(finding.losses().map(|losses| losses.len()), Some(2));
         let syncs: Vec<_> = finding
             .prevented_by
             .iter()
@@ -383,7 +389,7 @@ fn two_copies_that_nobody_syncs_before_a_name_is_removed_are_one_finding() {
             panic!("{}: {findings:#?}", model.name)
         };
         assert_eq!(short(finding), ("both copies are old", vec!["one", "two"]));
-        assert_eq!(finding.lost_together.len(), 2);
+        assert_eq!(finding.losses().map(|losses| losses.len()), Some(2));
         assert!(finding.relaxations["only names and what was synced"] > 0);
         let syncs = finding.prevented_by.iter().map(|sync| &*sync.path);
         assert_eq!(syncs.collect::<Vec<_>>(), ["one", "two"], "{}", model.name);
@@ -396,12 +402,27 @@ fn two_copies_that_nobody_syncs_before_a_name_is_removed_are_one_finding() {
     }
 }
 
+/// What is broken with nothing lost at such a place has no number of its own, too.
+#[test]
+fn a_state_that_is_broken_with_nothing_lost_is_made_again_with_nothing_lost() {
+    let trace = copies(&[]);
+    let mut finding = found(&trace, "posix", EITHER).remove(0);
+    finding.lost_together = Some(Vec::new());
+    let json = serde_json::from_str::<Finding>(&finding.json()).expect("a finding");
+    assert_eq!(json.losses(), Some(Vec::new()));
+    let made = make_finding_again(&trace, &asked("posix"), &json).expect("made");
+    let (_place, directory) = written(&made, 0);
+    for name in ["one", "two"] {
+        assert!(!is_old(&directory, name), "{name} is lost");
+    }
+}
+
 /// Says of a state which slots of two are torn.
 struct Slots;
 
 impl Subject for Slots {
     fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
-        let (_place, directory) = written(state);
+        let (_place, directory) = written(state, 0);
         let slots = fs::read(directory.join("slots")).expect("it is there");
         let mut slots = slots.chunks(4096);
         let are_torn = slots.all(|slot| slot[..4] != slot[4092..] || slot[..4] != slot[2048..2052]);
@@ -486,7 +507,7 @@ fn the_parts_of_a_sweep_come_to_the_same_together() {
     };
     let or_dirty: Says = |is_old| EITHER(is_old).or(is_old("b").then_some("it was left dirty"));
     let mut at_once = 0;
-    for (seed, is_sample) in (0..24).flat_map(|seed| [(seed, false), (seed, true)]) {
+    for (seed, is_sample) in (0..12).flat_map(|seed| [(seed, false), (seed, true)]) {
         let what = format!("seed {seed}, a sample: {is_sample}");
         let trace = any(seed);
         let says = if seed % 3 == 0 { or_dirty } else { either };
@@ -523,7 +544,7 @@ fn the_parts_of_a_sweep_come_to_the_same_together() {
         assert!(is_equal, "{what}: the findings are others");
     }
     assert!(
-        at_once > 96,
+        at_once > 48,
         "{at_once} states that lost all at once are broken"
     );
 }

@@ -102,11 +102,32 @@ await() {
 "#;
 
 /// How the script ends, after what the check said.
-const END: &str = r#"printf '%s\n' "$said"
-if printf '%s\n' "$said" | grep -qE '^broken( |$)'; then exit 1; fi
-if printf '%s\n' "$said" | grep -qE '^ok( |$)'; then exit 0; fi
+const END: &str = r#"case $status in
+0 | 1) ;;
+132 | 134 | 135 | 136 | 139)
+    echo "broken the check died of signal $((status - 128))"
+    exit 1
+    ;;
+*)
+    echo "the check ended with status $status" >&2
+    exit 3
+    ;;
+esac
+says() { printf '%s\n' "$said" | grep -qE "^$1:?([[:space:]]|\$)"; }
+if says broken; then exit 1; fi
+if [ "$status" = 0 ] && says ok; then exit 0; fi
 echo 'the check gave no verdict' >&2
 exit 3
+"#;
+
+/// How a check that answers for one state after the other has answered for this one: whatever it does
+/// when it is asked no more, it has said all.
+const ANSWERED: &str = r#"if printf '%s\n' "$said" | grep -qx end; then
+    status=0
+elif [ "$status" -lt 2 ]; then
+    echo 'the check ended without an answer' >&2
+    exit 3
+fi
 "#;
 
 /// A step of starting the cluster.
@@ -286,19 +307,21 @@ fn waited(how: &str, node: &NodeConfig, seconds: f64) -> String {
 fn check(file: &ClusterFile) -> anyhow::Result<String> {
     let check = file.check.as_ref().expect("there is one");
     let acks = format!("{DIRECTORY}/.export/acknowledged");
-    if check.serve {
+    let (runs, answered) = if check.serve {
         let words = shell(&check.command(None)?);
-        return Ok(format!(
-            "said=$(printf -- '-\\t%s\\n' {acks} | {words}) || true\n"
-        ));
-    }
-    let words = shell(&check.command(Some(acks.as_ref()))?);
-    Ok(format!("said=$({words}) || true\n"))
+        (format!("printf -- '-\\t%s\\n' {acks} | {words}"), ANSWERED)
+    } else {
+        (shell(&check.command(Some(acks.as_ref()))?), "")
+    };
+    Ok(format!(
+        "status=0\nsaid=$({runs}) || status=$?\nprintf '%s\\n' \"$said\"\n{answered}"
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::process::Command;
 
     use super::*;
 
@@ -363,10 +386,52 @@ mod tests {
             "await 25 runs a ask 10.77.0.2",
             "node c 10.77.0.3 / env c",
             "start c",
-            "said=$(printf -- '-\\t%s\\n' /run/crashpoint/.export/acknowledged | check --serve) || true",
+            "said=$(printf -- '-\\t%s\\n' /run/crashpoint/.export/acknowledged | check --serve) || status=$?",
         ];
         for line in lines {
             assert!(script.contains(&format!("\n{line}\n")), "{line}\n{script}");
+        }
+    }
+
+    /// How the script ends if the check does this.
+    fn status(does: &str, serve: bool) -> Option<i32> {
+        let program = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(&program, does).expect("written");
+        let asked = format!("sh {}", program.path().display());
+        let text = CLUSTER.replace("check --serve", &asked);
+        let mut file =
+            ClusterFile::parse(&text, Path::new("cluster.toml"), Path::new("/")).expect("parsed");
+        file.check.as_mut().expect("there is one").serve = serve;
+        let script = format!("set -eu\n{}{END}", check(&file).expect("words"));
+        let output = Command::new("sh").args(["-c", &script]).output();
+        output.expect("it runs").status.code()
+    }
+
+    /// As `cluster::verdict` takes it.
+    #[test]
+    fn the_script_ends_as_the_check_has_said() {
+        for (does, ends) in [
+            ("echo ok", 0),
+            ("echo 'ok: 5 keys'", 0),
+            ("printf 'ok\t5 keys\n'", 0),
+            ("echo broken k1; exit 1", 1),
+            ("echo 'broken: k1'; echo ok", 1),
+            ("printf 'broken\tk1\n'; echo ok", 1),
+            ("echo ok; kill -SEGV $$", 1),
+            ("echo ok; exit 1", 3),
+            ("echo broken; exit 2", 3),
+            ("echo ok; kill -TERM $$", 3),
+            ("echo okay; echo ok:ay; echo brokenness", 3),
+        ] {
+            assert_eq!(status(does, false), Some(ends), "{does}");
+        }
+        for (does, ends) in [
+            ("read x; echo ok; echo end; exit 7", 0),
+            ("read x; echo 'broken: k1'; echo end", 1),
+            ("read x; kill -SEGV $$", 1),
+            ("read x; echo ok", 3),
+        ] {
+            assert_eq!(status(does, true), Some(ends), "{does}");
         }
     }
 }

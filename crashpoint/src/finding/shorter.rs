@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use campaign::{Interrupt, Outcome, quoted, say};
+use campaign::{Interrupt, Outcome, one_line, quoted, say};
 use node_sweep::{
     Concluded, Control, Finding, Judge, Kinds, Level, Place, Request, Requested, Tree, load_trace,
     scratch,
@@ -88,6 +88,8 @@ enum Attempt {
     /// It shows the finding, after so many lines.
     Found(Box<Finding>, usize),
     NotFound,
+    /// There is nothing to look for it in, which is said.
+    Failed,
     /// The client printed as many lines as before.
     NotShorter,
     Interrupted,
@@ -152,7 +154,7 @@ impl Search<'_> {
                     return Ok(None);
                 }
                 Attempt::NotShorter => enough = operations,
-                Attempt::NotFound => too_few = operations,
+                Attempt::NotFound | Attempt::Failed => too_few = operations,
                 Attempt::Found(finding, lines) => {
                     self.keep_attempt(best.is_some())?;
                     best = Some((finding, operations, lines));
@@ -207,7 +209,16 @@ impl Search<'_> {
         let attempt = std::thread::scope(|scope| {
             let attempt = scope.spawn(|| self.attempt_here(operations));
             attempt.join().expect("it does not panic")
-        })?;
+        });
+        // A program, or its check, need not bear to do so little.
+        let attempt = match attempt {
+            Ok(attempt) => attempt,
+            Err(_) if self.interrupt.requested() => Attempt::Interrupted,
+            Err(error) => {
+                say(&format!("{told}: {}", one_line(&*error)));
+                Attempt::Failed
+            }
+        };
         if let Attempt::Found(finding, _) = &attempt {
             let (before, number) = (self.finding.number, finding.number);
             say(&format!(
@@ -231,7 +242,12 @@ impl Search<'_> {
     fn attempt_here(&self, operations: u64) -> anyhow::Result<Attempt> {
         let request = &self.state.recorded.manifest.request;
         let Some(trace) = self.recorded(request, operations)? else {
-            return Ok(Attempt::Interrupted);
+            // Else what was recorded is not what the program left.
+            return Ok(if self.interrupt.requested() {
+                Attempt::Interrupted
+            } else {
+                Attempt::Failed
+            });
         };
         let lines = lines(&trace);
         if lines >= self::lines(self.trace) {

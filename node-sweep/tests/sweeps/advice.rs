@@ -5,7 +5,7 @@ use trace::{FileId, FileKind, FileOp};
 use trace_store::Trace;
 
 use crate::recording::{Recording, TMP, name};
-use crate::support::{SAVED, requests, spaces, swept, swept_by};
+use crate::support::{SAVED, requests, spaces, swept, swept_by, swept_by_shell};
 
 /// Replaces a file so many times, and says so each time. The new one is synced before or after it
 /// gets its name, and then the directory.
@@ -121,7 +121,7 @@ fn advised(finding: &Finding) -> Vec<(&str, &str, Option<&str>, usize)> {
 /// the sync of that directory takes it away.
 #[test]
 fn a_sync_is_advised_where_it_helps_and_the_file_has_the_name() {
-    let (_, findings) = swept(&moved(Synced::Never), "btrfs", MOVED, 2);
+    let (_, findings) = swept_by_shell(&moved(Synced::Never), "btrfs", MOVED, 2);
     let [finding] = &*findings else {
         panic!("{findings:#?}")
     };
@@ -132,7 +132,7 @@ fn a_sync_is_advised_where_it_helps_and_the_file_has_the_name() {
         (Synced::AfterUnlink, false),
         (Synced::BeforeLine, true),
     ] {
-        let (_, findings) = swept(&moved(synced), "btrfs", MOVED, 2);
+        let (_, findings) = swept_by_shell(&moved(synced), "btrfs", MOVED, 2);
         assert_eq!(!findings.is_empty(), is_left, "{synced:?}");
     }
 }
@@ -166,7 +166,7 @@ fn indexed(is_synced: bool) -> Trace {
 #[test]
 fn a_sync_that_comes_before_different_things_is_advised_right_after_what_is_lost() {
     let check = r#"for link in $(grep -xa "link[01]" {dir}/index); do test -e {dir}/$link || { echo "broken a link is gone"; exit; }; done; echo ok"#;
-    let (_, findings) = swept(&indexed(false), "posix", check, 2);
+    let (_, findings) = swept_by_shell(&indexed(false), "posix", check, 2);
     let [finding] = &*findings else {
         panic!("{findings:#?}")
     };
@@ -176,7 +176,7 @@ fn a_sync_that_comes_before_different_things_is_advised_right_after_what_is_lost
     assert_eq!(advised(finding), expected);
     let line = "fsync of {dir} right after link file to link0 (2";
     assert!(finding.text().contains(line), "{}", finding.text());
-    assert_eq!(swept(&indexed(true), "posix", check, 2).1, []);
+    assert_eq!(swept_by_shell(&indexed(true), "posix", check, 2).1, []);
 }
 
 /// All calls of an interpreted program come from one place. Those for other files do not count.
@@ -198,14 +198,14 @@ fn a_sync_is_advised_as_often_as_what_it_comes_before_is_done() {
         recording.fsync(DB).fsync(mirror).mark("compacted").trace()
     };
     let check = r#"if grep -q put {acks} && ! grep -q moved {dir}/mirror && ! grep -q r {dir}/db; then echo "broken the record is gone"; else echo ok; fi"#;
-    let (_, findings) = swept(&compacted(false), "posix", check, 2);
+    let (_, findings) = swept_by_shell(&compacted(false), "posix", check, 2);
     let [finding] = &*findings else {
         panic!("{findings:#?}")
     };
     let expected = [("mirror", "truncate db from 512 to 0 bytes", None, 1)];
     assert_eq!(advised(finding), expected);
     assert_eq!(finding.prevented_by[0].files, 1);
-    assert_eq!(swept(&compacted(true), "posix", check, 2).1, []);
+    assert_eq!(swept_by_shell(&compacted(true), "posix", check, 2).1, []);
 }
 
 /// Two slots are written without a sync between, over and over: it has to be made after each first
@@ -236,13 +236,16 @@ fn a_sync_is_advised_for_what_is_the_very_same_if_that_is_enough() {
         recording.trace()
     };
     let check = r#"case $(head -c 1 {dir}/slots)$(tail -c 4096 {dir}/slots | head -c 1) in ab|bc|cd) echo "broken the second slot is newer";; *) echo ok;; esac"#;
-    let (_, findings) = swept(&slots(false), "ext4-writeback", check, 2);
+    let (_, findings) = swept_by_shell(&slots(false), "ext4-writeback", check, 2);
     let [finding] = &*findings else {
         panic!("{findings:#?}")
     };
     let expected = [("slots", "write slots, 1 byte at 4096", None, 3)];
     assert_eq!(advised(finding), expected);
-    assert_eq!(swept(&slots(true), "ext4-writeback", check, 2).1, []);
+    assert_eq!(
+        swept_by_shell(&slots(true), "ext4-writeback", check, 2).1,
+        []
+    );
 }
 
 /// Finds a node broken that has something in its log and does not know which log is its own.

@@ -4,16 +4,18 @@ use std::time::{Duration, Instant};
 
 use campaign::Interrupt;
 use node_sweep::{
-    Check, CheckCommand, CrashState, Finding, Findings, Plan, Program, Result, Subject, Swept,
-    Verdict, Verdicts, sweep,
+    CrashState, Finding, Findings, Plan, Result, Subject, Swept, Verdict, Verdicts, sweep,
 };
 use pace_rules::nodes::{LINUX, Spaces};
 use trace_store::Trace;
 
-use crate::support::{Keeps, missing, saves, spaces};
+use crate::support::{Keeps, Look, Looks, missing, saves, spaces};
 
 /// Finds broken what lacks a file that nobody made.
-const NEVER_MADE: &str = "if test -e {dir}/busy; then echo ok; else echo broken busy is lost; fi";
+const NEVER_MADE: Look = |directory, _| {
+    let is_lost = !directory.join("busy").exists();
+    is_lost.then(|| "busy is lost".into())
+};
 
 /// The findings among these states, where not all are asked for, or are said to be.
 fn findings_among(
@@ -22,15 +24,6 @@ fn findings_among(
     indices: &[u64],
     is_sample: bool,
 ) -> (Swept, Vec<Finding>) {
-    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    let check = Check {
-        command: CheckCommand::Once(NEVER_MADE.into()),
-        limit: Duration::from_secs(600),
-        environment: Vec::new(),
-        working_directory: None,
-        interrupt: Interrupt::default(),
-    };
-    let subject = Program::new(directory.path().into(), None, &check);
     let plan = Plan {
         is_sample,
         ..Plan::default()
@@ -46,7 +39,7 @@ fn findings_among(
         trace,
         all,
         indices.iter().copied(),
-        vec![Box::new(subject)],
+        vec![Box::new(Looks(NEVER_MADE))],
         &plan,
         &interrupt,
         &mut keeps,

@@ -13,7 +13,8 @@ use trace_store::Trace;
 
 use crate::recording::{Recording, TMP, name};
 use crate::support::{
-    ALL_THERE, Everything, SAVED, missing, requests, saved, saves, spaces, swept, swept_by,
+    ALL_THERE, ALL_THERE_SILENT, Everything, Look, SAVED, missing, requests, saved, saves, spaces,
+    swept, swept_by,
 };
 
 #[test]
@@ -222,7 +223,7 @@ fn the_state_of_a_finding_is_made_again_and_no_other() {
                 seed: 0,
                 starts: vec![node_sweep::Start::Together],
                 judge: Judge::Program {
-                    check: CheckCommand::Once(SAVED.into()),
+                    check: CheckCommand::Once("true".into()),
                     limit_s: 600,
                     allow_no_acks: true,
                 },
@@ -276,11 +277,10 @@ fn files_with_names_that_mean_something_are_a_finding_each() {
     );
     assert_eq!(missing(&found).len(), 2, "{found:#?}");
     // Also where the check does not name them, and where the names are those of files in two steps.
-    let silent = ALL_THERE.replace("broken $file", "broken something");
     let (_, found) = swept(
         &saves(&["customers.db", "purchases.db"]),
         "posix",
-        &silent,
+        ALL_THERE_SILENT,
         2,
     );
     assert_eq!(missing(&found).len(), 2, "{found:#?}");
@@ -298,13 +298,12 @@ fn files_with_names_that_mean_something_are_a_finding_each() {
             .fsync(FileId::ROOT)
             .mark(name);
     }
-    let (_, found) = swept(&recording.trace(), "posix", &silent, 2);
+    let (_, found) = swept(&recording.trace(), "posix", ALL_THERE_SILENT, 2);
     assert_eq!(missing(&found).len(), 2, "{found:#?}");
 }
 
 #[test]
 fn another_call_or_another_place_in_the_program_is_another_finding() {
-    let silent = ALL_THERE.replace("broken $file", "broken something");
     let findings = |change: &dyn Fn(&mut Event)| {
         let mut trace = saves(&["m.TVsH5XAS", "m.CNEof5r6"]);
         let events = &mut trace.run.nodes[0].events;
@@ -312,7 +311,7 @@ fn another_call_or_another_place_in_the_program_is_another_finding() {
             .iter_mut()
             .rfind(|event| matches!(event.action, Action::File(FileOp::Write { .. })));
         change(last.expect("one"));
-        swept(&trace, "posix", &silent, 2).1.len()
+        swept(&trace, "posix", ALL_THERE_SILENT, 2).1.len()
     };
     assert_eq!(findings(&|_| {}), 1);
     assert_eq!(findings(&|event| event.stack = 0xdef), 2);
@@ -346,7 +345,10 @@ fn what_is_broken_until_it_is_mended_is_one_finding_and_the_next_time_is_another
             )
             .fsync(FileId::ROOT);
     }
-    let check = "if test -e {dir}/busy; then echo broken it is there; else echo ok; fi";
+    let check: Look = |directory, _| {
+        let is_there = directory.join("busy").exists();
+        is_there.then(|| "it is there".into())
+    };
     let (swept, findings) = swept(&recording.trace(), "posix", check, 2);
     assert!(swept.broken.len() > 6, "{swept:?}");
     let events: Vec<_> = findings

@@ -33,13 +33,19 @@ impl Whole {
     }
 
     fn requested(&self, shard: Option<Shard>) -> Requested<'_> {
-        let check = r#"for name in $(cat {acks}); do test -s {dir}/$name || { echo "broken $name is lost"; exit; }; done; echo ok"#;
-        self.requested_with(check, shard)
+        let check = r#"while read -r dir acks; do
+            verdict=ok
+            while read -r name; do
+                test -s "$dir/$name" || { verdict="broken $name is lost"; break; }
+            done <"$acks"
+            echo "$verdict"; echo end
+        done"#;
+        self.requested_with(CheckCommand::Serve(check.into()), shard)
     }
 
-    fn requested_with(&self, check: &str, shard: Option<Shard>) -> Requested<'_> {
+    fn requested_with(&self, check: CheckCommand, shard: Option<Shard>) -> Requested<'_> {
         let judge = Judge::Program {
-            check: CheckCommand::Once(check.into()),
+            check,
             limit_s: 600,
             allow_no_acks: true,
         };
@@ -274,7 +280,7 @@ fn a_check_that_fails_now_and_then_of_any_state_accuses_nobody() {
         "echo >>{0}; if test $(($(wc -l <{0}) % 9)) -gt 6; then echo broken x; else echo ok; fi",
         count.display()
     );
-    let what = whole.requested_with(&check, None);
+    let what = whole.requested_with(CheckCommand::Once(check), None);
     let mut results = what.begin(&whole.path("results"), 1).expect("begun");
     let (concluded, _) = try_to_go_on(&what, &mut results, (None, None));
     let error = concluded.expect_err("it is no judge").to_string();
@@ -293,7 +299,7 @@ fn a_part_of_a_sample_that_was_stopped_by_its_budget_can_be_ended() {
         };
         let what = sweep.requested(shard);
         let mut results = what.begin(&sweep.path("results"), 2).expect("begun");
-        let until = (Some(Duration::from_millis(60)), None);
+        let until = (Some(Duration::from_millis(20)), None);
         let (_, first) = go_on(&what, &mut results, until);
         drop(results);
         let (mut results, trace) = Results::open(&sweep.path("results")).expect("opened");
@@ -316,7 +322,7 @@ fn a_sweep_that_goes_on_does_not_ask_again_what_the_check_said_without_a_crash()
         for name in $(cat {{acks}}); do test -s {{dir}}/$name || {{ echo "broken $name is lost"; exit; }}; done; echo ok"#,
         asked.display()
     );
-    let what = sweep.requested_with(&check, None);
+    let what = sweep.requested_with(CheckCommand::Once(check), None);
     let mut results = what.begin(&sweep.path("results"), 2).expect("begun");
     let lines = || std::fs::read_to_string(&asked).map_or(0, |text| text.lines().count());
     let (first, _) = go_on(&what, &mut results, (None, Some(1)));

@@ -14,7 +14,7 @@ use trace::FileId;
 use trace_store::Trace;
 
 use crate::recording::Recording;
-use crate::support::{Everything, Keeps, saved, spaces, swept, swept_by};
+use crate::support::{Everything, Keeps, saved, spaces, swept_by, swept_by_shell};
 
 /// Passes some states, and is interrupted in the next.
 struct Interrupted(u64, Interrupt);
@@ -76,7 +76,7 @@ fn a_check_that_changes_its_mind_finds_nothing_and_that_is_told() {
         "echo >> {0}; if test $(wc -l < {0}) = 1; then echo broken once; else echo ok; fi",
         directory.path().join("n").display()
     );
-    let (swept, findings) = swept(&saved(true, true), "posix", &check, 1);
+    let (swept, findings) = swept_by_shell(&saved(true, true), "posix", &check, 1);
     assert_eq!(findings, []);
     assert_eq!(swept.open(), 1);
     assert!(
@@ -96,7 +96,7 @@ fn what_is_broken_now_and_then_is_found_and_told_so() {
         "echo >> {0}; case $(wc -l < {0}) in 1|3) echo broken at times;; *) echo ok;; esac",
         directory.path().join("n").display()
     );
-    let (swept, findings) = swept(&saved(true, true), "posix", &check, 1);
+    let (swept, findings) = swept_by_shell(&saved(true, true), "posix", &check, 1);
     assert_eq!(swept.open(), 0);
     let [finding] = &*findings else {
         panic!("{findings:#?}")
@@ -150,7 +150,7 @@ impl Subject for Slow {
 #[test]
 fn states_with_the_same_disks_are_looked_at_together_and_each_is_judged() {
     let trace = saved(true, false);
-    let (one_by_one, _) = swept(
+    let (one_by_one, _) = swept_by_shell(
         &trace,
         "posix",
         "if grep -q saved {acks}; then echo broken saved; else echo ok; fi",

@@ -1,13 +1,14 @@
 //! What the tests have in common: two programs, their checks, and how they are swept.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use campaign::Interrupt;
 use node_sweep::{
-    Check, CheckCommand, CrashState, Finding, Findings, Fingerprint, Plan, Program, Result,
-    Subject, Swept, Verdict, Verdicts, Watch, sweep,
+    Check, CheckCommand, CrashState, DiskState, Finding, Findings, Fingerprint, Plan, Program,
+    Result, Subject, Swept, Verdict, Verdicts, Watch, sweep,
 };
 use pace_rules::nodes::{Explore, Model, Relaxations, Request, Spaces, Split};
 use trace::FileId;
@@ -47,8 +48,46 @@ pub(crate) fn swept_by(trace: &Trace, all: &Spaces, subjects: Vec<Box<dyn Subjec
     .expect("swept")
 }
 
-pub(crate) fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Finding>) {
-    let requests = requests(model);
+/// What is broken in a directory where this was acknowledged.
+pub(crate) type Look = fn(&Path, &str) -> Option<String>;
+
+/// A check in this process, which takes much less time than one in a shell.
+pub(crate) struct Looks(pub(crate) Look);
+
+impl Subject for Looks {
+    fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
+        let [DiskState::Tree(tree)] = &*state.disks else {
+            panic!("it is not one directory")
+        };
+        let place = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let directory = place.path().join("directory");
+        tree.write_to(&directory).expect("written");
+        let acknowledged = String::from_utf8_lossy(&state.acknowledged);
+        let broken = (self.0)(&directory, &acknowledged);
+        Ok(broken.map_or(Verdict::Ok, |words| Verdict::Broken(vec![words].into())))
+    }
+}
+
+pub(crate) fn swept(trace: &Trace, model: &str, look: Look, jobs: usize) -> (Swept, Vec<Finding>) {
+    let subjects = (0..jobs).map(|_| Box::new(Looks(look)) as Box<dyn Subject>);
+    let all = spaces(trace, model);
+    let swept = swept_by(trace, &all, subjects.collect());
+    let findings = explained(trace, &all, model, &swept);
+    (swept, findings)
+}
+
+fn explained(trace: &Trace, all: &Spaces, model: &str, swept: &Swept) -> Vec<Finding> {
+    let judged = Findings::new(trace, all, model);
+    judged.explain(judged.of(swept), &requests(model), true)
+}
+
+/// As a user has it looked at.
+pub(crate) fn swept_by_shell(
+    trace: &Trace,
+    model: &str,
+    check: &str,
+    jobs: usize,
+) -> (Swept, Vec<Finding>) {
     let all = spaces(trace, model);
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let check = Check {
@@ -70,13 +109,22 @@ pub(crate) fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Sw
         0,
         "states are left"
     );
-    let judged = Findings::new(trace, &all, model);
-    let findings = judged.explain(judged.of(&swept), &requests, true);
+    let findings = explained(trace, &all, model, &swept);
     (swept, findings)
 }
 
+fn is_whole(file: &Path) -> bool {
+    let content = std::fs::read(file).unwrap_or_default();
+    content
+        .split(|byte| *byte == b'\n')
+        .any(|line| line == b"all of it")
+}
+
 /// What was said to be saved is in the file, whole.
-pub(crate) const SAVED: &str = r#"if grep -q saved {acks} && ! grep -qx "all of it" {dir}/file; then echo "broken what was saved is lost"; else echo ok; fi"#;
+pub(crate) const SAVED: Look = |directory, acknowledged| {
+    let is_lost = acknowledged.contains("saved") && !is_whole(&directory.join("file"));
+    is_lost.then(|| "what was saved is lost".into())
+};
 
 pub(crate) fn saved(syncs_file: bool, syncs_directory: bool) -> Trace {
     let mut recording = Recording::default();
@@ -125,7 +173,16 @@ impl Subject for Everything {
 }
 
 /// What was acknowledged is in a file of that name, whole.
-pub(crate) const ALL_THERE: &str = r#"for file in $(cat {acks}); do if ! grep -qx "all of it" {dir}/$file; then echo "broken $file is lost"; exit; fi; done; echo ok"#;
+pub(crate) const ALL_THERE: Look = |directory, acknowledged| {
+    let mut files = acknowledged.lines();
+    let lost = files.find(|file| !is_whole(&directory.join(file)))?;
+    Some(format!("{lost} is lost"))
+};
+
+/// The same, and it does not say which one is lost.
+pub(crate) const ALL_THERE_SILENT: Look = |directory, acknowledged| {
+    ALL_THERE(directory, acknowledged).map(|_| "something is lost".into())
+};
 
 /// Saves files of these names, and syncs nothing but the directory.
 pub(crate) fn saves(names: &[&str]) -> Trace {

@@ -2,11 +2,11 @@
 # make lint: what can be said without running anything, on x86-64 and on aarch64.
 # make install, after make build: the programs in PREFIX/bin, with manual pages and what completes
 # command lines in PREFIX/share; make uninstall removes them.
-# make test-repeats: what repeats in virtual time, in as many runs as it takes to believe it.
+# make test-repeats: what repeats in virtual time, redis too, in as many runs as it takes to believe it.
 # make test-amx: the tests of guests as on a processor with AMX, whichever this one is.
 # make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
-# and everything else that takes long. make test-clusters: the clusters in workloads/clusters, really
-# run, after what they need was installed. All of these go on when a test fails, and name at the end
+# and everything else that takes long, such as all of what make test has a part of. make test-clusters:
+# the clusters in workloads/clusters, really run, after what they need was installed. All of these go on when a test fails, and name at the end
 # what failed. make test-neat: systems of NEAT's time, which are fetched. make test-stores: a sweep of each store in workloads/programs/stores, and a table; some
 # hours. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
 # make deny: licences, sources and unwanted crates among the dependencies; it builds cargo-deny first.
@@ -54,7 +54,7 @@ test-amx: setup-tests
 	$(TESTED) cargo test --package end-to-end --no-fail-fast $(AMX_TESTS:%=--test %) --locked --config 'target."cfg(all())".runner="$(if $(SUDO),sudo -E )$(CURDIR)/scripts/on-amx"'
 
 test-kills: setup-tests
-	@scripts/test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture
+	@scripts/test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture killed_twenty_times
 
 test-long: setup-go setup-tests setup-clusters setup-neat
 	@scripts/test --release --package datalog --test million --locked -- --ignored --nocapture , \

@@ -19,8 +19,8 @@ pub use ordinary::Ordinary;
 pub use page::page_told;
 pub use programs::{
     Report, app, app_in_text, by_id, copy_to_run, crashpoint, elects_cluster, etcd_13766,
-    findings_and_summary, objects, printed, program, replay, replay_with, said, search_path,
-    store_cluster, store_of_two, words,
+    findings_and_summary, link_to_run, objects, printed, program, replay, replay_with, said,
+    search_path, store_cluster, store_of_two, words,
 };
 pub use random::Random;
 pub use running::{Running, wait_until};
@@ -28,6 +28,18 @@ pub use traces_of_us::{Family, drivers, leftovers, settle};
 
 /// The file systems that are tested.
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+
+/// The release of the kernel of which tests know what it gets wrong.
+const KNOWN_RELEASE: &str = "6.18.44";
+
+/// Whether this is that kernel. A later one may have mended some of it.
+///
+/// # Panics
+/// If there is no /proc.
+pub fn is_known_kernel() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("there is /proc");
+    release.starts_with(KNOWN_RELEASE)
+}
 
 /// Fails the test where it cannot do its work, rather than to pass without having done it.
 ///

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::{copy_to_run, program};
+use crate::{copy_to_run, link_to_run, program};
 
 /// nobody and nogroup of Debian; anybody but root would do.
 const USER: u32 = 65534;
@@ -26,7 +26,7 @@ const OTHER_DAY: &str = "libother_day.so";
 /// By these variables all tests can be run as on such a host (`make test-amx`).
 const PASSED_ON: [&str; 2] = ["LD_PRELOAD", "CRASHPOINT_GUEST_PRELOAD"];
 
-/// A place of an ordinary user's, with a copy of the program: the folder that it is built in may
+/// A place of an ordinary user's, with a link to the program: the folder that it is built in may
 /// be closed to him. Whatever runs from here can be told by its path.
 #[derive(Debug)]
 pub struct Ordinary(TempDir);
@@ -41,7 +41,7 @@ impl Ordinary {
         crate::require_root();
         let this = Self(tempfile::tempdir().expect("a directory"));
         std::fs::set_permissions(this.0.path(), Permissions::from_mode(0o755)).expect("changed");
-        this.copy(&program("crashpoint"), "crashpoint");
+        this.link(&program("crashpoint"), "crashpoint");
         this.directory("temporary");
         this.directory("work");
         this
@@ -57,15 +57,23 @@ impl Ordinary {
         self.0.path().join("temporary")
     }
 
-    /// A copy of one of our programs beside his own, and the PATH on which it is found.
+    /// One of our programs beside his own, and the PATH on which it is found.
     pub fn on_path(&self, name: &str) -> String {
-        self.copy(&program(name), name);
+        self.link(&program(name), name);
         format!("{}:/usr/local/bin:/usr/bin:/bin", self.0.path().display())
     }
 
+    /// What tests may write to.
     fn copy(&self, from: &Path, name: &str) -> PathBuf {
         let to = self.0.path().join(name);
         copy_to_run(from, &to);
+        to
+    }
+
+    /// What nobody writes to: it would change the original.
+    fn link(&self, from: &Path, name: &str) -> PathBuf {
+        let to = self.0.path().join(name);
+        link_to_run(from, &to);
         to
     }
 
@@ -113,15 +121,13 @@ impl Ordinary {
     /// in the working directory: that is all that a guest, which has a /tmp of its own, has of here.
     pub fn crashpoint_for_a_guest(&self, arguments: &[&str], programs: &[&str]) -> Command {
         for name in programs.iter().copied().chain(["crashpoint"]) {
-            if !self.path(name).exists() {
-                self.copy(&program(name), &format!("work/{name}"));
-            }
+            self.link(&program(name), &format!("work/{name}"));
         }
         let cache = self.0.path().join("cache");
         let kernel = cache.join("crashpoint/uml/current");
         if !kernel.exists() {
             std::fs::create_dir_all(&kernel).expect("created");
-            copy_to_run(virtual_kernel(), &kernel.join("linux"));
+            link_to_run(virtual_kernel(), &kernel.join("linux"));
         }
         let mut command = self.run(&self.path("crashpoint"), arguments);
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.path("").display());
@@ -152,9 +158,9 @@ impl Ordinary {
         command
     }
 
-    /// `--kernel` and its value for a copy of Debian's kernel, and `--modules`.
+    /// `--kernel` and its value for Debian's kernel at a place of his, and `--modules`.
     pub fn own_kernel(&self) -> [String; 4] {
-        let kernel = self.copy(Path::new(KERNEL), "linux.uml");
+        let kernel = self.link(Path::new(KERNEL), "linux.uml");
         [
             "--kernel".into(),
             format!("uml:{}", kernel.display()),
@@ -163,16 +169,13 @@ impl Ordinary {
         ]
     }
 
-    /// The path of a copy of the kernel for virtual time.
+    /// A path of his that the kernel for virtual time has.
     pub fn simulation_kernel(&self) -> String {
-        let kernel = self.0.path().join("linux-virtual");
-        if !kernel.exists() {
-            self.copy(virtual_kernel(), "linux-virtual");
-        }
+        let kernel = self.link(virtual_kernel(), "linux-virtual");
         kernel.display().to_string()
     }
 
-    /// `--virtual-time`, and `--kernel` with a copy of the kernel for it.
+    /// `--virtual-time`, and `--kernel` with the kernel for it.
     pub fn virtual_time(&self) -> [String; 3] {
         [
             "--virtual-time".into(),
@@ -181,7 +184,7 @@ impl Ordinary {
         ]
     }
 
-    /// A copy of the library that answers ptrace(2) as a host with AMX does.
+    /// The library that answers ptrace(2) as a host with AMX does.
     pub fn amx(&self) -> PathBuf {
         self.library(AMX_HOST)
     }
@@ -193,17 +196,12 @@ impl Ordinary {
         command.envs(PASSED_ON.map(|name| (name, &library)));
     }
 
-    /// A copy of a library to preload.
+    /// A library to preload.
     fn library(&self, name: &str) -> PathBuf {
-        let copy = self.0.path().join(name);
-        if copy.exists() {
-            copy
-        } else {
-            self.copy(&program(name), name)
-        }
+        self.link(&program(name), name)
     }
 
-    /// The processes that run from here: ours, and those of kernels that were copied.
+    /// The processes that run from here: ours, and those of kernels.
     pub fn processes(&self) -> Vec<i32> {
         let entries = std::fs::read_dir("/proc")
             .expect("there is /proc")
@@ -225,7 +223,7 @@ impl Ordinary {
         self.processes().into_iter().filter(runs).collect()
     }
 
-    /// Those of them that are a copied kernel itself: it leads the process group of its guest.
+    /// Those of them that are a kernel itself: it leads the process group of its guest.
     pub fn kernels(&self) -> Vec<i32> {
         let leads = |pid: &i32| {
             let program = std::fs::read_link(format!("/proc/{pid}/exe"));

@@ -1,6 +1,7 @@
 //! The programs under test, and what they print.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Output};
 use std::sync::OnceLock;
@@ -79,16 +80,18 @@ pub fn store_cluster(mistake: &str) -> String {
     )
 }
 
-/// The same of two of its nodes, with disks: what one of them loses is lost.
+/// The same of two of its nodes.
+pub(crate) fn two_of_store(mistake: &str) -> String {
+    let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);
+    text.replace("{address:b},{address:c}", "{address:b}")
+}
+
+/// The same with disks: what one of them loses is lost.
 ///
 /// # Panics
 /// If it cannot be read.
 pub fn store_of_two(mistake: &str) -> String {
-    let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);
-    let text = text.replace(
-        "--lead {address:b},{address:c}",
-        "--lead {address:b} --ping 1",
-    );
+    let text = two_of_store(mistake).replace("--lead {address:b}", "--lead {address:b} --ping 1");
     // What loses its power says nothing any more.
     let text = text.replace(
         "store client {address:a}",
@@ -336,6 +339,25 @@ pub fn printed(output: &Output) -> String {
 /// Words as arguments.
 pub fn words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
+}
+
+/// Has a program of ours, or a kernel, at another place too, where it is only run: it has more than a
+/// hundred megabytes, and tests beside each other would wait until copies of it are on the disk. What
+/// was put there before stays.
+///
+/// # Panics
+/// If it can't be had there.
+pub fn link_to_run(from: &Path, to: &Path) {
+    let linked = from
+        .canonicalize()
+        .and_then(|from| std::fs::hard_link(from, to));
+    match linked {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        // It is on another file system.
+        Err(error) if error.kind() == ErrorKind::CrossesDevices => copy_to_run(from, to),
+        Err(error) => panic!("link {}: {error}", from.display()),
+    }
 }
 
 /// Copies a file that will be run, in a process of its own: what this one has open for writing

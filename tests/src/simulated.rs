@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::programs::two_of_store;
 use crate::{Ordinary, objects, printed, said, store_cluster};
 
 /// When a simulation begins, in seconds since 1970.
@@ -26,6 +27,13 @@ impl Store {
     pub fn with(mistake: &str) -> Self {
         let place = Ordinary::new();
         place.file("cluster.toml", &store_cluster(mistake));
+        Self::of(place)
+    }
+
+    /// Two of its nodes, with one of its mistakes, or none.
+    pub fn of_two(mistake: &str) -> Self {
+        let place = Ordinary::new();
+        place.file("cluster.toml", &two_of_store(mistake));
         Self::of(place)
     }
 

@@ -5,12 +5,11 @@ use serde_json::Value;
 
 /// Sweeps a program of the fixture, which takes an advice.
 fn sweep(model: &str, name: &str, advice: &Value) -> Vec<Value> {
-    let check =
-        format!("/usr/bin/python3 -SE tests/fixtures/advised/check.py {{dir}} {{acks}} {name}");
+    let check = format!("/usr/bin/python3 -SE tests/fixtures/advised/check.py {name}");
     let client = "tests/fixtures/advised/program.py";
     let advice = advice.to_string();
     let words = ["/usr/bin/python3", client, "{dir}", name, &advice];
-    let output = app(&["--model", model, "--check", &check], &words);
+    let output = app(&["--model", model, "--check-server", &check], &words);
     let (findings, summary) = findings_and_summary(&output);
     assert!(summary["checked"].as_u64() > Some(3), "{}", said(&output));
     assert_eq!(summary["inconclusive"], 0, "{summary:#}");

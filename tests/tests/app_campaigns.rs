@@ -8,9 +8,12 @@ use end_to_end::{Random, objects, printed, program, require_root, said};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Saves that are not synced, of which crash states lose some.
-const SAVES: &str =
-    "for i in 1 2 3 4 5 6; do echo $i > {dir}/tmp && mv {dir}/tmp {dir}/file$i && echo $i; done";
+/// Saves of files with these numbers that are not synced, of which crash states lose some.
+fn saves(numbers: &str) -> String {
+    format!(
+        "for i in {numbers}; do echo $i > {{dir}}/tmp && mv {{dir}}/tmp {{dir}}/file$i && echo $i; done"
+    )
+}
 
 /// Looks at each state for so long that there is something to kill.
 const CHECK: &str = "while IFS='\t' read -r dir acks; do sleep 0.005; verdict=ok; \
@@ -20,21 +23,34 @@ const CHECK: &str = "while IFS='\t' read -r dir acks; do sleep 0.005; verdict=ok
 /// More recordings than these take longer, and are no different.
 const TWO_RECORDINGS: [&str; 4] = ["--disk", "ext4", "--schedules", "2"];
 
-/// A directory with the results of a whole sweep in `whole`.
+/// A directory for results, with those of a whole sweep in `whole`.
 struct Place {
     directory: TempDir,
 }
 
 impl Place {
-    fn new(options: &[&str]) -> Self {
+    fn empty() -> Self {
         require_root();
-        let this = Self {
+        Self {
             directory: tempfile::tempdir_in("/dev/shm").expect("a directory"),
-        };
+        }
+    }
+
+    fn new() -> Self {
+        Self::of(&[], "1 2 3 4 5 6")
+    }
+
+    /// Of fewer files: there are more states of each.
+    fn of_two_recordings() -> Self {
+        Self::of(&TWO_RECORDINGS, "1 2 3")
+    }
+
+    fn of(options: &[&str], numbers: &str) -> Self {
+        let (this, saves) = (Self::empty(), saves(numbers));
         let begin = [
             &["app", "--check-server", CHECK, "--out", "whole"],
             options,
-            &["--", "sh", "-c", SAVES],
+            &["--", "sh", "-c", &saves],
         ]
         .concat();
         let output = this.run(&begin);
@@ -115,7 +131,7 @@ fn killed(mut command: Command, after: Duration) -> bool {
 
 #[test]
 fn killed_at_random_moments() {
-    let place = Place::new(&[]);
+    let place = Place::new();
     let begin = [
         "app",
         "--trace",
@@ -127,7 +143,7 @@ fn killed_at_random_moments() {
     ];
     let mut random = Random::new();
     let mut kills = 0;
-    for _ in 0..12 {
+    for _ in 0..6 {
         let begun = place.path("killed/manifest.json").exists();
         let arguments: &[&str] = if begun {
             &["app", "--resume", "killed"]
@@ -149,20 +165,23 @@ fn killed_at_random_moments() {
 
 #[test]
 fn a_sweep_says_after_what_crashes_were_tried() {
-    let place = Place::new(&[]);
-    let saves = "for i in 1 2 3; do echo $i > {dir}/tmp && sync {dir}/tmp && mv {dir}/tmp \
-                 {dir}/file$i && sync {dir} && echo $i; done";
-    let sweep = |options: &[&str]| {
+    let place = Place::empty();
+    let sweep = |numbers: &str, options: &[&str]| {
+        let saves = format!(
+            "for i in {numbers}; do echo $i > {{dir}}/tmp && sync {{dir}}/tmp && \
+             mv {{dir}}/tmp {{dir}}/file$i && sync {{dir}} && echo $i; done"
+        );
         let options = [&["app", "--check", "echo ok"], options].concat();
-        place.run(&[&options[..], &["--", "sh", "-c", saves]].concat())
+        place.run(&[&options[..], &["--", "sh", "-c", &saves]].concat())
     };
-    let output = sweep(&["--disk", "ext4", "--level", "both", "--schedules", "2"]);
+    let both = [&TWO_RECORDINGS[..], &["--level", "both"]].concat();
+    let output = sweep("1 2", &both);
     // Of both recordings of the disk.
     for line in [
-        "linux: crashes right after 6 of 6 syncs, 3 of 3 acknowledgements, 3 of 3 writes, 3 of 3 \
+        "linux: crashes right after 4 of 4 syncs, 2 of 2 acknowledgements, 2 of 2 writes, 2 of 2 \
          renames",
-        "ext4 on disk: crashes right after 12 of 12 syncs, 6 of 6 acknowledgements, 6 of 6 \
-         writes, 6 of 6 renames",
+        "ext4 on disk: crashes right after 8 of 8 syncs, 4 of 4 acknowledgements, 4 of 4 \
+         writes, 4 of 4 renames",
     ] {
         assert!(
             printed(&output).lines().any(|printed| printed == line),
@@ -172,7 +191,7 @@ fn a_sweep_says_after_what_crashes_were_tried() {
     }
 
     // What was not looked at is not counted.
-    let output = sweep(&["--sample", "3", "--format", "json"]);
+    let output = sweep("1 2 3", &["--sample", "3", "--format", "json"]);
     let printed = printed(&output);
     let summary: Value =
         serde_json::from_str(printed.lines().last().expect("a line")).expect("JSON");
@@ -185,8 +204,14 @@ fn a_sweep_says_after_what_crashes_were_tried() {
 }
 
 #[test]
-fn stopped_when_its_time_is_up_and_continued() {
-    let place = Place::new(&TWO_RECORDINGS);
+fn a_sweep_of_two_recordings_is_continued_divided_and_shown_again() {
+    let place = Place::of_two_recordings();
+    stopped_when_its_time_is_up_and_continued(&place);
+    the_state_of_a_finding_is_made_again(&place);
+    shards_of_disks_are_put_together_and_nothing_is_left_mounted(&place);
+}
+
+fn stopped_when_its_time_is_up_and_continued(place: &Place) {
     let levels = ["--level", "both"];
     // The time is divided: the disk is reached. On a busy machine it takes longer to mount one.
     let output = (0..9)
@@ -220,7 +245,7 @@ fn stopped_when_its_time_is_up_and_continued() {
 /// What is known is told, however early the sweep is stopped that continues with it.
 #[test]
 fn stopped_at_once_when_it_is_continued() {
-    let place = Place::new(&[]);
+    let place = Place::new();
     let path = place.path("whole/results.jsonl");
     let text = std::fs::read_to_string(&path).expect("read");
     let (_, others) = text.split_once('\n').expect("a line");
@@ -248,8 +273,17 @@ fn stopped_at_once_when_it_is_continued() {
 }
 
 #[test]
-fn stopped_after_what_was_asked_for() {
-    let place = Place::new(&[]);
+fn a_whole_sweep_is_the_same_again_and_not_continued_where_that_would_be_another() {
+    let place = Place::new();
+    stopped_after_what_was_asked_for(&place);
+    what_nobody_could_read_is_kept(&place);
+    a_verdict_that_is_gone_is_found_again(&place);
+    a_finding_that_is_none_any_more_says_so(&place);
+    // It damages what was recorded.
+    what_cannot_be_continued_says_why(&place);
+}
+
+fn stopped_after_what_was_asked_for(place: &Place) {
     let output = place.again("some", &["--stop-after", "1"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let (_, summary) = place.left_in("some");
@@ -268,9 +302,7 @@ fn stopped_after_what_was_asked_for() {
     );
 }
 
-#[test]
-fn what_nobody_could_read_is_kept() {
-    let place = Place::new(&[]);
+fn what_nobody_could_read_is_kept(place: &Place) {
     let sweep = [
         "app",
         "--trace",
@@ -293,9 +325,7 @@ fn what_nobody_could_read_is_kept() {
     place.assert_equal("unread");
 }
 
-#[test]
-fn a_verdict_that_is_gone_is_found_again() {
-    let place = Place::new(&[]);
+fn a_verdict_that_is_gone_is_found_again(place: &Place) {
     let path = place.path("whole/results.jsonl");
     let text = std::fs::read_to_string(&path).expect("read");
     let (first, others) = text.split_once('\n').expect("a line");
@@ -311,7 +341,7 @@ fn a_verdict_that_is_gone_is_found_again() {
 
 #[test]
 fn divided_and_put_together() {
-    let place = Place::new(&[]);
+    let place = Place::new();
     for number in 1..=3 {
         place.again(
             &format!("part{number}"),
@@ -344,7 +374,11 @@ fn divided_and_put_together() {
         &["merge", "part1", "part1", "--out", "merged"],
         "named twice",
     );
-    place.again("second", &["--shard", "1/3"]);
+    let mut copied = Command::new("cp");
+    copied
+        .arg("-r")
+        .args(["part1", "second"].map(|name| place.path(name)));
+    assert!(copied.status().expect("cp runs").success());
     refused(
         &["merge", "part1", "second", "--out", "merged"],
         "are the same shard",
@@ -353,7 +387,8 @@ fn divided_and_put_together() {
         &["merge", "part1", "whole", "--out", "merged"],
         "whole is not a shard",
     );
-    place.again("other", &["--shard", "2/3", "--model", "xfs"]);
+    let of_xfs = ["--shard", "2/3", "--model", "xfs", "--stop-after", "1"];
+    place.again("other", &of_xfs);
     refused(
         &["merge", "part1", "other", "part3", "--out", "merged"],
         "are not shards of one sweep",
@@ -373,9 +408,7 @@ fn divided_and_put_together() {
     place.assert_equal("begun");
 }
 
-#[test]
-fn the_state_of_a_finding_is_made_again() {
-    let place = Place::new(&TWO_RECORDINGS);
+fn the_state_of_a_finding_is_made_again(place: &Place) {
     let findings = std::fs::read_to_string(place.path("whole/findings.jsonl")).expect("read");
     let findings = objects(&findings);
     let is_of_disk = |finding: &&Value| finding["nodes"][0]["disk"].is_object();
@@ -446,7 +479,7 @@ fn the_state_of_a_finding_is_made_again() {
 
 #[test]
 fn a_finding_is_exported_as_a_script_that_shows_it() {
-    let place = Place::new(&[]);
+    let place = Place::new();
     for (number, path) in [("1", "repro.sh"), ("2", "other.sh")] {
         let output = place.run(&["export", "whole", number, "--as", "script", "-o", path]);
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -594,9 +627,7 @@ else:
     );
 }
 
-#[test]
-fn a_finding_that_is_none_any_more_says_so() {
-    let place = Place::new(&[]);
+fn a_finding_that_is_none_any_more_says_so(place: &Place) {
     let path = place.path("whole/manifest.json");
     let manifest = std::fs::read_to_string(&path).expect("read");
     let judged = manifest.replace("verdict='broken a file", "ignored='broken a file");
@@ -609,11 +640,10 @@ fn a_finding_that_is_none_any_more_says_so() {
         "{}",
         said(&output)
     );
+    std::fs::write(&path, manifest).expect("written");
 }
 
-#[test]
-fn shards_of_disks_are_put_together_and_nothing_is_left_mounted() {
-    let place = Place::new(&TWO_RECORDINGS);
+fn shards_of_disks_are_put_together_and_nothing_is_left_mounted(place: &Place) {
     for number in 1..=2 {
         place.again(
             &format!("part{number}"),
@@ -631,7 +661,7 @@ fn shards_of_disks_are_put_together_and_nothing_is_left_mounted() {
 /// A check is named by where it lies for whoever begins.
 #[test]
 fn a_sweep_is_continued_from_anywhere() {
-    let place = Place::new(&[]);
+    let place = Place::new();
     std::fs::write(place.path("check.sh"), format!("#!/bin/sh\n{CHECK}\n")).expect("written");
     let begin = [
         "app",
@@ -661,9 +691,7 @@ fn a_sweep_is_continued_from_anywhere() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
 }
 
-#[test]
-fn what_cannot_be_continued_says_why() {
-    let place = Place::new(&[]);
+fn what_cannot_be_continued_says_why(place: &Place) {
     let refused = |arguments: &[&str], part: &str| {
         let output = place.run(arguments);
         assert_eq!(
@@ -703,6 +731,17 @@ fn what_cannot_be_continued_says_why() {
     );
     let path = place.path("whole/summary.jsonl");
     std::fs::remove_file(path).expect("removed");
+    let path = place.path("whole/manifest.json");
+    let text = std::fs::read_to_string(&path).expect("read");
+    let mut other: Value = serde_json::from_str(&text).expect("JSON");
+    other["kernel_release"] = "9.9.9".into();
+    other["request"]["level"] = "block".into();
+    std::fs::write(&path, other.to_string()).expect("written");
+    refused(
+        &["app", "--resume", "whole"],
+        "cannot go on here: the kernel was 9.9.9",
+    );
+    std::fs::write(&path, text).expect("written");
     damage(&place.path("whole/trace/trace.json"));
     refused(&["app", "--resume", "whole"], "trace");
 }

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use end_to_end::{copy_to_run, program, require_root};
+use end_to_end::{link_to_run, program, require_root};
 
 /// The output of a program that must refuse, run with a directory of its own for its files.
 fn refusal(command: &mut Command) -> String {
@@ -58,13 +58,13 @@ fn says(said: &str, expected: &[&str]) {
 #[test]
 fn somebody_else_than_root() {
     require_root();
-    // A copy that everybody may run: the target folder may be closed to others.
+    // Where everybody may run it: the target folder may be closed to others.
     let folder = tempfile::tempdir().expect("a directory");
     let everybody = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody()).expect("changed");
-    let copy = folder.path().join("crashpoint");
-    copy_to_run(&program("crashpoint"), &copy);
-    let mut command = Command::new(&copy);
+    let linked = folder.path().join("crashpoint");
+    link_to_run(&program("crashpoint"), &linked);
+    let mut command = Command::new(&linked);
     command
         .args(["fs", "--fs", "ext4", "--ops", "1"])
         .uid(65534)

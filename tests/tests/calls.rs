@@ -146,7 +146,7 @@ fn client(seconds: f64) -> String {
 /// A power loss keeps what was synced only: so the kill is what is told apart here.
 #[test]
 fn a_kill_before_a_rename_leaves_the_old_name_and_one_after_it_the_new_one() {
-    const TIMES: usize = 10;
+    const TIMES: usize = 5;
     let laid = Laid::new(RENAMES, &client(0.3));
     for (when, found) in [("before", "found a draft"), ("after", "found no draft")] {
         let plan = format!(

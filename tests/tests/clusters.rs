@@ -335,6 +335,26 @@ fn a_cluster_that_is_stopped_leaves_nothing() {
 }
 
 #[test]
+fn an_interrupt_of_the_check_is_no_verdict() {
+    let check = "[check]\ncommand = \"sh -c 'sleep MARK; echo ok asked'\"\n";
+    let laid = Laid::new(&format!("{IDLE}{check}"));
+    let mut command = laid.command(&["--check"]);
+    let started = Running::start(command.stderr(Stdio::piped()));
+    let is_asked = || laid.processes().iter().any(|line| line.contains("asked"));
+    wait_until("the check runs", PATIENCE, is_asked);
+    started.send(Signal::SIGINT);
+    let output = started.output();
+    let words = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{words}");
+    assert!(
+        words.contains("interrupted: everything is stopped"),
+        "{words}"
+    );
+    assert!(!words.contains("inconclusive"), "{words}");
+    laid.assert_nothing_is_left();
+}
+
+#[test]
 fn a_cluster_that_is_killed_leaves_an_empty_directory_that_clean_removes() {
     let laid = Laid::new(IDLE);
     let mut started = laid.start();

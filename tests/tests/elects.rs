@@ -178,6 +178,10 @@ fn what_clients_saw_is_enough_to_judge() {
     assert_eq!(output.status.code(), Some(1), "{text}{}", said(&output));
     let words = "  broken        double-lock of l";
     assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn what_clients_did_nothing_with_is_not_judged() {
     // No client does anything with such a key.
     let other = judged_by_clients("").replace("l*", "x*");
     let one = other.replace("model = \"map\"", "model = \"map\"\nkeys = \"k*\"");

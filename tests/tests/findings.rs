@@ -221,9 +221,18 @@ fn what_is_needless_goes_and_the_one_lost_write_stays() {
 }
 
 #[test]
-fn of_all_that_a_disk_lost_one_write_is_enough() {
+fn what_a_disk_lost_is_made_small_and_mounted_again_and_what_cannot_be_is_told() {
     let directory = swept(&["--fs", "ext4", "--disk", "drop-flush"]);
-    let story = minimized(&results(&directory), "over", "fdatasync-data");
+    of_all_that_was_lost_one_write_is_enough(&directory);
+    a_state_goes_when_the_command_ends(&directory);
+    a_state_that_is_looked_at_goes_with_ctrl_c(&directory);
+    what_cannot_be_shown_is_said_in_one_line(&directory);
+    // It changes the results.
+    a_finding_that_does_not_come_again_is_told_so(&directory);
+}
+
+fn of_all_that_was_lost_one_write_is_enough(directory: &TempDir) {
+    let story = minimized(&results(directory), "over", "fdatasync-data");
     let workload = lines(&story, "workload ")[0];
     assert!(
         !workload.contains('C') && !workload.contains('D'),
@@ -240,10 +249,8 @@ fn of_all_that_a_disk_lost_one_write_is_enough() {
     );
 }
 
-#[test]
-fn a_state_is_mounted_again_and_goes_when_the_command_ends() {
-    let directory = swept(&["--fs", "ext4", "--disk", "drop-flush"]);
-    let results = &results(&directory);
+fn a_state_goes_when_the_command_ends(directory: &TempDir) {
+    let results = &results(directory);
     let (_, list, _) = run(&["show", results]);
     let lost = number(&list, "data", "fsync-names");
     let look = [
@@ -268,16 +275,14 @@ fn a_state_is_mounted_again_and_goes_when_the_command_ends() {
     assert!(status == 1 && place.starts_with("/proc/"), "{place}{said}");
 }
 
-#[test]
-fn a_state_that_is_looked_at_goes_with_ctrl_c() {
-    let directory = swept(&["--fs", "ext4", "--disk", "drop-flush"]);
+fn a_state_that_is_looked_at_goes_with_ctrl_c(directory: &TempDir) {
     let temporary = tempfile::tempdir().expect("a directory");
-    let (_, list, _) = run(&["show", &results(&directory)]);
+    let (_, list, _) = run(&["show", &results(directory)]);
     let mut command = Command::new(program("crashpoint"));
     command
         .args([
             "replay",
-            &results(&directory),
+            &results(directory),
             &number(&list, "data", "fsync-names"),
         ])
         .env("TMPDIR", temporary.path())
@@ -312,10 +317,8 @@ fn a_write_that_never_happened_is_told_as_the_disk_s_fault() {
     );
 }
 
-#[test]
-fn what_cannot_be_shown_is_said_in_one_line() {
-    let directory = swept(&["--fs", "ext4", "--disk", "drop-flush"]);
-    let results = &results(&directory);
+fn what_cannot_be_shown_is_said_in_one_line(directory: &TempDir) {
+    let results = &results(directory);
     let (missing, empty) = (
         format!("{results}/missing"),
         directory.path().to_str().expect("text").to_owned(),
@@ -345,9 +348,7 @@ fn what_cannot_be_shown_is_said_in_one_line() {
     }
 }
 
-#[test]
-fn a_finding_that_does_not_come_again_is_told_so() {
-    let directory = swept(&["--fs", "ext4", "--disk", "drop-flush"]);
+fn a_finding_that_does_not_come_again_is_told_so(directory: &TempDir) {
     // The same results of a disk that keeps its word.
     let manifest = directory.path().join("results/manifest.json");
     let text = std::fs::read_to_string(&manifest).expect("read");
@@ -355,7 +356,7 @@ fn a_finding_that_does_not_come_again_is_told_so() {
     assert_ne!(text, honest);
     std::fs::write(&manifest, honest).expect("written");
     for command in ["minimize", "replay"] {
-        let (status, printed, said) = run(&[command, &results(&directory), "1"]);
+        let (status, printed, said) = run(&[command, &results(directory), "1"]);
         assert!(
             status == 3 && printed.is_empty(),
             "{command}: {printed}{said}"

@@ -2,7 +2,7 @@
 //! disks and networks of their own, and their crash states looked at. Root is needed to be somebody
 //! else.
 
-use end_to_end::{Ordinary, copy_to_run, printed, program, said};
+use end_to_end::{Ordinary, link_to_run, printed, program, said};
 use serde_json::Value;
 
 /// Runs a script in a guest that has these modules; in its directory are the user's files, and the
@@ -12,7 +12,7 @@ fn in_a_guest(
     modules: &[&str],
     script: &str,
 ) -> (Option<i32>, Vec<Value>, String) {
-    copy_to_run(&program("crashpoint"), &place.path("crashpoint"));
+    link_to_run(&program("crashpoint"), &place.path("crashpoint"));
     let load = modules.iter().flat_map(|module| ["--load", module]);
     let arguments: Vec<_> = ["machine", "--memory", "1024"]
         .into_iter()

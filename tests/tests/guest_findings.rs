@@ -157,7 +157,7 @@ impl AtTerminal {
 }
 
 #[test]
-fn a_state_is_mounted_in_a_guest_again_and_made_small() {
+fn a_state_is_mounted_in_a_guest_again_also_at_a_terminal_and_made_small() {
     let place = swept(WORKLOAD, &["--fs", "ext4", "--disk", "drop-flush"]);
     let (story, _) = ends(&place, 1, &["show", RESULTS, "1"]);
     assert!(
@@ -166,9 +166,21 @@ fn a_state_is_mounted_in_a_guest_again_and_made_small() {
             .any(|lost| lost.ends_with(": data of A/foo")),
         "{story}"
     );
+    assert_mounted_again(&place);
+    assert_there_is_a_shell_at_a_terminal(&place);
+    let (story, _) = ends(&place, 1, &["minimize", RESULTS, "1"]);
+    assert!(
+        lines(&story, "workload ")[0].ends_with("mkdir A; creat A/foo; fsync A/foo"),
+        "{story}"
+    );
+    let again = shell(&place, lines(&story, "replay ")[0]);
+    assert_eq!(again.status.code(), Some(1), "{}", end_to_end::said(&again));
+}
 
-    // Nobody is at a terminal: the files are listed.
-    let (listed, said) = ends(&place, 1, &["replay", RESULTS, "1"]);
+/// Nobody is at a terminal.
+fn assert_mounted_again(place: &Ordinary) {
+    // The files are listed.
+    let (listed, said) = ends(place, 1, &["replay", RESULTS, "1"]);
     assert!(
         listed.contains(" B\n") && listed.contains(" x\n") && !listed.contains(" A\n"),
         "{listed}{said}"
@@ -179,7 +191,7 @@ fn a_state_is_mounted_in_a_guest_again_and_made_small() {
     );
 
     let command = "pwd; id -u; uname -r; echo to people >&2; ls {}; touch {}/new; exit 7";
-    let (seen, said) = ends(&place, 1, &["replay", RESULTS, "1", "--command", command]);
+    let (seen, said) = ends(place, 1, &["replay", RESULTS, "1", "--command", command]);
     let seen: Vec<_> = seen.lines().collect();
     let manifest =
         std::fs::read_to_string(place.path(RESULTS).join("manifest.json")).expect("it is there");
@@ -195,19 +207,9 @@ fn a_state_is_mounted_in_a_guest_again_and_made_small() {
         said.contains("to people\n") && said.ends_with("the command ended with exit status: 7\n"),
         "{said}"
     );
-
-    let (story, _) = ends(&place, 1, &["minimize", RESULTS, "1"]);
-    assert!(
-        lines(&story, "workload ")[0].ends_with("mkdir A; creat A/foo; fsync A/foo"),
-        "{story}"
-    );
-    let again = shell(&place, lines(&story, "replay ")[0]);
-    assert_eq!(again.status.code(), Some(1), "{}", end_to_end::said(&again));
 }
 
-#[test]
-fn at_a_terminal_there_is_a_shell_in_the_guest() {
-    let place = swept(WORKLOAD, &["--fs", "ext4", "--disk", "drop-flush"]);
+fn assert_there_is_a_shell_at_a_terminal(place: &Ordinary) {
     let replay = ["replay", RESULTS, "1"];
 
     let mut seat = AtTerminal::start(place.crashpoint(&replay));

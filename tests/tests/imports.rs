@@ -4,8 +4,9 @@
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 
-use end_to_end::{Report, copy_to_run, program, replay_with, require_root, said};
+use end_to_end::{Report, link_to_run, program, replay_with, require_root, said};
 use tempfile::TempDir;
 
 /// An overwrite, names, and what a later rename must not undo.
@@ -44,20 +45,19 @@ impl Entry {
     }
 }
 
-/// A log, and the disk before it.
-struct Logged {
-    directory: TempDir,
-    entries: Vec<Entry>,
-    header: Vec<u8>,
+/// What a guest left: the log and the disk before it, byte by byte.
+struct Images {
+    log: Vec<u8>,
+    base: Vec<u8>,
 }
 
-impl Logged {
+impl Images {
     /// Runs the workload in a guest, under dm-log-writes.
     fn new(file_system: &str) -> Self {
         require_root();
         let directory = tempfile::tempdir().expect("a directory");
         let path = |name: &str| directory.path().join(name);
-        copy_to_run(&program("crashpoint"), &path("crashpoint"));
+        link_to_run(&program("crashpoint"), &path("crashpoint"));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/log-writes.sh");
         std::fs::copy(script, path("log-writes.sh")).expect("copied");
         std::fs::write(path("logged.wl"), WORKLOAD).expect("written");
@@ -83,7 +83,32 @@ impl Logged {
             .output()
             .expect("it runs");
         assert!(output.status.success(), "{}", said(&output));
-        let log = std::fs::read(path("log.img")).expect("it was left");
+        let read = |name: &str| std::fs::read(path(name)).expect("it was left");
+        let (log, base) = (read("log.img"), read("base.img"));
+        Self { log, base }
+    }
+}
+
+/// A log, and the disk before it.
+struct Logged {
+    directory: TempDir,
+    entries: Vec<Entry>,
+    header: Vec<u8>,
+}
+
+impl Logged {
+    /// Of ext4: one guest is enough for all that is done with its log.
+    fn of_ext4() -> Self {
+        static IMAGES: LazyLock<Images> = LazyLock::new(|| Images::new("ext4"));
+        Self::new(&IMAGES)
+    }
+
+    fn new(Images { log, base }: &Images) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("log.img"), log).expect("written");
+        std::fs::write(path("base.img"), base).expect("written");
+        std::fs::write(path("logged.wl"), WORKLOAD).expect("written");
         let number = |at: usize| u64::from_le_bytes(log[at..at + 8].try_into().expect("8 bytes"));
         let (count, mut at) = (number(16), 512);
         let mut entries = Vec::new();
@@ -165,7 +190,7 @@ impl Logged {
 #[ignore = "it takes a minute: make test-long"]
 fn a_log_of_a_sound_file_system_is_clean_and_so_is_our_own_recording() {
     for file_system in ["ext4", "xfs", "btrfs"] {
-        let logged = Logged::new(file_system);
+        let logged = Logged::new(&Images::new(file_system));
         for states in ["flushed,every-write", "all,sample:60"] {
             // The superblock of btrfs has 4096 bytes, and no copy takes its place.
             let sector = if file_system == "btrfs" {
@@ -187,7 +212,7 @@ fn a_log_of_a_sound_file_system_is_clean_and_so_is_our_own_recording() {
 
 #[test]
 fn what_a_log_lacks_is_found() {
-    let logged = Logged::new("ext4");
+    let logged = Logged::of_ext4();
     let workload = logged.workload();
     let (before, after) = (logged.mark("op-4-start"), logged.mark("op-4-end"));
 
@@ -226,7 +251,7 @@ fn what_a_log_lacks_is_found() {
 /// Recordings differ from run to run, and so do their crash states; those of a log do not.
 #[test]
 fn a_sample_is_the_same_for_the_same_seed() {
-    let logged = Logged::new("ext4");
+    let logged = Logged::of_ext4();
     let workload = logged.workload();
     // Without a flush many states are broken, and told.
     logged.keep(|_, entry| entry.flags & FLUSH == 0);
@@ -243,7 +268,7 @@ fn a_sample_is_the_same_for_the_same_seed() {
 
 #[test]
 fn what_is_no_whole_log_of_the_disk_is_refused_with_the_place() {
-    let logged = Logged::new("ext4");
+    let logged = Logged::of_ext4();
     let workload = logged.workload();
     logged.keep(|_, _| true);
     let whole = std::fs::read(logged.path("log.img")).expect("read");
@@ -288,7 +313,8 @@ fn what_is_no_whole_log_of_the_disk_is_refused_with_the_place() {
 /// own.
 #[test]
 fn a_log_is_checked_in_a_guest_without_root() {
-    let logged = Logged::new("ext4");
+    let logged = Logged::of_ext4();
+    link_to_run(&program("crashpoint"), &logged.path("crashpoint"));
     let hidden = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let open_to_all = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
     for directory in [hidden.path(), logged.directory.path()] {
@@ -345,7 +371,7 @@ fn a_log_is_checked_in_a_guest_without_root() {
 /// A disk that is wrong before anything was logged accuses nobody.
 #[test]
 fn damage_that_was_there_before_is_not_of_a_crash() {
-    let logged = Logged::new("ext4");
+    let logged = Logged::of_ext4();
     let mut base = std::fs::read(logged.path("base.img")).expect("read");
     // The superblock's count of free inodes: not what mounting looks at.
     base[1024 + 16] ^= 1;

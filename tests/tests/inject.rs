@@ -91,6 +91,44 @@ fn what_was_not_synced_survives_a_kill_and_not_a_power_loss() {
     assert_eq!(status, 0, "{kept:?}");
 }
 
+/// Two nodes that have nothing on their disks any more as soon as they are ready, but for what their kernel
+/// has in memory.
+const WIPED: &str = r#"
+disk = "ext4"
+[[nodes]]
+names = ["a", "b"]
+command = "sh {here}/wipes.sh {dir}"
+ready = { log = "ready" }
+stop = "SIGKILL"
+[client]
+command = "sleep 1"
+[check]
+command = "true"
+"#;
+
+const WIPES: &str = r#"
+device=$(findmnt -no SOURCE --target "$1")
+dd if=/dev/zero of="${device%%\[*}" bs=1M count=1 oflag=direct conv=notrunc,fsync
+echo ready
+exec sleep 1000
+"#;
+
+#[test]
+fn a_disk_that_cannot_be_mounted_after_a_power_loss_is_a_finding_of_its_node() {
+    let folder = folder(WIPED);
+    folder.write("wipes.sh", WIPES);
+    let plan = "[[faults]]\nat = { time_s = 0.2 }\nfault = \"power-loss\"\non = [\"a\", \"b\"]\n";
+    let (status, results) = runs(&folder, plan, &[]);
+    assert_eq!(status, 1, "{results:?}");
+    let broken = results[0]["broken"].as_array().expect("a list");
+    for (words, node) in broken.iter().zip(["a", "b"]) {
+        let words = words.as_str().expect("words");
+        let expected = format!("after everything was healed: node {node} cannot use its disk: ");
+        assert!(words.starts_with(&expected), "{words}");
+    }
+    assert_eq!(broken.len(), 2, "{broken:?}");
+}
+
 #[test]
 fn a_fault_that_never_happens_is_no_pass() {
     let folder = redis("always");
@@ -517,7 +555,7 @@ command = "python3 {here}/syncs.py {dir}"
 ready = { log = "boot" }
 stop = "SIGKILL"
 [client]
-command = "sleep 10"
+command = "sleep 7"
 [check]
 command = "echo ok"
 "#;
@@ -525,7 +563,7 @@ command = "echo ok"
 /// Half of the disks fail until the end of that, the others until their nodes lose their power.
 const FAILING: &str = r#"
 [[faults]]
-at = { time_s = 1.5 }
+at = { time_s = 0.7 }
 fault = "disk"
 on = ["a", "b"]
 requests = ["writes", "flushes"]

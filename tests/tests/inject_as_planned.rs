@@ -162,7 +162,7 @@ fn a_pause_that_was_lifted_keeps_no_later_one_from_its_end() {
 #[test]
 fn who_led_before_the_last_fault_is_not_hit_as_the_one_who_leads() {
     let cluster = format!(
-        "{TWO}\n[probe]\ncommand = \"sh {{here}}/probe.sh\"\nroles = [\"leader\"]\nwithin_s = 1\n"
+        "{TWO}\n[probe]\ncommand = \"sh {{here}}/probe.sh\"\nroles = [\"leader\"]\nwithin_s = 0.5\n"
     );
     let probe = "[ -e \"$0.asked\" ] && exec sleep 100\ntouch \"$0.asked\"\necho a leader\n";
     let plan = fault(
@@ -175,7 +175,7 @@ fn who_led_before_the_last_fault_is_not_hit_as_the_one_who_leads() {
         "on = \"leader\"\nuntil = { after_s = 0.1 }",
     );
     let files = [("ticks.py", TICKS), ("probe.sh", probe)];
-    let cluster = cluster.replace("exec sleep 3", "exec sleep 5");
+    let cluster = cluster.replace("exec sleep 3", "exec sleep 4");
     let (_, result) = run(&cluster, &plan, &files);
     assert_eq!(result["verdict"], "inconclusive", "{result:#}");
     assert_eq!(result["faults"][0]["on"][0], "a", "{result:#}");
@@ -198,13 +198,13 @@ fn clients(first: &str, second: &str) -> String {
     )
 }
 
-const KILL: &str = "progress_within_s = 8\n[[faults]]\nat = { lines = 1 }\nfault = \"kill\"\non = \"b\"\nuntil = { after_s = 0.3 }\n";
+const KILL: &str = "progress_within_s = 6\n[[faults]]\nat = { lines = 1 }\nfault = \"kill\"\non = \"b\"\nuntil = { after_s = 0.3 }\n";
 
 #[test]
 fn a_client_that_ends_takes_nothing_from_what_others_have_done() {
     let cluster = clients(
-        "seq 1000; exec sleep 3",
-        "while :; do sleep 4; echo one; done",
+        "seq 1000; exec sleep 2",
+        "while :; do sleep 3; echo one; done",
     );
     let (_, result) = run(&cluster, KILL, &[("ticks.py", TICKS)]);
     assert_eq!(result["verdict"], "ok", "{result:#}");

@@ -90,6 +90,12 @@ impl Laid {
         Self::new(COUNTS, "elects")
     }
 
+    /// With a client that works for so long instead of four seconds.
+    fn counts_for(seconds: u32) -> Self {
+        let client = format!("\"sleep {seconds}\"");
+        Self::new(&COUNTS.replace("\"sleep 4\"", &client), "elects")
+    }
+
     fn crashpoint(&self, arguments: &[&str]) -> Output {
         let mut command = self.place.crashpoint(arguments);
         let output = command.env("PATH", &self.path).output().expect("it runs");
@@ -189,7 +195,6 @@ fn the_power_fails_exactly_before_or_after_the_call() {
         assert!(told.contains(words), "{told}");
         assert_eq!(found_more(&log), more, "in namespaces");
     }
-    laid.comes_to_the_same("after");
 }
 
 /// What holds a call meanwhile loses nobody who waits for its return: the desk is the same on both grounds.
@@ -209,7 +214,7 @@ fn a_call_that_a_fault_or_a_trigger_holds_is_seen_to_return() {
 /// Who traces a node in its machine may fail: that is nothing of the node's. How the node ends is.
 #[test]
 fn a_tracer_that_ends_is_not_the_end_of_its_node() {
-    let laid = Laid::counts();
+    let laid = Laid::counts_for(2);
     let hold = fault(
         "{ time_s = 0.1 }",
         "call = \"fsync\"\nslow_s = 0.01",
@@ -310,7 +315,6 @@ fn a_node_of_three_threads_is_paused_and_its_signals_are_its_own() {
     // What was held is told to go on meanwhile, and stands still with the others.
     let log = laid.log("paused");
     assert!(log.contains("fsync took 1."), "{log}");
-    laid.comes_to_the_same("paused");
 }
 
 /// A node whose machine stands still cannot be told to spare calls: a fault ends when it goes on.
@@ -381,21 +385,33 @@ fails = \"EIO\"\nuntil = { after_s = 0.2 }\n";
     assert_eq!(why, "fault 1 never happened: at { call = \"rename\" }");
 }
 
+/// Runs the plan in which fsyncs of a majority fail. What is told.
+fn fsyncs_fail(mistake: &str, status: i32) -> (Laid, String) {
+    let laid = Laid::new(&elects_cluster(mistake), "elects");
+    let told = laid.inject("fails", FSYNC, status);
+    let hit = "fsync log: fails with EIO (fault 2)";
+    assert!(told.contains(hit), "{told}");
+    (laid, told)
+}
+
 /// Both are needed: an error that only an injected fault brings about, and a loss of power.
 #[test]
-fn an_fsync_whose_error_is_ignored_is_found_and_one_that_is_heeded_is_not() {
-    let hit = "fsync log: fails with EIO (fault 2)";
-    let laid = Laid::new(&elects_cluster("ignored-fsync"), "elects");
-    let told = laid.inject("found", FSYNC, 1);
-    let is_lost = told.contains(hit) && told.contains(" was acknowledged\n");
-    assert!(is_lost, "{told}");
-    laid.comes_to_the_same("found");
-    let laid = Laid::new(&elects_cluster(""), "elects");
-    let told = laid.inject("heeded", FSYNC, 0);
-    assert!(told.contains(hit), "{told}");
+fn an_fsync_whose_error_is_ignored_is_found() {
+    let (_, told) = fsyncs_fail("ignored-fsync", 1);
+    assert!(told.contains(" was acknowledged\n"), "{told}");
 }
 
 #[test]
+#[ignore = "takes a minute: make test-clusters"]
+fn an_fsync_whose_error_is_ignored_is_found_again_and_one_that_is_heeded_is_not() {
+    let (laid, told) = fsyncs_fail("ignored-fsync", 1);
+    assert!(told.contains(" was acknowledged\n"), "{told}");
+    laid.comes_to_the_same("fails");
+    fsyncs_fail("", 0);
+}
+
+#[test]
+#[ignore = "takes a minute: make test-clusters"]
 fn others_go_on_while_an_fsync_is_held_and_its_error_ends_the_node() {
     let laid = Laid::new(&elects_cluster(""), "elects");
     let told = laid.inject("held", HELD_FSYNC, 0);

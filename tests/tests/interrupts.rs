@@ -66,7 +66,7 @@ impl Sweep {
             this.family = Family::of(this.process.id());
             this.family.len() >= 3 && this.devices() >= 4
         });
-        std::thread::sleep(Duration::from_millis(700));
+        std::thread::sleep(Duration::from_millis(300));
         this.family = Family::of(this.process.id());
         this
     }
@@ -93,52 +93,68 @@ impl Sweep {
     }
 }
 
-fn stopped_by(signal: Signal) {
+/// Two sweeps at once: each looks at its own.
+#[test]
+fn ctrl_c_and_sigterm_leave_nothing_behind() {
     require_root();
     let _alone = alone();
-    let temporary = tempfile::tempdir().expect("a directory");
-    let mut sweep = Sweep::start(temporary.path());
-    assert!(
-        !leftovers(&sweep.family, temporary.path()).is_empty(),
-        "what would be left is not seen"
-    );
-    sweep.process.send(signal);
-    let (status, printed) = sweep.end();
-    assert!(matches!(status.code(), Some(3 | 1)), "{status}");
-    assert!(
-        printed.lines().any(|line| line.starts_with("ext4")),
-        "no table: {printed}"
-    );
-    let left = settle(&sweep.family, temporary.path(), <[_]>::is_empty);
-    assert!(left.is_empty(), "{signal}: {left:#?}");
-}
-
-#[test]
-fn ctrl_c_leaves_nothing_behind() {
-    stopped_by(Signal::SIGINT);
-}
-
-#[test]
-fn sigterm_leaves_nothing_behind() {
-    stopped_by(Signal::SIGTERM);
+    let sweeps = [Signal::SIGINT, Signal::SIGTERM].map(|signal| {
+        let temporary = tempfile::tempdir().expect("a directory");
+        let sweep = Sweep::start(temporary.path());
+        (signal, temporary, sweep)
+    });
+    for (signal, temporary, sweep) in &sweeps {
+        assert!(
+            !leftovers(&sweep.family, temporary.path()).is_empty(),
+            "what would be left is not seen"
+        );
+        sweep.process.send(*signal);
+    }
+    for (signal, temporary, mut sweep) in sweeps {
+        let (status, printed) = sweep.end();
+        assert!(matches!(status.code(), Some(3 | 1)), "{signal}: {status}");
+        assert!(
+            printed.lines().any(|line| line.starts_with("ext4")),
+            "{signal}: no table: {printed}"
+        );
+        let left = settle(&sweep.family, temporary.path(), <[_]>::is_empty);
+        assert!(left.is_empty(), "{signal}: {left:#?}");
+    }
 }
 
 #[test]
 fn a_sweep_that_is_killed_while_its_disks_hold_answers_back_leaves_no_process_and_no_device() {
+    killed_while_disks_hold_answers_back(&["btrfs"]);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn a_killed_sweep_of_any_file_system_leaves_no_driver_no_process_and_no_device() {
+    killed_while_disks_hold_answers_back(&FILE_SYSTEMS);
+    stopped_with_its_driver(&["fuse2fs", "ntfs-3g"]);
+}
+
+/// Nothing that the system has to take away is left of a family that was killed.
+#[track_caller]
+fn assert_ended(family: &Family, temporary: &Path, file_system: &str) {
+    let ended = |left: &[String]| {
+        !left
+            .iter()
+            .any(|left| left.starts_with("process") || left.starts_with("loop"))
+    };
+    let left = settle(family, temporary, ended);
+    assert!(ended(&left), "{file_system}: {left:#?}");
+}
+
+fn killed_while_disks_hold_answers_back(file_systems: &[&str]) {
     require_root();
     let _alone = alone();
-    for file_system in FILE_SYSTEMS {
+    for file_system in file_systems {
         let temporary = tempfile::tempdir().expect("a directory");
         let mut sweep = Sweep::of(file_system, "lazy", temporary.path());
         sweep.process.send(Signal::SIGKILL);
         sweep.end();
-        let ended = |left: &[String]| {
-            !left
-                .iter()
-                .any(|left| left.starts_with("process") || left.starts_with("loop"))
-        };
-        let left = settle(&sweep.family, temporary.path(), ended);
-        assert!(ended(&left), "{file_system}: {left:#?}");
+        assert_ended(&sweep.family, temporary.path(), file_system);
     }
 }
 
@@ -194,12 +210,16 @@ fn clean_removes_what_a_killed_sweep_left_and_leaves_a_living_one_alone() {
     assert!(left.is_empty(), "{left:#?}");
 }
 
-/// What waits for a driver cannot be killed before the driver answers, or is killed itself.
 #[test]
 fn no_driver_outlives_a_killed_sweep_not_even_one_that_was_stopped() {
+    stopped_with_its_driver(&["fuse2fs"]);
+}
+
+/// What waits for a driver cannot be killed before the driver answers, or is killed itself.
+fn stopped_with_its_driver(file_systems: &[&str]) {
     require_root();
     let _alone = alone();
-    for file_system in ["fuse2fs", "ntfs-3g"] {
+    for file_system in file_systems {
         let temporary = tempfile::tempdir().expect("a directory");
         let mut sweep = Sweep::of(file_system, "honest", temporary.path());
         let mut stopped = None;
@@ -221,13 +241,7 @@ fn no_driver_outlives_a_killed_sweep_not_even_one_that_was_stopped() {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         sweep.end();
-        let ended = |left: &[String]| {
-            !left
-                .iter()
-                .any(|left| left.starts_with("process") || left.starts_with("loop"))
-        };
-        let left = settle(&sweep.family, temporary.path(), ended);
-        assert!(ended(&left), "{file_system}: {left:#?}");
+        assert_ended(&sweep.family, temporary.path(), file_system);
         crashpoint()
             .arg("clean")
             .env("TMPDIR", temporary.path())

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 #[test]
 fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
-    let store = Store::with("early-acknowledgement");
+    let store = Store::of_two("early-acknowledgement");
     let options = [
         "--states",
         "flushed",
@@ -67,46 +67,22 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
         .expect("a time");
     looks_around(&store, failed_s);
     let frames = frames(&store.files("out/kept")["net.pcap"]);
+    // The first node talked to the others before the client began, which is when the first forks are made.
+    let plans = results(&store.place.path("out/results/plans.jsonl"));
+    let begun_ns = plans[0]["plan"]["forks"][0]["time_ns"].as_f64();
+    assert!(frames[0].0 < begun_ns.expect("a time") / 1e9);
     let of_nodes = |from_s: f64, to_s: f64| {
         let between = frames
             .iter()
             .filter(|(time_s, _)| (from_s..to_s).contains(time_s));
         between.filter(|(_, frame)| is_of_node(frame)).count()
     };
-    assert!(of_nodes(0.0, failed_s) > 20);
+    assert!(of_nodes(0.0, failed_s) > 10);
     assert_eq!(of_nodes(failed_s + 1e-9, failed_s + 1.0), 0);
     assert!(
         of_nodes(failed_s + 1.0, f64::MAX) > 5,
         "they are there again"
     );
-    // Whose process is killed has a kernel that says so.
-    let until = format!("{:.9}s", failed_s - 1e-6);
-    let words = [
-        "replay",
-        "out/results",
-        "1",
-        "--until",
-        &until,
-        "--node",
-        "b",
-    ];
-    let kill =
-        "for p in /proc/[0-9]*; do grep -q ^store $p/comm && kill -9 ${p#/proc/}; done; sleep 0.1";
-    let killing = ["--command", kill, "--keep", "out/killed"];
-    let killed = store.crashpoint(&[&words[..], &killing].concat());
-    assert_eq!(killed.status.code(), Some(0), "{}", said(&killed));
-    let ends = |name: &str| {
-        let all = end_to_end::simulated::frames(&store.files(name)["net.pcap"]);
-        let after = all
-            .into_iter()
-            .filter(|(time_s, _)| *time_s >= failed_s - 1e-6);
-        let between = after.filter(|(time_s, _)| *time_s < failed_s + 0.5);
-        between
-            .filter(|(_, frame)| is_of_node(frame) && ends_connection(frame))
-            .count()
-    };
-    assert_eq!(ends("out/kept"), 0);
-    assert!(ends("out/killed") > 0, "FIN or RST");
 }
 
 /// What was found of a seed is told, though the time was over while another one before it was swept.
@@ -147,18 +123,9 @@ fn is_of_node(frame: &[u8]) -> bool {
     frame[6..11] == [2, 0, 10, 77, 0]
 }
 
-/// Whether a frame is a segment of TCP over IPv4 with FIN or RST.
-fn ends_connection(frame: &[u8]) -> bool {
-    const TCP: u8 = 6;
-    let ip = &frame[14..];
-    let is_tcp = frame[12..14] == [8, 0] && ip[9] == TCP;
-    let length = usize::from(ip[0] & 0xf) * 4;
-    is_tcp && ip[length + 13] & 0b101 != 0
-}
-
 #[test]
 fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped() {
-    let store = Store::with("");
+    let store = Store::of_two("");
     let options = ["--sample", "2", "--victims", "all", "--out", "out/all"];
     let output = store.sweep(&[&options[..], &["--budget", "1ms"]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
@@ -173,7 +140,7 @@ fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped()
         assert_eq!(result["verdict"], "ok", "{result}");
         assert_eq!(
             result["faults"][0]["disks"].as_array().map(Vec::len),
-            Some(3)
+            Some(2)
         );
     }
     // A follower of this store waits for a leader that does not come back by itself.
@@ -192,7 +159,7 @@ const WRITERS: &str = r#"
 nodes = [NODES]
 
 [client]
-command = "sh -c 'for i in 1 2; do sleep 0.2; echo put $i; done'"
+command = "sh -c 'sleep 0.2; echo put 1'"
 
 [check]
 command = "echo ok"
@@ -202,7 +169,7 @@ command = "echo ok"
 fn the_power_of_several_nodes_fails_and_that_of_the_others_does_not() {
     let node = |name: &str| {
         format!(
-            r#"{{ name = "{name}", command = "sh -c 'i=0; while sleep 0.1; do i=$((i + 1)); echo $i > counter; sync counter; done'" }}"#
+            r#"{{ name = "{name}", command = "sh -c 'i=0; while sleep 0.3; do i=$((i + 1)); echo $i > counter; sync counter; done'" }}"#
         )
     };
     let place = Ordinary::new();
@@ -232,8 +199,8 @@ fn the_power_of_several_nodes_fails_and_that_of_the_others_does_not() {
         victims
     };
     let all: Vec<_> = results.iter().map(victims).collect();
-    assert_eq!(all.len(), 2, "{words}");
-    assert!(all.iter().all(|victims| victims.len() == 2), "{all:?}");
+    assert_eq!(all.len(), 1, "{words}");
+    assert_eq!(all[0].len(), 2, "{all:?}");
     // Of two, all are several.
     let two = WRITERS.replace("NODES", &nodes[..2].join(", "));
     store.place.file("cluster.toml", &two);
@@ -322,18 +289,18 @@ fn forks_of_one_run_come_to_what_runs_of_their_own_come_to() {
     assert!(text.contains(same), "{text}{:?}", came(&replayed));
 }
 
-/// A node says `ready` once in a run without a failure, and once more when it has lost its power: the first
+/// A node says `up` once in a run without a failure, and once more when it has lost its power: the first
 /// time before the runs with failures are forked.
-const READY_TWICE: &str = r#"
-violation ready_twice(N) :- logged(node: N, number: One, line: "ready", time: 0),
-    logged(node: N, number: Other, line: "ready", time: T), Other > One, T > 0,
+const UP_TWICE: &str = r#"
+violation up_twice(N) :- logged(node: N, number: One, line: "up", time: 0),
+    logged(node: N, number: Other, line: "up", time: T), Other > One, T > 0,
     fault_on(node: N, time: F), T > F.
 "#;
 
 /// What the client was told before the power failed, which was again before it is over.
 const TOLD_BEFORE: &str = r#"
 violation told_before(L) :- printed(N, L), N = 1, printed_at(number: N, client: "client", time: T),
-    fault(fault: 1, kind: "power-loss", time: F), T < F,
+    fault(fault: 1, kind: "power-loss", time: F), T <= F,
     fault_ended(fault: 1, time: E), E > F, healed(E), over(O), O >= E.
 "#;
 
@@ -351,10 +318,10 @@ const ONE_FAILURE: [&str; 8] = [
 
 #[test]
 fn a_rule_finds_what_only_a_power_failure_brings_about_in_each_fork() {
-    let store = Store::with("");
-    store.place.file("ready.dl", READY_TWICE);
+    let store = one_that_stays();
+    store.place.file("up.dl", UP_TWICE);
     store.place.file("told.dl", TOLD_BEFORE);
-    let with = ["--spec", "ready.dl", "told.dl", "--out", "out/results"];
+    let with = ["--spec", "up.dl", "told.dl", "--out", "out/results"];
     let output = store.sweep(&[&ONE_FAILURE[..], &with].concat());
     let (status, words) = came(&output);
     assert_eq!(status, Some(1), "{words}");
@@ -366,22 +333,20 @@ fn a_rule_finds_what_only_a_power_failure_brings_about_in_each_fork() {
     let violations = result["violations"].as_array().expect("violations");
     let facts = violations.iter().map(|violated| violated["fact"].as_str());
     let facts: BTreeSet<_> = facts.map(|fact| fact.expect("text")).collect();
-    let ready = ["a", "b", "c"].map(|node| format!("ready_twice(\"{node}\")"));
-    let told = "told_before(\"put key-1 value-1\")";
-    let expected = ready.iter().map(String::as_str).chain([told]);
-    assert_eq!(facts, expected.collect(), "{words}");
+    let expected = ["up_twice(\"n\")", "told_before(\"put\")"];
+    assert_eq!(facts, expected.into(), "{words}");
     for expected in [
-        "broken        ready: ready_twice(",
+        "broken        up: up_twice(",
         "times         those of the rules count from the start of the client, at ",
-        ", line: \"ready\", time: 0)",
+        ", line: \"up\", time: 0)",
         "fault_on(fault: 1, node: ",
-        "words: \"power loss of b, c, a; lost writes that had reached the disks: b 0, c 0, a 0\"",
+        "words: \"power loss of n; lost writes that had reached the disks: n 0\"",
     ] {
         assert!(words.contains(expected), "{expected}: {words}");
     }
     asks_the_finding(&store);
     // The files may be gone: the texts are with the results.
-    for name in ["ready.dl", "told.dl"] {
+    for name in ["up.dl", "told.dl"] {
         std::fs::remove_file(store.place.path(name)).expect("removed");
     }
     let replayed = store.crashpoint(&["replay", "out/results", "1"]);
@@ -396,17 +361,17 @@ fn a_rule_finds_what_only_a_power_failure_brings_about_in_each_fork() {
 /// The run of the first finding is made again, and its facts stay.
 fn asks_the_finding(store: &Store) {
     let ask = |rules: &str| came(&store.crashpoint(&["rules", "out/results", "1", rules]));
-    let (status, words) = ask("again(N, T) :- logged(node: N, line: \"ready\", time: T), T > 0.");
+    let (status, words) = ask("again(N, T) :- logged(node: N, line: \"up\", time: T), T > 0.");
     assert_eq!(status, Some(0), "{words}");
-    assert!(words.contains("again: 3 facts"), "{words}");
+    assert!(words.contains("again: 1 fact"), "{words}");
     assert!(
         words.contains("making the run of finding 1 again"),
         "{words}"
     );
     let (status, words) =
-        ask("violation up(N) :- started(N, T), fault_on(node: N, time: F), T > F.");
+        ask("violation restarted(N) :- started(N, T), fault_on(node: N, time: F), T > F.");
     assert_eq!(status, Some(1), "{words}");
-    assert!(words.contains("up: 3 facts"), "{words}");
+    assert!(words.contains("restarted: 1 fact"), "{words}");
     assert!(!words.contains("making"), "{words}");
     let (status, words) = ask("leads(N) :- role(node: N).");
     assert_eq!(status, Some(2), "{words}");
@@ -416,7 +381,7 @@ fn asks_the_finding(store: &Store) {
 
 #[test]
 fn a_live_sweep_that_is_continued_keeps_its_rules_and_says_what_they_never_looked_at() {
-    let store = Store::with("");
+    let store = one_that_stays();
     let never = "violation quits(N) :- logged(node: N, line: \"no node says this\").";
     store.place.file("never.dl", never);
     let with = ["--spec", "never.dl", "--budget", "1ms", "--out", "out/all"];
@@ -487,7 +452,6 @@ fn looks_around(store: &Store, failed_s: f64) {
     // Time has passed for the command, and for nothing else.
     let ahead_s = now_s - f64::from(EPOCH_S) - before_s;
     assert!((0.0..0.1).contains(&ahead_s), "{ahead_s}");
-    assert_eq!(look(before_s, &in_b).1, seen, "the same each time");
     // While its power is off nobody looks around in it.
     let (status, _, words) = look(failed_s + 0.5, &in_b);
     assert_eq!(status, Some(2), "{words}");
@@ -497,7 +461,7 @@ fn looks_around(store: &Store, failed_s: f64) {
     );
     let (status, listed, words) = look(failed_s + 0.5, &[]);
     assert_eq!(status, Some(0), "{words}");
-    assert_eq!(listed, "b is off\nc is off\na is off\nclient is on\n");
+    assert_eq!(listed, "b is off\na is off\nclient is on\n");
     let (status, _, words) = look(1000.0, &in_b);
     assert_eq!(status, Some(2), "{words}");
     assert!(
@@ -507,7 +471,7 @@ fn looks_around(store: &Store, failed_s: f64) {
     let refused = [
         (
             &["--command", "true"][..],
-            "--command takes --node NODE here, one of b, c, a, client",
+            "--command takes --node NODE here, one of b, a, client",
         ),
         (
             &["--command", "true", "--node", "d"],
@@ -539,7 +503,7 @@ fn speaks_with_a_shell(store: &Store, until_s: f64) {
         "--until",
         &until,
         "--shell",
-        "c",
+        "a",
     ]);
     command.env("PATH", &store.path);
     let mut shell = Running::start(command.stdin(its()).stdout(its()).stderr(its()));
@@ -560,8 +524,8 @@ fn speaks_with_a_shell(store: &Store, until_s: f64) {
     let status = shell.end();
     assert_eq!(status.code(), Some(0), "{shown}");
     assert!(shown.contains("from here on it is another run"), "{shown}");
-    assert!(shown.contains("c# 42 on c\r\nc# "), "{shown}");
-    assert!(shown.contains("/c\r\nc# "), "{shown}");
+    assert!(shown.contains("a# 42 on a\r\na# "), "{shown}");
+    assert!(shown.contains("/a\r\na# "), "{shown}");
 }
 
 /// A cluster of nodes with a name and a command, which log `up`; the client is told something once. `rest` is
@@ -584,6 +548,11 @@ const CHECK: &str = "[check]\ncommand = \"sh -c 'sleep 1; echo ok'\"\n";
 /// Stays where it is.
 const STAYS: &str = "echo up; exec sleep 1000";
 
+/// One node that does nothing else.
+fn one_that_stays() -> Store {
+    cluster(&[("n", &format!("sh -c '{STAYS}'"))], CHECK)
+}
+
 /// Comes up, and ends by itself.
 const ENDS: &str = "echo up; sleep 0.5; exit 0";
 
@@ -599,35 +568,47 @@ fn a_node_that_ends_after_its_recovery_has_not_recovered() {
     assert!(words.contains(expected), "{words}");
 }
 
-/// It says nothing of failures.
-#[test]
-fn a_node_that_ends_after_a_restart_with_nothing_lost_is_told_before_a_sweep() {
-    let ends_at = |number: u32| {
-        let counts = "echo >>starts; sync starts .";
-        format!("sh -c '{counts}; if test $(wc -l <starts) -ge {number}; then {ENDS}; fi; {STAYS}'")
-    };
+/// What a node does that ends by itself when it is started for this time.
+fn ends_at(number: u32) -> String {
+    let counts = "echo >>starts; sync starts .";
+    format!("sh -c '{counts}; if test $(wc -l <starts) -ge {number}; then {ENDS}; fi; {STAYS}'")
+}
+
+/// That says nothing of failures.
+fn assert_told_before_a_sweep(store: &Store, victims: &[&str], expected: &str) {
     let options = ["--points", "acks", "--states", "prefix"];
-    let always = cluster(&[("n", &ends_at(2))], CHECK);
-    let (status, words) = came(&always.sweep(&options));
+    let (status, words) = came(&store.sweep(&[&options[..], victims].concat()));
     assert_eq!(status, Some(2), "{words}");
-    let expected = "node n ended with status 0 by itself";
-    assert!(words.contains(expected), "{words}");
-    let other = format!("sh -c '{STAYS}'");
-    let alone = cluster(&[("a", &other), ("n", &ends_at(3))], CHECK);
-    let (status, words) = came(&alone.sweep(&[&options[..], &["--victims", "one"]].concat()));
-    assert_eq!(status, Some(2), "{words}");
-    let expected = "restarted alone, with nothing lost, node n ended with status 0 by itself";
     assert!(words.contains(expected), "{words}");
 }
 
-/// The node does not come up without what the step made, which was not synced.
 #[test]
-fn what_steps_have_made_no_failure_takes_away() {
+fn a_node_that_ends_after_a_restart_with_nothing_lost_is_told_before_a_sweep() {
+    let always = cluster(&[("n", &ends_at(2))], CHECK);
+    let expected = "node n ended with status 0 by itself";
+    assert_told_before_a_sweep(&always, &[], expected);
+}
+
+#[test]
+#[ignore = "takes a minute: make test-clusters"]
+fn a_node_that_ends_after_it_was_restarted_alone_is_told_before_a_sweep() {
+    let other = format!("sh -c '{STAYS}'");
+    let alone = cluster(&[("a", &other), ("n", &ends_at(3))], CHECK);
+    let expected = "restarted alone, with nothing lost, node n ended with status 0 by itself";
+    assert_told_before_a_sweep(&alone, &["--victims", "one"], expected);
+}
+
+/// The node does not come up without what the step made, which was not synced. The check is asked twice
+/// before anything fails.
+#[test]
+fn what_steps_have_made_no_failure_takes_away_and_late_words_of_a_check_are_no_answer() {
+    let script = "while read x; do echo ok; echo end; echo broken late; done";
+    let check = format!("[check]\nserve = true\ncommand = \"sh -c '{script}'\"\n");
     let node = format!(
         "sh -c 'test ! -e begun || test -s made || exit 9; touch begun; sync begun .; {STAYS}'"
     );
     let step = "[[steps]]\nname = \"make\"\non = \"n\"\ncommand = \"sh -c 'echo x >made'\"\n";
-    let store = cluster(&[("n", &node)], &format!("{CHECK}{step}"));
+    let store = cluster(&[("n", &node)], &format!("{check}{step}"));
     let options = [
         "--victims",
         "all",
@@ -635,9 +616,13 @@ fn what_steps_have_made_no_failure_takes_away() {
         "acks",
         "--states",
         "flushed",
+        "--out",
+        "out/all",
     ];
     let (status, words) = came(&store.sweep(&options));
     assert_eq!(status, Some(0), "{words}");
+    let tried = results(&store.place.path("out/all/results.jsonl"));
+    assert_eq!(tried.len(), 1, "{words}");
 }
 
 /// What `a` waits for is that `b` serves, and `b` writes before it does.
@@ -666,6 +651,7 @@ time.sleep(100000)
 "#;
 
 #[test]
+#[ignore = "takes a minute: make test-clusters"]
 fn the_time_without_power_of_another_node_is_none_that_a_node_has_to_become_ready() {
     let of = |arguments: &str| format!("/usr/bin/python3 -IS {{here}}/node.py {arguments}");
     let store = cluster(&[("a", &of("a {address:b}")), ("b", &of("b"))], CHECK);
@@ -694,17 +680,6 @@ fn the_time_without_power_of_another_node_is_none_that_a_node_has_to_become_read
     let again = all.iter().filter_map(|result| result["faults"].get(1));
     let alone = again.filter(|fault| fault["victims"] == serde_json::json!([1]));
     assert!(alone.count() > 0, "{words}");
-}
-
-/// Twice, as a sweep does before it has anything fail.
-#[test]
-fn what_a_check_says_after_its_answer_is_no_answer_to_the_next_question() {
-    let script = "while read x; do echo ok; echo end; echo broken late; done";
-    let check = format!("[check]\nserve = true\ncommand = \"sh -c '{script}'\"\n");
-    let store = cluster(&[("n", &format!("sh -c '{STAYS}'"))], &check);
-    let options = ["--points", "acks", "--states", "prefix"];
-    let (status, words) = came(&store.sweep(&options));
-    assert_eq!(status, Some(0), "{words}");
 }
 
 /// The acknowledged records go from the log into the data when the store is opened, and the log is
@@ -802,8 +777,10 @@ fn shards_are_the_sweep_and_frames_are_points() {
         "{}",
         said(&half)
     );
-    let merged = store.crashpoint(&["merge", "out/two", "out/one", "--out", "out/merged"]);
+    let merge = ["merge", "out/two", "out/one", "--format", "json"];
+    let merged = store.crashpoint(&[&merge[..], &["--out", "out/merged"]].concat());
     assert_eq!(merged.status.code(), Some(0), "{}", said(&merged));
+    assert_eq!(printed(&merged).lines().count(), 4);
     let of = |name: &str| {
         let all = results(&store.place.path(&format!("out/{name}/results.jsonl")));
         let times = all.iter().map(|result| {

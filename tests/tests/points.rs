@@ -158,11 +158,10 @@ fn an_interrupt_while_failure_points_are_collected_begins_nothing() {
 #[test]
 fn a_kill_between_two_calls_that_must_not_be_two_is_found_and_replayed() {
     let laid = store("version-last");
+    // They mostly wait.
     let begun = ["inject", "cluster.toml", "--strategy", "exhaustive"];
-    let output = laid.ends(
-        1,
-        &[&begun[..], &["--stop-after", "1", "--out", "found"]].concat(),
-    );
+    let how = ["--jobs", "3", "--stop-after", "1", "--out", "found"];
+    let output = laid.ends(1, &[&begun[..], &how].concat());
     let text = printed(&output);
     assert!(
         text.contains("is about to pwrite64 log/wal-00000002"),

@@ -152,7 +152,7 @@ fn limits_are_told_apart() {
 fn too_few_open_files_are_told_wherever_the_next_one_is_needed() {
     let (_place, command) = of_root(&GUEST);
     let mut refused = 0;
-    for count in 8..24 {
+    for count in (8..24).step_by(4) {
         let output = limited(&format!("-n {count}"), &command)
             .output()
             .expect("it runs");
@@ -163,7 +163,7 @@ fn too_few_open_files_are_told_wherever_the_next_one_is_needed() {
             other => panic!("{count}: {other:?}, {said}"),
         }
     }
-    assert!(refused > 3, "{refused}");
+    assert!(refused > 1, "{refused}");
 }
 
 #[test]

@@ -276,9 +276,14 @@ fn the_documentation_has_the_table() {
     assert!(page.contains(&table), "{PAGE} lacks this table:\n{table}");
 }
 
+/// One of them is SQLite without syncs, which make test has nowhere else. All are swept at all levels in
+/// make test-long.
 #[test]
-fn every_mistake_is_found_on_the_model_that_allows_everything_and_no_right_program_is_accused() {
-    assert_as_expected(&Case::all(), &LEVELS[..1]);
+fn every_fifth_mistake_is_found_where_everything_is_allowed_and_no_right_program_is_accused() {
+    let some: Vec<_> = Case::all().into_iter().skip(2).step_by(5).collect();
+    let is_sqlite = |case: &Case| case.name == "sqlite-synchronous-off";
+    assert!(some.len() >= 20 && some.iter().any(is_sqlite), "{some:?}");
+    assert_as_expected(&some, &LEVELS[..1]);
 }
 
 #[test]

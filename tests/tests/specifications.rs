@@ -345,15 +345,28 @@ fn is_found((name, mistake, plan): (&str, &str, &str)) {
 }
 
 #[test]
-fn an_operation_that_ran_twice_and_a_lock_with_two_holders_are_violations() {
+fn a_lost_write_is_a_violation() {
+    is_found(FOUND[0]);
+}
+
+#[test]
+fn a_late_leader_is_a_violation() {
+    is_found(FOUND[1]);
+}
+
+#[test]
+#[ignore = "takes half a minute: make test-long"]
+fn a_lock_with_two_holders_is_a_violation() {
     is_found(FOUND[2]);
+}
+
+#[test]
+fn an_operation_that_ran_twice_is_a_violation() {
     is_found(FOUND[3]);
 }
 
 #[test]
-fn a_lost_write_a_late_leader_and_an_ignored_error_are_violations() {
-    is_found(FOUND[0]);
-    is_found(FOUND[1]);
+fn an_ignored_error_is_a_violation() {
     is_found(FOUND[4]);
 }
 
@@ -365,18 +378,17 @@ fn a_correct_store_violates_nothing() {
         "mutual-exclusion",
         "counters",
     ];
+    // A run on a busy machine may not have come to what the plan waits for.
     let nothing = |plan: &str, specifications: &[&str]| {
-        let output = inject("", plan, specifications, 3);
-        let text = printed(&output);
-        // A run on a busy machine may not have come to what the plan waits for.
-        let is_one_ok = text
-            .lines()
-            .any(|line| line.starts_with("run ") && line.ends_with(": ok"));
-        assert!(
-            is_one_ok && text.contains("\n0 broken of "),
-            "{text}{}",
-            said(&output)
-        );
+        let is_one_ok = (0..3).any(|_| {
+            let output = inject("", plan, specifications, 2);
+            let text = printed(&output);
+            assert!(text.contains("\n0 broken of "), "{text}{}", said(&output));
+            println!("{text}");
+            text.lines()
+                .any(|line| line.starts_with("run ") && line.ends_with(": ok"))
+        });
+        assert!(is_one_ok, "{plan}: no run is ok");
     };
     nothing("leader", &objects);
     nothing("fsync", &["fsync-error"]);

@@ -23,6 +23,9 @@ const CHECK: &str = "while IFS='\t' read -r dir acks; do sleep 0.005; verdict=ok
     while read -r number; do test -s \"$dir/file$number\" || verdict='broken a file that was saved is empty or missing'; \
     done < \"$acks\"; echo \"$verdict\"; echo end; done";
 
+/// A disk of which there is a recording. More take longer, and are no different.
+const ONE_RECORDING: [&str; 4] = ["--disk", "ext4", "--schedules", "1"];
+
 /// A directory in which crashpoint runs.
 struct Place(TempDir);
 
@@ -224,7 +227,11 @@ fn a_killed_sweep_is_shown_as_far_as_it_came() {
 fn a_sweep_that_was_killed_at_its_end_has_the_findings_of_one_that_was_not() {
     let place = Place::new();
     place.sweep(
-        &["--check-server", CHECK, "--out", "out", "--disk", "ext4"],
+        &[
+            &["--check-server", CHECK, "--out", "out"],
+            &ONE_RECORDING[..],
+        ]
+        .concat(),
         SAVES,
         1,
     );
@@ -319,13 +326,18 @@ fn reasons(listed: &str) -> Vec<(usize, usize, String)> {
 }
 
 #[test]
-fn states_that_nobody_could_judge_are_listed_and_told_by_number() {
+fn states_that_nobody_could_judge_are_listed_told_by_number_and_made_again() {
     let place = Place::new();
     place.sweep(
-        &["--check", UNSURE, "--out", "out", "--disk", "ext4"],
+        &[&["--check", UNSURE, "--out", "out"], &ONE_RECORDING[..]].concat(),
         SAVES,
         1,
     );
+    are_listed_and_told_by_number(&place);
+    are_made_again(&place);
+}
+
+fn are_listed_and_told_by_number(place: &Place) {
     let listed = place.show(&["out"], 1);
     let findings = rows(&listed, "finding").len();
     let reasons = reasons(&listed);
@@ -398,14 +410,7 @@ fn states_that_nobody_could_judge_are_listed_and_told_by_number() {
     assert_eq!(junit.matches("<error").count(), 2, "{junit}");
 }
 
-#[test]
-fn states_that_nobody_could_judge_are_made_again() {
-    let place = Place::new();
-    place.sweep(
-        &["--check", UNSURE, "--out", "out", "--disk", "ext4"],
-        SAVES,
-        1,
-    );
+fn are_made_again(place: &Place) {
     let reasons = reasons(&place.show(&["out"], 1));
     let (first, last) = (reasons[0].0, reasons[1].0 + reasons[1].1 - 1);
     let replay =
@@ -526,10 +531,16 @@ fn a_finding_that_was_drawn_is_minimized_to_one_operation_and_the_earliest_crash
 }
 
 #[test]
-fn what_needs_two_losses_keeps_two_and_its_words() {
+fn what_needs_two_losses_keeps_two_and_its_words_unless_somebody_interrupts() {
     let place = Place::new();
     let number = drawn(&place, "several files are gone", 3);
-    let output = place.run(&["minimize", "out", &number]);
+    keeps_two_and_its_words(&place, &number);
+    // From here on the check takes its time.
+    tells_what_it_has_and_leaves_nothing(&place, &number);
+}
+
+fn keeps_two_and_its_words(place: &Place, number: &str) {
+    let output = place.run(&["minimize", "out", number]);
     let story = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{story}{}", said(&output));
     assert_eq!(down(&story, "lost operations"), (3, 2), "{story}");
@@ -551,11 +562,14 @@ fn a_disk_that_lost_everything_is_minimized_to_what_matters() {
     for number in 1..=3 {
         fs::write(place.path(&format!("data/file{number}")), [b'-'; 4096]).expect("written");
     }
-    let disk = [
-        "--level", "block", "--disk", "ext4", "--states", "flushed", "--dir", "data",
-    ];
+    let flushed = ["--level", "block", "--states", "flushed", "--dir", "data"];
     place.sweep(
-        &[&["--check", WRITTEN, "--out", "out"], &disk[..]].concat(),
+        &[
+            &["--check", WRITTEN, "--out", "out"],
+            &ONE_RECORDING[..],
+            &flushed,
+        ]
+        .concat(),
         DIRECT,
         1,
     );
@@ -633,13 +647,11 @@ fn what_cannot_be_minimized_says_why() {
     refused(&["minimize", "open", "1"], "inconclusive state");
 }
 
-#[test]
-fn an_interrupted_minimization_tells_what_it_has_and_leaves_nothing() {
-    let place = Place::new();
-    let number = drawn(&place, "several files are gone", 3);
+/// Interrupts a minimization.
+fn tells_what_it_has_and_leaves_nothing(place: &Place, number: &str) {
     fs::write(place.path("slow"), "").expect("written");
     let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    let mut command = place.command(&["minimize", "out", &number]);
+    let mut command = place.command(&["minimize", "out", number]);
     command.env("TMPDIR", temporary.path());
     let running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     // The finding itself is checked twice.
@@ -700,6 +712,27 @@ fn a_client_that_can_be_told_is_recorded_again_in_the_shortest_run_that_shows_th
     assert!(!rows(&place.show(&["short"], 1), "finding").is_empty());
     let again = place.run(&["replay", "short", "1", "--command", "true"]);
     assert_eq!(again.status.code(), Some(1), "{}", said(&again));
+}
+
+/// It wants two operations, or fails.
+#[test]
+fn a_client_that_fails_if_it_is_told_little_is_told_more() {
+    let place = Place::new();
+    let told = format!("[ ${{CRASHPOINT_OPERATIONS:-9}} -ge 2 ] || exit 7; {TOLD}");
+    place.sweep(&["--check", SAVED, "--out", "out"], &told, 1);
+    let output = place.run(&["minimize", "out", "1", "--shorter", "short"]);
+    let story = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{story}{}", said(&output));
+    assert!(
+        said(&output).contains("1 operation: the program did not end as it should"),
+        "{}",
+        said(&output)
+    );
+    assert!(
+        story.contains(": 9 acknowledgements down to 3, with CRASHPOINT_OPERATIONS=3 ("),
+        "{story}"
+    );
+    assert!(!place.path("short-attempt").exists(), "an attempt is left");
 }
 
 #[test]

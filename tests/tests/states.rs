@@ -26,7 +26,7 @@ fn seq_1(file_system: &str, sample: &str) -> Report {
 #[test]
 fn a_part_of_seq_1_is_clean() {
     for file_system in FILE_SYSTEMS {
-        let report = seq_1(file_system, "6");
+        let report = seq_1(file_system, "3");
         report.assert_clean();
         // Many more than the crash points of the run.
         let (workloads, states) = (report.total("workloads"), report.total("states_checked"));
@@ -151,7 +151,7 @@ fn a_crash_while_something_is_done_is_judged_by_what_was_promised_before() {
     require_root();
     let honest = replay_with(
         "ext4",
-        &["--jobs", "2", "--states", "every-write,reorder:2"],
+        &["--jobs", "2", "--states", "every-write,reorder:1"],
         BETWEEN,
     );
     honest.assert_clean();

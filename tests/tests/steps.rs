@@ -57,6 +57,11 @@ fn a_step_that_fails_is_named_with_what_it_said() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     let words = "step greet ended with status 1; its log ends: no schema here";
     assert!(said(&output).contains(words), "{}", said(&output));
+    // It would go on with what was never prepared.
+    let output = laid.run(&["--check"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let words = "the first start of the nodes whose data is in ";
+    assert!(said(&output).contains(words), "{}", said(&output));
 }
 
 #[test]

@@ -63,17 +63,23 @@ fn violated_in(program: &str, spec: &str, words: &[&str]) -> Vec<String> {
     names
 }
 
+fn a_sync_that_zookeeper_needs_is_missed(without: &str, name: &str) {
+    let name = format!("zookeeper: {name}");
+    assert_eq!(violated("zookeeper", without), [name], "{without}");
+}
+
 #[test]
-fn each_sync_that_zookeeper_needs_is_missed() {
+fn the_sync_of_its_epochs_that_zookeeper_needs_is_missed() {
     assert!(violated("zookeeper", "right").is_empty());
-    for (without, name) in [
-        ("epochs", "zookeeper: epoch_not_accepted"),
-        ("snapshot", "zookeeper: log_without_snapshot"),
-        ("header", "zookeeper: log_without_header"),
-        ("log", "zookeeper: acknowledged_early"),
-    ] {
-        assert_eq!(violated("zookeeper", without), [name], "{without}");
-    }
+    a_sync_that_zookeeper_needs_is_missed("epochs", "epoch_not_accepted");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn each_other_sync_that_zookeeper_needs_is_missed() {
+    a_sync_that_zookeeper_needs_is_missed("snapshot", "log_without_snapshot");
+    a_sync_that_zookeeper_needs_is_missed("header", "log_without_header");
+    a_sync_that_zookeeper_needs_is_missed("log", "acknowledged_early");
 }
 
 #[test]
@@ -95,8 +101,8 @@ fn a_log_that_is_emptied_before_the_image_has_its_name_is_found() {
     assert_eq!(violated("image"), ["hdfs-name-node: image_is_not_durable"]);
 }
 
-/// The violations of three nodes of which each syncs what it is told, or not.
-fn violated_by_three(modes: [&str; 3]) -> Vec<String> {
+/// The violations of three nodes of which each syncs what it is told, or not, in so many crash states.
+fn violated_by_three(modes: [&str; 3], sample: u64) -> Vec<String> {
     let node = |(name, mode): (&str, &str)| {
         format!(
             "[[nodes]]\nname = \"{name}\"\nready = {{ log = \"ready\" }}\nstop = \"SIGKILL\"\n\
@@ -112,24 +118,25 @@ fn violated_by_three(modes: [&str; 3]) -> Vec<String> {
     );
     let folder = Folder::new(&[("cluster.toml", &file)]);
     folder.ends(0, &["cluster", "record", "cluster.toml", "-o", "trace"]);
-    let spec = format!("{SPECS}/etcd.dl");
+    let (spec, states) = (format!("{SPECS}/etcd.dl"), sample.to_string());
     let sweep = [
-        "cluster", "sweep", "trace", "--model", "posix", "--starts", "together", "--sample", "16",
-        "--seed", "1", "--jobs", "2", "--format", "json", "--spec", &spec,
+        "cluster", "sweep", "trace", "--model", "posix", "--starts", "together", "--sample",
+        &states, "--seed", "1", "--jobs", "2", "--format", "json", "--spec", &spec,
     ];
     let output = folder.run(&sweep);
     let (findings, summary) = findings_and_summary(&output);
     let words = format!("{}{}", printed(&output), said(&output));
-    assert!(summary["checked"].as_u64() > Some(10), "{words}");
+    let checked = summary["checked"].as_u64();
+    assert!(checked > Some(sample * 5 / 8), "{words}");
     assert!(summary.get("unlooked").is_none(), "{words}");
     all_broken(&findings).map(str::to_owned).collect()
 }
 
 #[test]
 fn one_of_three_that_has_synced_is_too_few_and_two_are_enough() {
-    let two = violated_by_three(["synced", "unsynced", "synced"]);
+    let two = violated_by_three(["synced", "unsynced", "synced"], 10);
     assert!(two.is_empty(), "{two:?}");
-    let one = violated_by_three(["unsynced", "unsynced", "synced"]);
+    let one = violated_by_three(["unsynced", "unsynced", "synced"], 16);
     let is_early = |words: &String| words.starts_with("etcd: acknowledged_early(");
     assert!(!one.is_empty() && one.iter().all(is_early), "{one:?}");
 }

@@ -153,7 +153,7 @@ fn script(nodes: usize, steps: &[Step]) -> Script {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn every_state_is_a_consistent_and_legal_one_and_none_comes_twice(

@@ -7,7 +7,7 @@ use trace::{ChangeOfName, FileId, FileKind, FileOp, SyncScope};
 
 use super::support::{
     BAR, Byte, EXT4, FOO, NOBODY, Script, Tree, content, has, is_zeros, marks, name, request, size,
-    told, tree, who, who_at_all,
+    told, tree, who, who_at_all, who_at_all_of,
 };
 
 #[test]
@@ -404,9 +404,11 @@ fn the_size_may_be_that_of_a_folio_where_a_file_was_cut_off_on_ext4() {
             .write(0, FOO, 3841, 8192, 20698)
             .file(0, FileOp::Sync { file: FOO, scope })
             .mark(0);
-        assert_eq!(who_at_all(&script, is_at(16384)), models, "{is_cut}");
-        assert_eq!(who_at_all(&script, is_at(12288)).len(), 4, "{is_cut}");
-        assert_eq!(who_at_all(&script, is_at(8192)), NOBODY, "{is_cut}");
+        let [folio, whole, less] =
+            who_at_all_of(&script, [&is_at(16384), &is_at(12288), &is_at(8192)]);
+        assert_eq!(folio, models, "{is_cut}");
+        assert_eq!(whole.len(), 4, "{is_cut}");
+        assert_eq!(less, NOBODY, "{is_cut}");
     }
 }
 

@@ -408,8 +408,18 @@ pub fn is_zeros(bytes: &[Byte]) -> bool {
 
 /// Which file systems can show something once all is done, with any number of losses.
 pub fn who_at_all(script: &Script, is: impl Fn(&Tree) -> bool) -> Vec<&'static str> {
+    let [models] = who_at_all_of(script, [&is]);
+    models
+}
+
+/// The same of several things: who looks at all states does it once.
+pub fn who_at_all_of<const N: usize>(
+    script: &Script,
+    are: [&dyn Fn(&Tree) -> bool; N],
+) -> [Vec<&'static str>; N] {
     let events = script.run.nodes[0].events.len();
-    let shows = |model: &&'static Model| {
+    let shows = |model: &'static Model| {
+        let mut shown = [false; N];
         let request = request(model, Explore::BruteForce, 1);
         let space = Space::new(&script.run, &request).expect("a space");
         space.at_risk(0, events).into_iter().any(|at_risk| {
@@ -436,12 +446,22 @@ pub fn who_at_all(script: &Script, is: impl Fn(&Tree) -> bool) -> Vec<&'static s
                     relaxed: vec![0],
                     start: pace_rules::nodes::StartOrder::Together,
                 };
-                is(&tree(&script.run, &space, &state, 0)) && space.allows(&state)
+                let tree = tree(&script.run, &space, &state, 0);
+                for (is_shown, is) in shown.iter_mut().zip(are) {
+                    *is_shown = *is_shown || is(&tree) && space.allows(&state);
+                }
+                shown.iter().all(|is_shown| *is_shown)
             })
-        })
+        });
+        shown
     };
-    let models = MODELS.iter().filter(|model| model.log != Log::None);
-    models.filter(shows).map(|model| model.name).collect()
+    let mut of_each = [(); N].map(|()| Vec::new());
+    for model in MODELS.iter().filter(|model| model.log != Log::None) {
+        let shown = of_each.iter_mut().zip(shows(model));
+        let names = shown.filter_map(|(names, is_shown)| is_shown.then_some(names));
+        names.for_each(|names| names.push(model.name));
+    }
+    of_each
 }
 
 pub const DIRECTORY: FileId = FileId(3);

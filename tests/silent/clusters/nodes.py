@@ -1,7 +1,7 @@
 """Clusters with one planted mistake each. In the first two, a node appends what it is told to its log, and
 the nodes that SYNCS names sync that before they answer.
 
-- everywhere: a client writes each entry to all three nodes and takes it for safe, since one copy is
+- everywhere: a client writes an entry to all three nodes and takes it for safe, since one copy is
   enough. No node syncs. Right: one of them does.
 - transfer: a debit is written on one node, and then a credit on another, which must not be there alone.
   The debit is not synced. Right: it is; the credit need not be.
@@ -16,7 +16,7 @@ import socket
 import sys
 
 PORT = 7000
-ENTRIES = ("first", "second")
+ENTRY = "first"
 DELIVERING = ("letters", "node")
 
 
@@ -79,10 +79,9 @@ def ask(address, line):
 
 def client(kind, addresses):
     if kind == "everywhere":
-        for entry in ENTRIES:
-            for address in addresses:
-                ask(address, entry)
-            print(entry, flush=True)
+        for address in addresses:
+            ask(address, ENTRY)
+        print(ENTRY, flush=True)
     elif kind in DELIVERING:
         for address in addresses:
             ask(address, f"deliver {kind} entry")

@@ -37,58 +37,31 @@ impl Findings<'_> {
         if candidates.is_empty() {
             return Vec::new();
         }
+        // No call makes a state possible where it was not.
+        let is_due = |request: &&Request| finding.models.get(request.model.name) != Some(&false);
+        let requests = requests.iter().filter(is_due);
         let is_together = finding.is_of_several_losses();
-        let requests = due_requests(finding, requests);
-        let Some(left) = confirmer.left_of(alike) else {
+        let requests: Vec<_> = requests
+            .map(|request| with_synced(request, is_together))
+            .collect();
+        let Some(mut left) = confirmer.left_of(alike) else {
             return Vec::new();
         };
-        let of_culprits = |losses: Option<Vec<Loss>>| {
-            let candidates = of_losses(&candidates, losses.as_deref());
-            let mut left = left.clone();
-            let alone = self.each_alone(finding, &losses.unwrap_or_default());
-            left.keys.extend(alone);
-            let forbids = |syncs: &[Candidate]| {
-                let everywhere = self.everywhere(syncs);
-                let mut requests = requests.iter();
-                requests.all(|request| confirmer.forbids(&everywhere, request, &left))
-            };
-            let syncs = self.enough(&candidates, forbids)?;
-            Some(if is_together {
-                self.with_others(syncs, &candidates)
-            } else {
-                syncs
-            })
+        left.keys.extend(self.each_alone(finding));
+        let mut forbids = |syncs: &[Candidate]| {
+            let everywhere = self.everywhere(syncs);
+            let mut requests = requests.iter();
+            requests.all(|request| confirmer.forbids(&everywhere, request, &left))
         };
-        let syncs = self.culprits(finding).into_iter().find_map(of_culprits);
-        self.in_words(syncs.unwrap_or_default())
-    }
-
-    /// The calls that are enough, on one node or on all that do the same: another node may be right as
-    /// it is, although it does the same.
-    fn enough(
-        &self,
-        candidates: &[Vec<Candidate>],
-        mut forbids: impl FnMut(&[Candidate]) -> bool,
-    ) -> Option<Vec<Candidate>> {
-        let syncs = enough(candidates, &mut forbids);
-        syncs.or_else(|| enough(&self.on_more_nodes(candidates)?, &mut forbids))
-    }
-
-    /// The losses that calls are sought for, the best first; `None` for whatever is missing. Of losses
-    /// that break something only together, one that its node told nobody of is as a crash of that node
-    /// a bit earlier: the program could not have synced it before anything.
-    fn culprits(&self, finding: &Finding) -> Vec<Option<Vec<Loss>>> {
-        let Some(losses) = finding.losses() else {
-            return vec![None];
-        };
-        let is_told = |loss: &Loss| {
-            let story = &finding.nodes[loss.node];
-            (loss.event..story.events).any(|event| self.tells(loss.node, event))
-        };
-        let told: Vec<_> = losses.iter().copied().filter(is_told).collect();
-        let is_part = !told.is_empty() && told.len() < losses.len();
-        let part = is_part.then_some(Some(told));
-        part.into_iter().chain([Some(losses)]).collect()
+        // Another node may be right as it is, although it does the same.
+        let syncs = enough(&candidates, &mut forbids);
+        let syncs = syncs.or_else(|| enough(&self.on_more_nodes(&candidates)?, &mut forbids));
+        let syncs = syncs.unwrap_or_default();
+        self.in_words(if is_together {
+            self.with_others(syncs, &candidates)
+        } else {
+            syncs
+        })
     }
 
     /// The same calls on all nodes that do the same, if there are more of them.
@@ -141,7 +114,8 @@ impl Findings<'_> {
     }
 
     /// Where several losses break something only together: what the states hold with one of them.
-    fn each_alone(&self, finding: &Finding, losses: &[Loss]) -> Vec<Fingerprint> {
+    fn each_alone(&self, finding: &Finding) -> Vec<Fingerprint> {
+        let losses = finding.losses().unwrap_or_default();
         // Any write can be torn while it is made, whatever is synced. And what was kept alone does harm
         // only where all of that is lost.
         let is_due = |spaces: &&Spaces| {
@@ -151,13 +125,13 @@ impl Findings<'_> {
         let Some(spaces) = self.spaces().filter(is_due) else {
             return Vec::new();
         };
-        let alone = |loss: &Loss| {
-            let (member, state) = spaces.with_losses(finding.state, &[*loss]);
+        let alone = |loss: Loss| {
+            let (member, state) = spaces.with_losses(finding.state, &[loss]);
             let space = &spaces.members()[member].space;
             let made = States::new(&self.trace.run, space, self.trace).make(&state);
             Some(made.ok()?.content)
         };
-        losses.iter().filter_map(alone).collect()
+        losses.into_iter().filter_map(alone).collect()
     }
 
     fn words(&self, candidate: &Candidate) -> Sync {
@@ -200,30 +174,10 @@ impl Findings<'_> {
     }
 }
 
-/// Those for some losses, or all.
-fn of_losses(candidates: &[Vec<Candidate>], losses: Option<&[Loss]>) -> Vec<Vec<Candidate>> {
-    let is_of = |call: &&Candidate| {
-        let mut losses = losses.iter().copied().flatten();
-        let is_it = |loss: &Loss| (loss.node, loss.event) == (call.node, call.of.event);
-        losses.clone().next().is_none() || losses.any(is_it)
-    };
-    let groups = candidates.iter();
-    let groups = groups.map(|calls| calls.iter().filter(is_of).cloned().collect::<Vec<_>>());
-    groups.filter(|calls| !calls.is_empty()).collect()
-}
-
 /// Whether a call is one of these, for the same reason.
 fn is_in(all: &[Candidate], call: &Candidate) -> bool {
     let mut all = all.iter();
     all.any(|other| (other.key(), other.of.when) == (call.key(), call.of.when))
-}
-
-/// What is asked of each model that shows a finding: no call makes a state possible where it was not.
-fn due_requests(finding: &Finding, requests: &[Request]) -> Vec<Request> {
-    let is_due = |request: &&Request| finding.models.get(request.model.name) != Some(&false);
-    let due = requests.iter().filter(is_due);
-    due.map(|request| with_synced(request, finding.is_of_several_losses()))
-        .collect()
 }
 
 /// The same with the states that lost all at once, or without.

@@ -67,7 +67,7 @@ fn ready_first() {
 
 fn alone() {
     // It takes longer to be ready than it may, and than the others wait.
-    let slow = NODES.replace("sleep 0.2", "sleep 1.3") + "ready_within_s = 0.7\n";
+    let slow = NODES.replace("sleep 0.2", "sleep 1.5") + "ready_within_s = 1.4\n";
     let mut lab = Lab::new(&slow);
     let started = lab.start_in_turns(&[0], &[1, 2]);
     // The others have no more time than ever.

@@ -23,7 +23,6 @@ pub(crate) struct Confirmer<'f> {
 }
 
 /// What must not be left.
-#[derive(Clone)]
 pub(super) struct Left {
     /// The keys of states.
     pub(super) keys: HashSet<Fingerprint>,

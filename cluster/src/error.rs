@@ -121,12 +121,16 @@ pub enum Error {
 /// What a node does whose machine cannot use what is on its disk.
 pub const UNUSABLE_DISK: &str = "cannot use its disk";
 
+/// Whether a command that ended as these words say ([`Ending`]) was killed by somebody else, such as a kernel
+/// that is short of memory: that says nothing of the node.
+pub fn is_killed(how: &str) -> bool {
+    how.starts_with(&Ending::Signal(Signal::SIGKILL).to_string())
+}
+
 impl Error {
-    /// Whether a node's command was killed by somebody else, such as a kernel that is short of memory:
-    /// that says nothing of the node.
+    /// Whether a node's command was killed by somebody else ([`is_killed`]).
     pub fn is_killed(&self) -> bool {
-        let killed = Ending::Signal(Signal::SIGKILL).to_string();
-        matches!(self, Self::NotReady { what, .. } if what.starts_with(&killed))
+        matches!(self, Self::NotReady { what, .. } if is_killed(what))
     }
 
     /// Whether a node is not ready since its machine cannot use what is on its disk.

@@ -45,7 +45,7 @@ pub use cluster::{Cluster, Settings};
 pub use died::died_of;
 pub use disk::{Disk, PowerCut};
 pub use ends::NodeEnd;
-pub use error::{Error, Result, UNUSABLE_DISK};
+pub use error::{Error, Result, UNUSABLE_DISK, is_killed};
 pub use file::{
     ADDRESS_VARIABLE, CLIENT, Check, ClientConfig, ClusterFile, DIRECTORY, Explore, NodeConfig,
     PATIENCE_VARIABLE, ProbeConfig, Ready, Side, SidedClient, SimulatedConfig, Sometimes, Step,

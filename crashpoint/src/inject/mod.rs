@@ -616,13 +616,20 @@ mod tests {
         arguments: InjectArgs,
     }
 
+    /// The arguments of `crashpoint inject` in these words.
+    pub(super) fn parsed(words: &[&str]) -> InjectArgs {
+        let words = [&["inject"], words].concat();
+        Words::try_parse_from(words)
+            .expect("they are right")
+            .arguments
+    }
+
     /// The seed is also that of clients.
     #[test]
     fn a_seed_is_for_whatever_tries_the_plans_of_a_strategy() {
         let refused = |words: &[&str]| {
-            let words = [&["inject", "c.toml", "--seed", "7"], words].concat();
-            let words = Words::try_parse_from(words).expect("they are right");
-            refuse_seed(&words.arguments).is_err()
+            let words = [&["c.toml", "--seed", "7"], words].concat();
+            refuse_seed(&parsed(&words)).is_err()
         };
         for words in [
             &["--strategy", "exhaustive"][..],

@@ -257,16 +257,10 @@ fn collected_of(arguments: &InjectArgs, points: Vec<SeenPoint>) -> Collected {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use injector::online::InjectDirectory;
 
+    use super::super::tests::parsed;
     use super::*;
-
-    #[derive(Parser)]
-    struct Words {
-        #[command(flatten)]
-        arguments: InjectArgs,
-    }
 
     #[test]
     fn failure_points_are_those_of_one_cluster_file() {
@@ -275,15 +269,14 @@ mod tests {
             let file = ClusterFile::parse(&text, Path::new("c.toml"), Path::new("/"));
             InjectManifest::new(&file.expect("a cluster"), Path::new("/c.toml"))
         };
-        let words = ["inject", "c.toml", "--strategy", EXHAUSTIVE];
-        let words = Words::try_parse_from(words).expect("they are right");
+        let arguments = parsed(&["c.toml", "--strategy", EXHAUSTIVE]);
         let folder = tempfile::tempdir().expect("a directory");
         let known = InjectManifest {
-            collected: Some(collected_of(&words.arguments, Vec::new())),
+            collected: Some(collected_of(&arguments, Vec::new())),
             ..manifest("a")
         };
         InjectDirectory::create(folder.path(), known).expect("created");
-        let taken = |name| take_over(&words.arguments, folder.path(), &mut manifest(name));
+        let taken = |name| take_over(&arguments, folder.path(), &mut manifest(name));
         taken("a").expect("it is the same");
         let refused = taken("b").expect_err("it is another one").to_string();
         assert!(refused.contains("of another cluster file"), "{refused}");

@@ -13,16 +13,6 @@ use crate::error::Result;
 /// What is said of a node that somebody killed.
 pub(super) const NO_FAULT: &str = "no fault did that, and its machine may be short of memory: try fewer --jobs, or more `memory_mib`";
 
-/// Whether a node has ended so that nothing of it is why.
-fn is_killed(node: &str, how: &str) -> bool {
-    let ended = ClusterError::NotReady {
-        node: node.into(),
-        what: how.into(),
-        tail: Vec::new(),
-    };
-    ended.is_killed()
-}
-
 impl Runner<'_> {
     /// Takes what clients, nodes, logs and the probe say.
     pub(super) fn hear(&mut self) -> Result<()> {
@@ -51,7 +41,7 @@ impl Runner<'_> {
         for (node, how) in self.ground.ends() {
             self.restarts.ended(node, self.ground.now());
             let node = self.name(node);
-            if is_killed(&node, &how) {
+            if cluster::is_killed(&how) {
                 self.doubts.push(format!("{node} {how}; {NO_FAULT}"));
             }
             self.happened(Happening::NodeEnded { node, how });

@@ -113,7 +113,8 @@ impl Findings<'_> {
         [syncs, more].concat()
     }
 
-    /// Where several losses break something only together: what the states hold with one of them.
+    /// Where several losses break something only together: what the states hold with one of them. What
+    /// a node was at when it crashed, and told nobody of, may be lost; unless all is such.
     fn each_alone(&self, finding: &Finding) -> Vec<Fingerprint> {
         let losses = finding.losses().unwrap_or_default();
         // Any write can be torn while it is made, whatever is synced. And what was kept alone does harm
@@ -131,7 +132,13 @@ impl Findings<'_> {
             let made = States::new(&self.trace.run, space, self.trace).make(&state);
             Some(made.ok()?.content)
         };
-        losses.into_iter().filter_map(alone).collect()
+        let is_told = |loss: &Loss| {
+            let events = finding.nodes[loss.node].events;
+            (loss.event..events).any(|event| self.tells(loss.node, event))
+        };
+        let (told, untold): (Vec<_>, Vec<_>) = losses.into_iter().partition(is_told);
+        let due = if told.is_empty() { untold } else { told };
+        due.into_iter().filter_map(alone).collect()
     }
 
     fn words(&self, candidate: &Candidate) -> Sync {

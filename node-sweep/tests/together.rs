@@ -172,6 +172,10 @@ fn is_old(directory: &Path, name: &str) -> bool {
     fs::read(directory.join(name)).is_ok_and(|content| content == b"old!")
 }
 
+fn is_new(directory: &Path, name: &str) -> bool {
+    fs::read(directory.join(name)).is_ok_and(|content| content == b"new!")
+}
+
 /// Either of two copies is enough.
 const EITHER: Says = |is_old| (is_old("one") && is_old("two")).then_some("both copies are old");
 
@@ -471,6 +475,59 @@ fn two_slots_that_are_written_without_a_sync_between_are_torn_at_once() {
         let syncs = finding.prevented_by.iter().map(|sync| &*sync.path);
         assert_eq!(syncs.collect::<Vec<_>>(), ["slots"], "{}", model.name);
         assert_eq!(swept(&program(true)), [], "{}", model.name);
+    }
+}
+
+/// Says whether one node lost what it had promised while the other one has the end of what it was
+/// writing, and not the beginning.
+struct Behind;
+
+impl Subject for Behind {
+    fn judge(&mut self, state: &CrashState, _: bool) -> Result<Verdict> {
+        let (_first, first) = written(state, 0);
+        let (_second, second) = written(state, 1);
+        let is_torn = is_old(&second, "two") && is_new(&second, "three");
+        let is_lost = ["one", "log"].iter().all(|name| is_old(&first, name));
+        let is_broken = !state.acknowledged.is_empty() && is_lost && is_torn;
+        let broken = || Verdict::Broken(vec!["both copies are old".to_owned()].into());
+        Ok(if is_broken { broken() } else { Verdict::Ok })
+    }
+}
+
+/// The node that was behind had promised nothing yet: it syncs before it does.
+#[test]
+fn what_a_node_had_only_begun_to_write_needs_no_sync_although_its_loss_is_blamed() {
+    for model in MODELS {
+        let program = |is_synced: bool| {
+            let mut recording = Recording::default();
+            recording.overwrite("one").overwrite("log");
+            if is_synced {
+                recording.fsync("one");
+            }
+            recording.mark().overwrite("g").node("first");
+            recording.overwrite("two").overwrite("three");
+            recording.fsync("three").fsync("two").mark().node("second");
+            std::mem::take(&mut recording.trace)
+        };
+        let found = |trace: &Trace| {
+            let spaces = Spaces::new(&trace.run, &requests(model.name)).expect("spaces");
+            let (plan, interrupt) = (Plan::default(), Interrupt::default());
+            let (all, subjects) = (0..spaces.len(), vec![Box::new(Behind) as Box<dyn Subject>]);
+            let keeps = &mut Keeps::default();
+            let swept = sweep(trace, &spaces, all, subjects, &plan, &interrupt, keeps);
+            explained(trace, model.name, &swept.expect("swept"))
+        };
+        let findings = found(&program(false));
+        let [finding] = &*findings else {
+            panic!("{}: {findings:#?}", model.name)
+        };
+        assert_eq!(short(finding), ("both copies are old", vec!["one", "log"]));
+        assert_eq!(finding.losses().map(|losses| losses.len()), Some(3));
+        let behind = finding.nodes[1].lost.iter().map(|lost| &*lost.path);
+        assert_eq!(behind.collect::<Vec<_>>(), ["two"], "{}", model.name);
+        let syncs = finding.prevented_by.iter().map(|sync| &*sync.path);
+        assert_eq!(syncs.collect::<Vec<_>>(), ["one", "log"], "{}", model.name);
+        assert_eq!(found(&program(true)), [], "{}", model.name);
     }
 }
 

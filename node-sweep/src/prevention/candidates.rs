@@ -153,7 +153,7 @@ impl Findings<'_> {
     }
 
     /// Whether an event tells others something.
-    fn tells(&self, node: usize, event: usize) -> bool {
+    pub(super) fn tells(&self, node: usize, event: usize) -> bool {
         let action = &self.trace.run.nodes[node].events[event].action;
         matches!(action, Action::Mark { .. } | Action::Send(_))
     }

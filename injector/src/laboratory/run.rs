@@ -11,6 +11,7 @@ use super::held::Over;
 use super::story::{Printed, Story};
 use super::{DOWN_NS, DiskLeft, Happened, Judged, Laboratory, LiveRun, Logs, StandStill};
 use crate::error::Result;
+use crate::online::{NO_FAULT, doubtful};
 use crate::plan::{At, Failure, Fault, Moment, PointRange};
 
 /// How many lines of the console of a kernel that gave up are shown.
@@ -101,7 +102,8 @@ impl Run<'_> {
         Ok((self.checked(failure)?, recovery))
     }
 
-    /// What the check says, and whether the nodes are still there whose power failed.
+    /// What the check says, and whether the nodes are still there whose power failed. What is broken while
+    /// somebody else killed a node accuses nobody.
     fn checked(&mut self, failure: &Failure) -> Result<Judged> {
         let verdict = self.cluster.run_check(&self.printed.bytes, self.cancelled);
         let verdict = match verdict {
@@ -119,8 +121,14 @@ impl Run<'_> {
                 return not_asked(error);
             }
         };
-        if matches!(judged, Judged::Broken { .. }) {
-            return Ok(judged);
+        if let Judged::Broken { broken } = &judged {
+            self.story.look(&mut self.cluster);
+            let doubts = self.story.doubts();
+            if doubts.is_empty() {
+                return Ok(judged);
+            }
+            let why = doubtful(broken, &doubts);
+            return Ok(Judged::Inconclusive { why });
         }
         let faults = failure.faults.iter();
         let victims: BTreeSet<_> = faults.flat_map(|fault| fault.victims.clone()).collect();
@@ -389,7 +397,7 @@ fn of_down(does_not: &str, error: ClusterError) -> Result<Judged> {
     };
     let first = format!("node {node} {does_not}: it {what}");
     if is_killed {
-        let why = format!("{first}; its machine may be short of memory: try more `memory_mib`");
+        let why = format!("{first}; {NO_FAULT}");
         return Ok(Judged::Inconclusive { why });
     }
     let log = tail.iter().map(|line| format!("its log: {line}"));
@@ -447,7 +455,7 @@ mod tests {
         for (error, begins) in [
             (
                 not_ready("was ended by SIGKILL by itself"),
-                "node a does not stay up: it was ended by SIGKILL by itself; its machine may be short of memory",
+                "node a does not stay up: it was ended by SIGKILL by itself; no fault did that, and its machine may be short of memory",
             ),
             (unable(), "the machine of a "),
         ] {

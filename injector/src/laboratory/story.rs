@@ -8,7 +8,7 @@ use machine::OwnDirectory;
 use super::{Happened, Judged};
 use crate::error::{Error, Result};
 use crate::online::{
-    FaultCame, Happening, LogTime, Ran, RunEvent, RunFiles, Scribe, State, write_times,
+    FaultCame, Happening, LogTime, NO_FAULT, Ran, RunEvent, RunFiles, Scribe, State, write_times,
 };
 
 /// What a plan of faults calls that of a live run.
@@ -198,6 +198,17 @@ impl Story {
         self.happened(time_ns, Happening::ClientEnded { client, how });
     }
 
+    /// Which nodes somebody else killed, in words.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        let killed = |event: &RunEvent| match &event.what {
+            Happening::NodeEnded { node, how } if cluster::is_killed(how) => {
+                Some(format!("{node} {how}; {NO_FAULT}"))
+            }
+            _ => None,
+        };
+        self.events.iter().filter_map(killed).collect()
+    }
+
     /// The run, which is over at a time and came to this.
     pub(super) fn ran(&self, end_ns: u64, printed: &Printed, judged: Judged) -> Ran {
         let mut events = self.events.clone();
@@ -208,6 +219,7 @@ impl Story {
             acknowledged: printed.count() as u64,
             seconds: self.since_begin(end_ns) as f64 / 1e9,
             is_cut_short: self.is_cut_short,
+            doubts: self.doubts(),
             ..Ran::of(judged)
         }
     }
@@ -267,4 +279,38 @@ pub(super) fn own_directory() -> Result<OwnDirectory> {
         doing: "make a directory for what a run left".into(),
         error,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_in_which_somebody_else_killed_a_node_is_in_doubt() {
+        let ended = |node: &str, how: &str| RunEvent {
+            time_ns: 1,
+            acknowledged: 0,
+            what: Happening::NodeEnded {
+                node: node.into(),
+                how: how.into(),
+            },
+        };
+        let story = Story {
+            begun_ns: 0,
+            client: "client".into(),
+            nodes: Vec::new(),
+            events: vec![
+                ended("a", "was ended by SIGSEGV"),
+                ended("b", "was ended by SIGKILL"),
+            ],
+            faults: Vec::new(),
+            is_client_ended: false,
+            is_cut_short: false,
+        };
+        let ran = story.ran(2, &Printed::default(), Judged::Ok);
+        let [doubt] = &*ran.doubts else {
+            panic!("{:?}", ran.doubts)
+        };
+        assert!(doubt.starts_with("b was ended by SIGKILL; no fault did that"));
+    }
 }

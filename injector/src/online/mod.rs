@@ -74,6 +74,7 @@ pub use points::{
     points_table,
 };
 pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
+pub(crate) use ran::{NO_FAULT, doubtful};
 pub use recovered::{Recovered, nearest_recovered};
 pub use run::{HISTORY, Place, run};
 pub(crate) use scribe::Scribe;

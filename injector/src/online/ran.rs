@@ -35,6 +35,10 @@ pub struct Ran {
     /// What else has to be known to believe that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Why what is broken may be nothing of the system: who was killed by somebody else, and what else was
+    /// not as the plan has it.
+    #[serde(skip)]
+    pub(crate) doubts: Vec<String>,
     /// What it violates of the specifications that it was held against.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violated>,
@@ -219,6 +223,15 @@ impl FaultCame {
     }
 }
 
+/// What is said of a node that somebody else killed.
+pub(crate) const NO_FAULT: &str = "no fault did that, and its machine may be short of memory: try fewer --jobs, or more `memory_mib`";
+
+/// Why what is broken is inconclusive, where something else may have done it.
+pub(crate) fn doubtful(broken: &[String], doubts: &[String]) -> String {
+    let (broken, doubts) = (broken.join("; "), doubts.join("; "));
+    format!("{broken}; that may come of this: {doubts}")
+}
+
 /// What a run whose failure point did not come up says of itself.
 const MISSED: &str = "a failure point did not come up";
 
@@ -263,7 +276,7 @@ impl Ran {
 
 impl Ran {
     /// Takes in what specifications come to: what they know to be broken is. As with the check, that
-    /// counts only if a fault was in place, or the plan has none.
+    /// counts only if a fault was in place, or the plan has none, and if nothing else may have done it.
     pub fn take_in(&mut self, examined: Examined, has_no_faults: bool) {
         let Examined { violated, unlooked } = examined;
         self.unlooked = unlooked;
@@ -275,6 +288,10 @@ impl Ran {
         let was_hit = has_no_faults || self.faults.iter().any(FaultCame::happened);
         match &mut self.judged {
             Judged::Broken { broken } => broken.extend(words),
+            _ if was_hit && !self.doubts.is_empty() => {
+                let why = doubtful(&words.collect::<Vec<_>>(), &self.doubts);
+                self.judged = Judged::Inconclusive { why };
+            }
             _ if was_hit => {
                 // What else is not as it was to be has to be known to believe that.
                 if let Judged::Inconclusive { why } = &self.judged {
@@ -341,6 +358,7 @@ impl Ran {
             judged,
             is_cut_short: false,
             notes: Vec::new(),
+            doubts: Vec::new(),
             violations: Vec::new(),
             unlooked: Vec::new(),
             unjudged: Vec::new(),

@@ -183,6 +183,7 @@ impl Runner<'_> {
             acknowledged: self.clients.acknowledged(),
             seconds: self.since_begin(self.ground.now()) as f64 / 1e9,
             notes,
+            doubts: std::mem::take(&mut self.doubts),
             ..Ran::of(judged)
         }
     }

@@ -6,11 +6,10 @@ use cluster::Error as ClusterError;
 
 use super::super::clients::RunningClient;
 use super::super::plan::What;
-use super::super::ran::Happening;
+use super::super::ran::{Happening, NO_FAULT};
 use super::super::triggers::Waiting;
 use super::Runner;
 use super::faults::after_disk_errors;
-use super::hear::NO_FAULT;
 use crate::error::Result;
 
 /// What is known of nodes when everything is healed.

@@ -5,13 +5,10 @@ use std::time::Duration;
 use cluster::Error as ClusterError;
 
 use super::super::facts::LogTime;
-use super::super::ran::Happening;
+use super::super::ran::{Happening, NO_FAULT};
 use super::super::roles::Roles;
 use super::Runner;
 use crate::error::Result;
-
-/// What is said of a node that somebody killed.
-pub(super) const NO_FAULT: &str = "no fault did that, and its machine may be short of memory: try fewer --jobs, or more `memory_mib`";
 
 impl Runner<'_> {
     /// Takes what clients, nodes, logs and the probe say.

@@ -3,7 +3,7 @@
 use cluster::{Error as ClusterError, Verdict};
 
 use super::super::plan::What;
-use super::super::ran::{FaultCame, Happening, State};
+use super::super::ran::{FaultCame, Happening, State, doubtful};
 use super::super::witness;
 use super::{Place, Runner};
 use crate::error::Result;
@@ -130,10 +130,10 @@ impl Runner<'_> {
                 (Judged::Broken { broken }, problems)
             }
             Verdict::Broken(broken) => {
-                let all = broken.join("; ");
                 let why = if was_hit {
-                    format!("{all}; that may come of this: {}", self.doubts.join("; "))
+                    doubtful(&broken, &self.doubts)
                 } else {
+                    let all = broken.join("; ");
                     format!("the check is not `ok`, although no fault was in place: {all}")
                 };
                 (Judged::Inconclusive { why }, problems)

@@ -5,8 +5,9 @@ use std::path::Path;
 use block_dev::{Answer, Predicate};
 use cluster::{ClusterFile, Ending, Member, Result as ClusterResult, Verdict};
 use simulation::{Carried, Limit, Ports, Until};
+use specification::Examined;
 
-use super::super::given::{cluster_of, plan_of};
+use super::super::given::{cluster_of, plan_of, violated};
 use super::super::ground::{Loses, ProgramId};
 use super::super::ran::State;
 use super::super::worse::Worse;
@@ -39,6 +40,7 @@ struct Still {
     clock_ns: i64,
     /// Whether it cannot be set.
     has_lost_clock: bool,
+    says: Verdict,
 }
 
 /// What is said of a node that somebody killed.
@@ -67,10 +69,11 @@ impl Still {
             is_frozen: false,
             clock_ns: 0,
             has_lost_clock: false,
+            says: Verdict::Broken(vec!["k1 is lost".into()]),
         }
     }
 
-    /// A run of a plan on it, whose check says that something is lost.
+    /// A run of a plan on it.
     fn run(self, plan: &str) -> Ran {
         self.try_run(plan).expect("it was made")
     }
@@ -296,7 +299,7 @@ impl Ground for Still {
     fn forget(&mut self, _: ProgramId) {}
 
     fn check(&mut self, _: &Path) -> ClusterResult<Verdict> {
-        Ok(Verdict::Broken(vec!["k1 is lost".into()]))
+        Ok(self.says.clone())
     }
 }
 
@@ -375,6 +378,23 @@ fn what_comes_of_a_node_that_was_killed_by_no_fault_accuses_nobody() {
     let mut ground = Still::new();
     ground.not_ready = Some("was ended by SIGABRT before it was ready".into());
     assert!(ground.run(&pause).broken().is_some());
+}
+
+/// What else is broken may come of that as well, whatever the check says.
+#[test]
+fn nor_does_a_rule_that_is_violated_where_a_node_was_killed_by_no_fault() {
+    for (how, is_broken) in [(KILLED, false), ("was ended by SIGABRT", true)] {
+        for says in [Verdict::Ok, Verdict::Inconclusive("it timed out".into())] {
+            let mut ground = Still::new();
+            (ground.ends, ground.says) = (Some(how.into()), says);
+            let mut ran = ground.run(&fault("time_s = 0", "\"pause\""));
+            let violated = vec![violated("own")];
+            let unlooked = Vec::new();
+            ran.take_in(Examined { violated, unlooked }, false);
+            assert_eq!(ran.broken().is_some(), is_broken, "{ran:?}");
+            assert_eq!(ran.violations.len(), 1, "it is kept");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds a User-Mode Linux kernel with what crashpoint needs, and prints where it is.
 #
-#   scripts/build-uml.sh [--debian]      from Debian's package linux-source-6.1
+#   scripts/build-uml.sh [--debian]      from Debian's package linux-source-6.1, or 6.12 where there is no 6.1
 #   scripts/build-uml.sh --debian=6.12   from Debian's package linux-source-6.12
 #   scripts/build-uml.sh SOURCE_TREE     from a kernel tree, which is left as it is
 #
@@ -40,8 +40,10 @@ cc=${CC:-gcc}
 
 tree=''
 release=6.1
+may_be_newer=''
 case ${1:---debian} in
-    --debian | --debian=6.1) ;;
+    --debian) may_be_newer=yes ;;
+    --debian=6.1) ;;
     --debian=6.12) release=6.12 ;;
     --debian=*) give_up "there are patches for Debian's 6.1 and 6.12: give --debian=6.1, --debian=6.12 or a kernel tree" ;;
     -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" && exit 0 ;;
@@ -217,8 +219,11 @@ if [ -n "$tree" ]; then
     contents=$(tree_version)
 else
     version=$(debian_version) && [ -n "$version" ] ||
-        { command -v apt-get >/dev/null 2>&1 && { apt update || true; } && version=$(debian_version) && [ -n "$version" ]; } ||
+        { command -v apt-get >/dev/null 2>&1 && { apt update || true; } && version=$(debian_version) && [ -n "$version" ]; } || {
+        # Debian 13 has only that one.
+        [ -z "$may_be_newer" ] || exec "$0" --debian=6.12
         give_up "there is no package $PACKAGE to be had: give --debian=$other or a kernel tree (6.1 is best)"
+    }
     contents=''
 fi
 patches=$parts

@@ -2,6 +2,8 @@
 //! start is told why. Root is needed to take things away from somebody else.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use end_to_end::{Ordinary, crashpoint, objects, printed, require_root, said};
@@ -343,4 +345,60 @@ fn the_doctor_misses_what_is_not_there() {
         state(in_own_mounts(no_devices, &command), "/dev/fuse"),
         "missing"
     );
+}
+
+/// What there is of Debian's packages says who asks for them.
+fn builds_a_kernel(candidates: &str, argument: &str) -> String {
+    let place = tempfile::tempdir().expect("a directory");
+    let program = |name: &str, text: &str| {
+        let path = place.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("executable");
+    };
+    program("dpkg-query", "exit 1");
+    program("apt-get", "exit 1");
+    let cases = format!("case $2 in {candidates}) echo '  Candidate: 1.2.3-4' ;; esac");
+    program("apt-cache", &cases);
+    let mut command = Command::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../scripts/build-uml.sh"
+    ));
+    let own = std::env::var("PATH").expect("a path");
+    let path = format!("{}:{own}", place.path().display());
+    command.env("PATH", path).arg(argument);
+    command.env("XDG_CACHE_HOME", place.path().join("cache"));
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    said(&output)
+}
+
+/// Debian 12 has the older source, Debian 13 the newer one, and others none.
+#[test]
+fn a_kernel_is_built_from_the_source_that_there_is() {
+    let (both, newer, none) = ("linux-source-*", "linux-source-6.12", "nothing");
+    for (candidates, argument, expected) in [
+        (
+            both,
+            "--debian",
+            "could not download linux-source-6.1 1.2.3-4",
+        ),
+        (
+            newer,
+            "--debian",
+            "could not download linux-source-6.12 1.2.3-4",
+        ),
+        (
+            newer,
+            "--debian=6.1",
+            "no package linux-source-6.1 to be had: give --debian=6.12",
+        ),
+        (
+            none,
+            "--debian",
+            "no package linux-source-6.12 to be had: give --debian=6.1",
+        ),
+    ] {
+        let said = builds_a_kernel(candidates, argument);
+        assert!(said.contains(expected), "{said}");
+    }
 }

@@ -148,8 +148,8 @@ enum Command {
     /// `crashpoint rules results 4 'lost(K) :- acked(K), !served(K).'` prints the facts that follow.
     /// With `violation` before a rule, its facts are violations, and each is told with what it rests
     /// on. docs/specifications.md has the rules and the facts. Exit status: 0 no violation, 1 one, 2
-    /// the rules are wrong or there is no such run, 3 a violation never had a fact to look at, the
-    /// finding did not come again, or it was interrupted.
+    /// the rules are wrong or there is no such run, 3 a violation is not certain or never had a fact to
+    /// look at, the finding did not come again, or it was interrupted.
     Rules(rules::RulesArgs),
     /// Say what this machine lacks, and whether the tester itself may be believed
     Doctor(doctor::DoctorArgs),

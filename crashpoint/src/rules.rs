@@ -62,6 +62,26 @@ struct Asked {
     called: String,
 }
 
+/// What rules are asked about.
+struct Asking<'a> {
+    about: About,
+    /// A run that has left out some facts so far.
+    run: Option<&'a RunFacts<'a>>,
+    /// Why a violation is not certain.
+    doubt: Option<&'static str>,
+}
+
+impl Asking<'_> {
+    /// One that has all facts, of which rules are certain.
+    fn of(about: About) -> Self {
+        Self {
+            about,
+            run: None,
+            doubt: None,
+        }
+    }
+}
+
 /// Does it.
 pub(crate) fn run(
     arguments: &RulesArgs,
@@ -82,8 +102,12 @@ pub(crate) fn run(
     let files = RunFiles::kept(&finished.kept);
     let facts = finished.facts(&files);
     let database = facts.database(Some(&finished.kept.join(FACTS_FILE)))?;
-    let of = (About::Run, Some(&facts));
-    answer(arguments, &programs, database, of, interrupt)
+    let of = Asking {
+        about: About::Run,
+        run: Some(&facts),
+        doubt: finished.doubt(),
+    };
+    answer(arguments, &programs, database, &of, interrupt)
 }
 
 /// Asks a finding of a sweep of the crash states of a program or a cluster.
@@ -101,9 +125,13 @@ fn of_crash_state(
     };
     let trace = load_trace(&arguments.directory, &recorded.manifest)?;
     let request = &recorded.manifest.request;
-    let database = facts_of(&arguments.directory, &trace, request, finding)?;
-    let of = (About::CrashState, None);
-    answer(arguments, &programs, database, of, interrupt)
+    let (database, is_partial) = facts_of(&arguments.directory, &trace, request, finding)?;
+    let doubt = "not all calls of the run were recorded: what is absent may have been done";
+    let of = Asking {
+        doubt: is_partial.then_some(doubt),
+        ..Asking::of(About::CrashState)
+    };
+    answer(arguments, &programs, database, &of, interrupt)
 }
 
 /// Asks a finding of a live sweep.
@@ -118,8 +146,8 @@ fn of_live_run(
         return Ok(Outcome::Incomplete);
     };
     let database = Database::open(&path, FACTS_VERSION)?;
-    let of = (About::LiveRun, None);
-    answer(arguments, &programs, database, of, interrupt)
+    let of = Asking::of(About::LiveRun);
+    answer(arguments, &programs, database, &of, interrupt)
 }
 
 /// Asks a finding of a file system.
@@ -141,16 +169,16 @@ fn of_file_system(
         return Ok(Outcome::Incomplete);
     };
     let database = Database::open(&path, FACTS_VERSION)?;
-    let of = (About::FileSystem, None);
-    answer(arguments, &programs, database, of, interrupt)
+    let of = Asking::of(About::FileSystem);
+    answer(arguments, &programs, database, &of, interrupt)
 }
 
-/// Asks a database about what it is of. It has all facts but those that a run has left out so far.
+/// Asks a database about what it is of. What one specification cannot say keeps no other from what it finds.
 fn answer(
     arguments: &RulesArgs,
     programs: &[(Asked, Program)],
     mut database: Database,
-    (about, facts): (About, Option<&RunFacts<'_>>),
+    of: &Asking<'_>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
     let mut answers = Answers {
@@ -163,26 +191,32 @@ fn answer(
     let stop = interrupt.clone();
     database.stop_when(move || stop.requested())?;
     if arguments.facts {
-        answers.list(&database, about)?;
+        answers.list(&database, of.about)?;
     }
-    refuse_long_files(programs, &database, about)?;
-    if about == About::FileSystem && database.count("unreadable")? > 0 {
+    refuse_long_files(programs, &database, of.about)?;
+    if of.about == About::FileSystem && database.count("unreadable")? > 0 {
         say("the file system would not show everything of this state: what is absent may be there");
     }
-    let is_interrupted = match answers.answer_all(programs, facts, &mut database) {
+    if let Some(doubt) = of.doubt {
+        say(doubt);
+    }
+    let answered = answers.answer_all(programs, of.run, &mut database);
+    io::stdout().lock().write_all(answers.text.as_bytes())?;
+    let outcome = match answers.outcome() {
+        Outcome::Findings if of.doubt.is_some() => Outcome::Incomplete,
+        outcome => outcome,
+    };
+    match answered {
         Err(error) if is_interrupted(&error) => {
             say("interrupted: not all rules were evaluated");
-            true
+            Ok(outcome.or_incomplete())
         }
-        other => other.map(|()| false)?,
-    };
-    io::stdout().lock().write_all(answers.text.as_bytes())?;
-    let outcome = answers.outcome();
-    Ok(if is_interrupted {
-        outcome.or_incomplete()
-    } else {
-        outcome
-    })
+        Err(error) if outcome == Outcome::Findings => {
+            say(&format!("{error:#}"));
+            Ok(outcome)
+        }
+        other => other.map(|()| outcome),
+    }
 }
 
 /// Refuses rules that may ask for the lines of a file of which there are none, since it is too large, or
@@ -192,6 +226,10 @@ fn refuse_long_files(
     database: &Database,
     about: About,
 ) -> anyhow::Result<()> {
+    // Elsewhere these are names that rules may have for themselves.
+    if ![About::CrashState, About::FileSystem].contains(&about) {
+        return Ok(());
+    }
     let asking = programs.iter().map(|(_, program)| program);
     let of_files = ["line", "content"];
     for program in asking.filter(|program| of_files.iter().any(|name| program.mentions(name))) {
@@ -303,16 +341,30 @@ impl Answers {
         facts: Option<&RunFacts<'_>>,
         database: &mut Database,
     ) -> anyhow::Result<()> {
-        for (asked, program) in programs {
-            if let Some(facts) = facts {
-                facts.complete(database, program)?;
+        let mut answered = Ok(());
+        for one in programs {
+            match self.answer_one(one, facts, database) {
+                Err(error) if is_interrupted(&error) => return Err(error),
+                one => answered = answered.and(one),
             }
-            database
-                .evaluate(program)
-                .with_context(|| format!("evaluate {}", asked.called))?;
-            self.answer(database, program, &asked.specification.name)?;
         }
-        Ok(())
+        answered
+    }
+
+    /// What these rules came to.
+    fn answer_one(
+        &mut self,
+        (asked, program): &(Asked, Program),
+        facts: Option<&RunFacts<'_>>,
+        database: &mut Database,
+    ) -> anyhow::Result<()> {
+        if let Some(facts) = facts {
+            facts.complete(database, program)?;
+        }
+        database
+            .evaluate(program)
+            .with_context(|| format!("evaluate {}", asked.called))?;
+        self.answer(database, program, &asked.specification.name)
     }
 
     /// What rules came to: violations, and of rules of the command line what no other rule is for.
@@ -427,6 +479,8 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
@@ -452,5 +506,79 @@ mod tests {
         let why = refused("x(P, H) :- content(path: P, hash: H).").expect("refused");
         assert!(why.contains("large of ext4 holds"), "{why}");
         assert_eq!(refused("x(H) :- content(path: \"small\", hash: H)."), None);
+    }
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        arguments: RulesArgs,
+    }
+
+    /// What files with these texts come to about something of which there is a node; and if it is not
+    /// certain.
+    fn answered(about: About, texts: &[&str]) -> [anyhow::Result<Outcome>; 2] {
+        let folder = tempfile::tempdir().expect("a directory");
+        let mut words = vec![
+            "rules".into(),
+            "results".into(),
+            "1".into(),
+            "--spec".into(),
+        ];
+        for (place, text) in texts.iter().enumerate() {
+            let path = folder.path().join(format!("s{place}.dl"));
+            std::fs::write(&path, text).expect("written");
+            words.push(path.into_os_string());
+        }
+        let arguments = Words::try_parse_from(words).expect("right").arguments;
+        let doubts = [None, Some("not all is known")];
+        doubts.map(|doubt| {
+            let programs = programs(&arguments, about)?;
+            let mut database = Database::in_memory(&specification::facts(about))?;
+            database.add("node", [vec!["a".into()]])?;
+            let of = Asking {
+                doubt,
+                ..Asking::of(about)
+            };
+            answer(&arguments, &programs, database, &of, &Interrupt::default())
+        })
+    }
+
+    #[track_caller]
+    fn assert_outcome(about: About, texts: &[&str], certain: Outcome, doubtful: Outcome) {
+        let outcomes = answered(about, texts);
+        let outcomes = outcomes.map(|outcome| outcome.unwrap_or_else(|error| panic!("{error:#}")));
+        assert_eq!(outcomes, [certain, doubtful]);
+    }
+
+    const NODE: &str = "violation v(N) :- node(N).";
+    const TOO_LARGE: &str = "violation large(N) :- node(N), X = 1, X + 9223372036854775807 > 0.";
+
+    #[test]
+    fn a_violation_that_is_not_certain_is_no_finding() {
+        let none = "violation v(N) :- node(N), N = \"a\", N ~ \"b\".";
+        for about in [About::Run, About::CrashState] {
+            assert_outcome(about, &[NODE], Outcome::Findings, Outcome::Incomplete);
+            assert_outcome(about, &[none], Outcome::Clean, Outcome::Clean);
+        }
+    }
+
+    #[test]
+    fn relations_of_a_crash_are_names_like_others_of_a_run() {
+        let own = "line(N, L) :- node(N), L = \"x\". content(N) :- node(N).\n\
+                   violation v(N) :- line(N, L), L ~ \"x\", content(N).";
+        for about in [About::Run, About::LiveRun] {
+            assert_outcome(about, &[own], Outcome::Findings, Outcome::Incomplete);
+        }
+    }
+
+    #[test]
+    fn what_one_specification_cannot_say_keeps_no_other_from_what_it_finds() {
+        for texts in [[TOO_LARGE, NODE], [NODE, TOO_LARGE]] {
+            let [certain, _] = answered(About::Run, &texts);
+            assert_eq!(certain.expect("a violation"), Outcome::Findings);
+        }
+        let [certain, _] = answered(About::Run, &[TOO_LARGE]);
+        let error = certain.expect_err("nothing is said");
+        assert!(format!("{error:#}").contains("64 bits"), "{error:#}");
     }
 }

@@ -127,23 +127,24 @@ impl Database {
         Ok(unseen)
     }
 
-    /// The first atom of a rule for which there is nothing.
-    fn lacks<'a>(
+    /// The first atom of a rule for which there is nothing; or, if it is one that is watched for, what says
+    /// that somebody watched.
+    fn lacks(
         &self,
         program: &Program,
-        rule: &'a Rule,
+        rule: &Rule,
         seen: &BTreeSet<usize>,
-    ) -> Result<Option<&'a Atom>> {
+    ) -> Result<Option<Atom>> {
         let given = constants(rule);
-        for atom in &rule.atoms {
+        for atom in rule.atoms.iter().flat_map(|atom| needed(program, atom)) {
             let is_there = match program.relations[atom.relation].origin {
                 Origin::Rules { .. } => seen.contains(&atom.relation),
-                Origin::Input { is_watched, .. } => {
-                    is_watched || {
-                        let conditions =
-                            [fitting(program, atom, &given), listed(program, rule, atom)];
-                        self.has_fact_where(program, atom.relation, &conditions.concat())?
-                    }
+                Origin::Input { .. } => {
+                    let conditions = [
+                        fitting(program, &atom, &given),
+                        listed(program, rule, &atom),
+                    ];
+                    self.has_fact_where(program, atom.relation, &conditions.concat())?
                 }
             };
             if !is_there {
@@ -197,13 +198,40 @@ impl Database {
                 continue;
             };
             if program.relations[atom.relation].is_input() {
-                missing.insert(pattern(program, rule, atom));
+                missing.insert(pattern(program, rule, &atom));
             } else {
                 missing.extend(self.missing(program, atom.relation, seen, known)?);
             }
         }
         Ok(missing)
     }
+}
+
+/// What has to be there for an atom: a fact of it. Of one that is watched for, who watches, and whom it
+/// names.
+fn needed(program: &Program, atom: &Atom) -> Vec<Atom> {
+    let relation = &program.relations[atom.relation];
+    let Origin::Input {
+        is_watched: true,
+        beside,
+        ..
+    } = relation.origin
+    else {
+        return vec![atom.clone()];
+    };
+    let of = |relation: usize, terms| Atom {
+        relation,
+        terms,
+        at: atom.at,
+    };
+    let beside = beside.map(|id| of(id, vec![Term::Any; program.relations[id].columns.len()]));
+    let named = relation.columns.iter().zip(&atom.terms);
+    let named = named.filter_map(|(column, term)| {
+        let id = program.id(&column.name).filter(|_| *term != Term::Any)?;
+        let names = &program.relations[id];
+        (names.is_input() && names.columns.len() == 1).then(|| of(id, vec![term.clone()]))
+    });
+    beside.into_iter().chain(named).collect()
 }
 
 /// Whether there is a row of a relation, called so, with these conditions.

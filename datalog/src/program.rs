@@ -22,8 +22,11 @@ pub struct InputRelation {
     /// The column that says when a fact began to hold. A fact of a relation without one always holds.
     pub time: Option<&'static str>,
     /// Whether it says something that it has no facts: then what is looked for was not there, while
-    /// without that nobody looked.
+    /// without that nobody looked. Nobody looks for what is of a name that is not there: a column that is
+    /// called as an input relation of one column has a name of those.
     pub is_watched: bool,
+    /// Of one that is watched, a relation without whose facts nobody looked.
+    pub beside: Option<&'static str>,
     /// What its facts say, for people.
     pub about: &'static str,
 }
@@ -56,6 +59,7 @@ pub(crate) enum Origin {
         /// Which column has the time.
         time: Option<usize>,
         is_watched: bool,
+        beside: Option<usize>,
     },
     /// From rules.
     Rules {

@@ -157,12 +157,15 @@ impl Names {
                 kind: Some(*kind),
             });
             let place = |time| input.columns.iter().position(|(name, _)| *name == time);
+            // These come first, in this order.
+            let id = |beside| inputs.iter().position(|other| other.name == beside);
             names.add(Relation {
                 name: input.name.to_owned(),
                 columns: columns.collect(),
                 origin: Origin::Input {
                     time: input.time.and_then(place),
                     is_watched: input.is_watched,
+                    beside: input.beside.and_then(id),
                 },
             });
         }

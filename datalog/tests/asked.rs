@@ -7,6 +7,7 @@ const INPUTS: &[InputRelation] = &[InputRelation {
     columns: &[("path", Kind::Text), ("line", Kind::Text)],
     time: None,
     is_watched: false,
+    beside: None,
     about: "a line of a file",
 }];
 

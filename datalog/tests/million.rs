@@ -25,6 +25,7 @@ const INPUTS: &[InputRelation] = &[
         ],
         time: Some("time"),
         is_watched: false,
+        beside: None,
         about: "an operation that was acknowledged",
     },
     InputRelation {
@@ -36,6 +37,7 @@ const INPUTS: &[InputRelation] = &[
         ],
         time: Some("time"),
         is_watched: false,
+        beside: None,
         about: "a line of a log",
     },
     InputRelation {
@@ -47,6 +49,7 @@ const INPUTS: &[InputRelation] = &[
         ],
         time: Some("time"),
         is_watched: false,
+        beside: None,
         about: "a message",
     },
 ];

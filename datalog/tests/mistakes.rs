@@ -7,6 +7,7 @@ const INPUTS: &[InputRelation] = &[InputRelation {
     columns: &[("key", Kind::Text), ("time", Kind::Integer)],
     time: Some("time"),
     is_watched: false,
+    beside: None,
     about: "an acknowledgement",
 }];
 

@@ -23,6 +23,7 @@ const INPUTS: &[InputRelation] = &[
         ],
         time: Some("time"),
         is_watched: false,
+        beside: None,
         about: "",
     },
     InputRelation {
@@ -30,6 +31,7 @@ const INPUTS: &[InputRelation] = &[
         columns: &[("a", Kind::Integer)],
         time: None,
         is_watched: false,
+        beside: None,
         about: "",
     },
 ];

@@ -12,6 +12,7 @@ const INPUTS: &[InputRelation] = &[
         columns: &[("from", Kind::Integer), ("to", Kind::Integer)],
         time: None,
         is_watched: false,
+        beside: None,
         about: "an edge of a graph",
     },
     InputRelation {
@@ -19,6 +20,7 @@ const INPUTS: &[InputRelation] = &[
         columns: &[("child", Kind::Text), ("parent", Kind::Text)],
         time: None,
         is_watched: false,
+        beside: None,
         about: "whose child somebody is",
     },
     InputRelation {
@@ -30,6 +32,7 @@ const INPUTS: &[InputRelation] = &[
         ],
         time: Some("time"),
         is_watched: false,
+        beside: None,
         about: "something that happened",
     },
     InputRelation {
@@ -37,7 +40,24 @@ const INPUTS: &[InputRelation] = &[
         columns: &[("what", Kind::Text)],
         time: None,
         is_watched: true,
+        beside: None,
         about: "what somebody listens for",
+    },
+    InputRelation {
+        name: "room",
+        columns: &[("room", Kind::Text)],
+        time: None,
+        is_watched: false,
+        beside: None,
+        about: "where somebody listens",
+    },
+    InputRelation {
+        name: "noise",
+        columns: &[("room", Kind::Text), ("key", Kind::Text)],
+        time: None,
+        is_watched: true,
+        beside: Some("event"),
+        about: "what is heard in a room while something happens",
     },
 ];
 
@@ -438,6 +458,41 @@ fn names_that_rules_list_are_looked_for() {
             ("in_part", "event(what: one of part)".to_owned()),
         ]
     );
+}
+
+#[test]
+fn nobody_watches_where_nobody_is_or_what_is_not_there() {
+    let text = r#"
+        rooms("cellar"). rooms("hall"). towers("tower").
+        violation anywhere(R) :- noise(R, _).
+        violation here(K) :- noise("hall", K).
+        violation nowhere(K) :- noise("hell", K).
+        violation compared(K) :- noise(room: R, key: K), R = "hell".
+        violation listed(K) :- noise(R, K), rooms(R).
+        violation not_listed(K) :- noise(R, K), towers(R).
+    "#;
+    let program = program(text);
+    let mut database = database(&[]);
+    let unseen = |database: &Database| -> Vec<_> {
+        let unseen = database.unseen(&program).expect("looked").into_iter();
+        let told = unseen.map(|one| (one.relation, one.missing.join()));
+        told.collect()
+    };
+    database.add("room", [vec!["hall".into()]]).expect("added");
+    database.evaluate(&program).expect("evaluated");
+    let all = unseen(&database);
+    assert_eq!(all.len(), 6);
+    assert_eq!(all[1], ("here".to_owned(), "event".to_owned()));
+    database
+        .add("event", [vec!["read".into(), "k".into(), 1.into()]])
+        .expect("added");
+    let expected = [
+        ("nowhere", "room(room: \"hell\")"),
+        ("compared", "room(room: \"hell\")"),
+        ("not_listed", "room(room: one of towers)"),
+    ];
+    let expected = expected.map(|(relation, lacks)| (relation.to_owned(), lacks.to_owned()));
+    assert_eq!(unseen(&database), expected);
 }
 
 trait Join {

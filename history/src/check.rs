@@ -395,13 +395,20 @@ impl Checked<'_> {
         let Some(within) = self.settings.recover_within else {
             return;
         };
-        match kinds::unavailable(self.history, within.as_nanos() as u64) {
-            After::Available => {}
-            After::Unavailable(anomaly) => self.report.anomalies.push(anomaly),
-            After::TooShort => self.report.undecided.push(format!(
-                "whether the system answers after the heal: the history ends before {within:?} are over"
-            )),
-        }
+        let why = match kinds::unavailable(self.history, within.as_nanos() as u64) {
+            After::Available => return,
+            After::Unavailable(anomaly) => return self.report.anomalies.push(anomaly),
+            After::Uncalled(1) => {
+                "nobody called after it, and the only call that was open then was not answered ok"
+                    .to_owned()
+            }
+            After::Uncalled(open) => format!(
+                "nobody called after it, and none of {open} calls that were open then was answered ok"
+            ),
+            After::TooShort => format!("the history ends before {within:?} are over"),
+        };
+        let undecided = format!("whether the system answers after the heal: {why}");
+        self.report.undecided.push(undecided);
     }
 }
 

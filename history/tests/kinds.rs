@@ -353,6 +353,26 @@ fn a_read_may_be_old_where_no_more_than_the_end_is_promised() {
             Model::Set,
             "0+add:1 0= 0+remove:1 0= 1+read 1=[1] 0+add:1 0= 1+read 1=[1]",
         ),
+        // Of reads that are open at once either may be the later one, whichever was called first.
+        (
+            Model::Register,
+            "0+write:1 0= 0+write:2 0= 2+read 1+read 1=1 2=2",
+        ),
+        (
+            Model::Register,
+            "0+write:1 0= 0+write:2 0= 2+read 1+read 2=2 1=1",
+        ),
+        (
+            Model::Register,
+            "0+write:1 0= 0+delete 0= 2+read 1+read 1=1 2=null",
+        ),
+        (Model::Set, "0+add:1 0= 2+read 1+read 1=[] 2=[1]"),
+        (
+            Model::Set,
+            "0+add:1 0= 0+remove:1 0= 2+contains:1 1+read 1=[1] 2=false",
+        ),
+        (Model::Counter, "0+inc 0= 2+read 1+read 1=0 2=1"),
+        (Model::Counter, "0+inc 3+read 3=1 2+read 1+read 1=0 2=1 0="),
     ] {
         assert_eq!(in_the_end(model, words), [], "{words}");
     }
@@ -425,16 +445,34 @@ fn what_is_gone_in_the_end_is_lost_whatever_is_promised() {
             "0+add:1 0= 0+remove:1 0= 1+read 1=[1] 1+read 1=[1]",
             F::DeletedBack,
         ),
+        // One that had ended before the other was called is no later one.
+        (
+            Model::Register,
+            "0+write:1 0= 0+write:2 0= 2+read 2=2 1+read 1=1",
+            F::WriteLost,
+        ),
+        (
+            Model::Set,
+            "0+add:1 0= 2+read 2=[1] 1+read 1=[]",
+            F::ElementLost,
+        ),
+        (
+            Model::Counter,
+            "0+inc 0= 2+read 2=1 1+read 1=0",
+            F::CounterWrong,
+        ),
     ] {
         let found = in_the_end(model, words);
         assert_eq!(found.first(), Some(&expected), "{words}");
     }
 }
 
-/// A store whose reads may be of any earlier moment, until the last one.
+/// A store whose reads may be of any earlier moment, until the last one. Others are open while that is.
 fn eventual(model: Model) -> impl Strategy<Value = String> {
-    let step = (0..4u8, 1..4i64, 0..8u8, any::<prop::sample::Index>());
-    prop::collection::vec(step, 1..25).prop_map(move |steps| {
+    let seen = any::<prop::sample::Index>;
+    let step = (0..4u8, 1..4i64, 0..8u8, seen());
+    let steps = prop::collection::vec(step, 1..25);
+    (steps, seen()).prop_map(move |(steps, seen_at_last)| {
         let mut moments: Vec<Vec<i64>> = vec![vec![]];
         let read = |moment: &[i64]| match model {
             Model::Register => moment.last().map_or("null".to_owned(), i64::to_string),
@@ -442,12 +480,18 @@ fn eventual(model: Model) -> impl Strategy<Value = String> {
             _ => format!("{moment:?}").replace(' ', ""),
         };
         let mut words = String::new();
+        let mut is_open = false;
         for (f, value, outcome, seen) in steps {
             let mut next = moments.last().expect("the first one").clone();
             let call = match (model, f) {
                 (_, 0 | 1) => {
                     let seen = read(&moments[seen.index(moments.len())]);
-                    words += &format!("1+read 1={seen} ");
+                    words += &match (f, is_open) {
+                        (0, _) => format!("1+read 1={seen} "),
+                        (_, false) => "2+read ".to_owned(),
+                        (_, true) => format!("2={seen} "),
+                    };
+                    is_open ^= f == 1;
                     continue;
                 }
                 (Model::Register, 2) => format!("write:{value}"),
@@ -477,7 +521,12 @@ fn eventual(model: Model) -> impl Strategy<Value = String> {
             let process = words.len() + 10;
             words += &format!("{process}+{call} {process}{end} ");
         }
-        words + "1+read 1=" + &read(moments.last().expect("the first one"))
+        if !is_open {
+            words += "2+read ";
+        }
+        let seen = read(&moments[seen_at_last.index(moments.len())]);
+        let last = read(moments.last().expect("the first one"));
+        words + &format!("1+read 1={seen} 2={last}")
     })
 }
 
@@ -947,6 +996,12 @@ fn a_system_that_does_not_answer_after_the_heal_is_unavailable() {
             Some(Failure::Unavailable),
         ),
         ("n+heal 1+read 1! 2+read 2? n+heal", None),
+        // What was called before the heal and answered after it was answered, too.
+        ("0+read n+heal 0=null 1+read 1? n+kill n+kill n+kill", None),
+        (
+            "0+read n+heal 1+read 1? n+kill 0=null n+kill",
+            Some(Failure::Unavailable),
+        ),
     ] {
         assert_eq!(
             failures(Model::Register, words),
@@ -959,6 +1014,20 @@ fn a_system_that_does_not_answer_after_the_heal_is_unavailable() {
         check(&short, &Settings::of_all(Contract::new(Model::Register))).expect("a register");
     assert_eq!(report.verdict(), Verdict::Undecided);
     assert!(report.undecided[0].contains("the history ends before 60s are over"));
+    // Nobody asked it since: the call may have been lost before the heal.
+    for (words, said) in [
+        ("1+read", "the only call that was open then"),
+        ("1+read 2+read", "none of 2 calls that were open then"),
+    ] {
+        let words = format!("0+write:1 0= 0+read 0=1 {words} n+heal n+kill n+kill n+kill");
+        let settings = Settings {
+            recover_within: Some(Duration::from_secs(3)),
+            ..Settings::of_all(Contract::new(Model::Register))
+        };
+        let report = check(&history(&words), &settings).expect("a register");
+        assert_eq!(report.verdict(), Verdict::Undecided, "{words}");
+        assert!(report.undecided[0].contains(said), "{report:?}");
+    }
 }
 
 #[test]

@@ -117,6 +117,7 @@ const fn seen(
         columns,
         time,
         is_watched: false,
+        beside: None,
         about: words,
     };
     Known { relation, about }
@@ -133,6 +134,16 @@ const fn watched(
     let Known { relation, .. } = seen(about, name, columns, time, words);
     let relation = InputRelation {
         is_watched: true,
+        ..relation
+    };
+    Known { relation, about }
+}
+
+/// One that is empty if no operation came to that: somebody has to have called one.
+const fn answered(name: &'static str, words: &'static str) -> Known {
+    let Known { relation, about } = watched(RUN, name, NOT_ACKNOWLEDGED, TIME, words);
+    let relation = InputRelation {
+        beside: Some("called"),
         ..relation
     };
     Known { relation, about }
@@ -229,18 +240,9 @@ pub const FACTS: &[Known] = &[
         TIME,
         "it was answered `ok` with a result; it took effect between `called` and `time`",
     ),
-    watched(
-        RUN,
-        "refused",
-        NOT_ACKNOWLEDGED,
-        TIME,
-        "it was answered `fail`: it took no effect",
-    ),
-    watched(
-        RUN,
+    answered("refused", "it was answered `fail`: it took no effect"),
+    answered(
         "unknown",
-        NOT_ACKNOWLEDGED,
-        TIME,
         "it was answered `info`, or not at all (then `time` is the end of the run): it may take \
          effect at any time after `called`, or never",
     ),

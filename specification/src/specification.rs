@@ -52,6 +52,8 @@ pub struct Examined {
     pub violated: Vec<Violated>,
     /// What had nothing to look at.
     pub unlooked: Vec<Unlooked>,
+    /// Why one could not be evaluated. What the others say stands.
+    pub unsaid: Option<String>,
 }
 
 impl Specification {
@@ -98,6 +100,11 @@ fn with_hint(problem: Problem, about: About) -> Problem {
 }
 
 impl Examined {
+    /// Adds why a specification could not be evaluated.
+    pub fn leave_out(&mut self, name: &str, why: &dyn std::fmt::Display) {
+        self.unsaid.get_or_insert_with(|| format!("{name}: {why}"));
+    }
+
     /// Adds what a specification comes to, whose program was evaluated.
     ///
     /// # Errors

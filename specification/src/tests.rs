@@ -88,6 +88,20 @@ fn of_a_live_run_there_are_no_facts_that_only_a_plan_or_a_probe_brings_about() {
 /// An operation of a lock: who does what, whom it names, how it ends, and when it is called and ends.
 type Locking<'a> = (i64, &'a str, &'a str, &'a str, i64, i64);
 
+/// What a specification of the project finds in a database.
+fn violated(text: &str, about: About, database: &mut datalog::Database) -> Vec<String> {
+    let specification = Specification {
+        name: "m".into(),
+        text: text.into(),
+    };
+    let program = specification.program("m.dl", about).expect("rules");
+    database.evaluate(&program).expect("evaluated");
+    let mut examined = Examined::default();
+    examined.add("m", &program, database).expect("read");
+    let violated = examined.violated.into_iter();
+    violated.map(|violated| violated.fact).collect()
+}
+
 /// What `mutual-exclusion.dl` says of operations of a lock.
 fn held_twice(operations: &[Locking<'_>]) -> Vec<String> {
     let facts = facts(About::Run);
@@ -104,16 +118,8 @@ fn held_twice(operations: &[Locking<'_>]) -> Vec<String> {
         let answer: Vec<_> = with(["null".into(), called.into(), time.into()]);
         database.add(outcome, [answer]).expect("added");
     }
-    let specification = Specification {
-        name: "m".into(),
-        text: include_str!("../../specs/mutual-exclusion.dl").into(),
-    };
-    let program = specification.program("m.dl", About::Run).expect("rules");
-    database.evaluate(&program).expect("evaluated");
-    let mut examined = Examined::default();
-    examined.add("m", &program, &database).expect("read");
-    let violated = examined.violated.into_iter();
-    violated.map(|violated| violated.fact).collect()
+    let text = include_str!("../../specs/mutual-exclusion.dl");
+    violated(text, About::Run, &mut database)
 }
 
 #[test]
@@ -183,6 +189,99 @@ fn a_lock_is_given_back_by_a_release_that_is_not_refused_of_whoever_holds_it() {
         let found = held_twice(operations);
         assert_eq!(!found.is_empty(), is_twice, "{operations:?}: {found:?}");
     }
+}
+
+/// The histories that the model lock allows, and some that it does not.
+#[test]
+fn a_release_that_comes_late_gives_back_what_was_acquired_meanwhile() {
+    let (ok, unknown) = ("acknowledged", "unknown");
+    for (operations, is_twice) in [
+        // It was called before, and is answered after, or never.
+        (
+            &[
+                (0, "acquire", "A", ok, 1, 3),
+                (1, "release", "A", ok, 2, 4),
+                (2, "acquire", "B", ok, 5, 6),
+            ][..],
+            false,
+        ),
+        (
+            &[
+                (0, "acquire", "A", ok, 1, 2),
+                (0, "release", "A", unknown, 3, 4),
+                (1, "release", "A", ok, 5, 6),
+                (2, "acquire", "A", ok, 7, 8),
+                (3, "acquire", "B", ok, 9, 10),
+            ],
+            false,
+        ),
+        // It had ended when the other was called.
+        (
+            &[
+                (0, "acquire", "A", ok, 1, 2),
+                (0, "release", "A", ok, 3, 4),
+                (0, "acquire", "A", ok, 7, 8),
+                (1, "acquire", "B", ok, 9, 10),
+            ],
+            true,
+        ),
+        (
+            &[
+                (0, "acquire", "A", ok, 1, 2),
+                (0, "release", "C", unknown, 3, 4),
+                (1, "acquire", "A", ok, 5, 6),
+                (2, "acquire", "B", ok, 7, 8),
+            ],
+            true,
+        ),
+        // The one that is answered last had given it back before.
+        (
+            &[
+                (0, "acquire", "A", ok, 1, 9),
+                (1, "release", "A", ok, 2, 3),
+                (2, "acquire", "B", ok, 4, 5),
+            ],
+            false,
+        ),
+    ] {
+        let found = held_twice(operations);
+        assert_eq!(!found.is_empty(), is_twice, "{operations:?}: {found:?}");
+    }
+}
+
+/// An event of the name node's files: what is done to which, and the name that it gets.
+type Filed<'a> = (&'a str, &'a str, &'a str);
+
+/// What `hdfs-name-node.dl` says of these events.
+fn of_name_node(events: &[Filed<'_>]) -> Vec<String> {
+    let facts = facts(About::CrashState);
+    let mut database = datalog::Database::in_memory(&facts).expect("made");
+    for (event, &(op, path, to)) in (1_i64..).zip(events) {
+        let texts = ["name", op, path, to].map(datalog::Value::from);
+        let numbers = [0, 0, 9].map(datalog::Value::from);
+        let row = [event.into()].into_iter().chain(texts).chain(numbers);
+        let row = row.chain(["call".into(), event.into()]).collect();
+        database.add("file_op", [row]).expect("added");
+    }
+    let text = include_str!("../../specs/hdfs-name-node.dl");
+    violated(text, About::CrashState, &mut database)
+}
+
+#[test]
+fn a_sync_makes_the_image_durable_that_was_written_before_it_and_no_later_one() {
+    let (new, image) = ("name/current/fsimage.ckpt", "name/current/fsimage");
+    let begun = [("creat", new, ""), ("write", new, "")];
+    let (synced, named) = ([("sync", "", "")], [("rename", new, image)]);
+    let of = |events: &[&[Filed<'_>]]| of_name_node(&events.concat());
+    assert_eq!(of(&[&begun, &synced, &named]), [""; 0]);
+    assert_eq!(
+        of(&[&begun, &synced, &named, &begun, &named]),
+        ["image_is_not_durable(7)"]
+    );
+    assert_eq!(
+        of(&[&begun, &synced, &named, &begun, &synced, &named]),
+        [""; 0]
+    );
 }
 
 /// What `names-are-there.dl` has nothing to look at for in a state whose file has a line.

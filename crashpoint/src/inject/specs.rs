@@ -13,6 +13,7 @@ use injector::{Error, Result};
 use specification::About;
 
 use super::finding::numbered;
+use super::kept_file;
 
 fn clients(file: &ClusterFile) -> Vec<String> {
     let clients = file.all_clients().into_iter();
@@ -82,9 +83,7 @@ impl Finished {
                 kept.display()
             );
         }
-        let path = Path::new(&manifest.file);
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let file = ClusterFile::parse(&manifest.text, path, folder)?;
+        let file = kept_file(&manifest)?;
         Ok(Self {
             kept,
             clients: clients(&file),
@@ -92,6 +91,12 @@ impl Finished {
             nodes: manifest.nodes,
             result,
         })
+    }
+
+    /// Why what rules say is violated in it is not certain.
+    pub(crate) fn doubt(&self) -> Option<&'static str> {
+        let is_cut_short = self.result.ran.is_cut_short;
+        is_cut_short.then_some("the run was cut short: what is absent may have come later")
     }
 
     /// Its facts.
@@ -105,5 +110,39 @@ impl Finished {
             files,
             lines_ns: &[],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use injector::online::InjectDirectory;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The cluster file names no disks: on simulated machines there are some.
+    #[test]
+    fn a_run_on_simulated_machines_whose_power_failed_answers_questions() {
+        let text = "[[nodes]]\nname = \"a\"\ncommand = \"sh\"\n[client]\ncommand = \"sh\"\n";
+        let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
+        let mut manifest = InjectManifest::new(&file.expect("a cluster"), Path::new("/c.toml"));
+        let machines = json!({"seed": 1, "kernel": "/linux", "kernel_hash": "1f", "chaos": "off"});
+        manifest.simulated = Some(serde_json::from_value(machines).expect("machines"));
+        let plan = "[[faults]]\nat = { time_s = 1 }\nfault = \"power-loss\"\non = \"a\"\n\
+                    until = { after_s = 1 }\n";
+        let result = json!({
+            "index": 0, "plan": plan, "events": [], "faults": [], "acknowledged": 0,
+            "acknowledged_before_heal": 0, "seconds": 1.0, "verdict": "ok"
+        });
+        let result: InjectResult = serde_json::from_value(result).expect("a run");
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("results");
+        let mut directory = InjectDirectory::create(&path, manifest).expect("made");
+        directory.append(&result).expect("written");
+        directory.run_directory(0).expect("made");
+        let finished = Finished::read(&path, 1).unwrap_or_else(|error| panic!("{error:#}"));
+        let files = RunFiles::kept(&finished.kept);
+        assert_eq!(finished.facts(&files).kinds, ["power-loss"]);
+        assert_eq!(finished.doubt(), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Whether the system answers again once all faults have ended.
 
 use super::{Anomaly, Failure};
-use crate::{History, Outcome, Process};
+use crate::{Event, History, Outcome, Process};
 
 /// What a nemesis does when it ends all of its faults.
 pub const HEAL: &str = "heal";
@@ -12,37 +12,44 @@ pub(crate) enum After {
     Available,
     /// It did not answer in time.
     Unavailable(Anomaly),
+    /// Nobody called, and so many calls from before the heal were not answered in time: these may have been
+    /// lost before it.
+    Uncalled(usize),
     /// The history ends too early to tell.
     TooShort,
 }
 
-/// Whether something that was called after the last heal was answered `ok` within the time.
+/// Whether something was answered `ok` after the last heal, and within the time.
 pub(crate) fn unavailable(history: &History, within_ns: u64) -> After {
     let events = history.events();
-    let heal = events
-        .iter()
-        .rposition(|event| event.process == Process::Nemesis && event.f == HEAL);
-    let Some(heal) = heal else {
+    let Some(heal) = events.iter().rposition(is_heal) else {
         return After::Available;
     };
     let until_ns = events[heal].time_ns.saturating_add(within_ns);
-    let called: Vec<usize> = (0..history.operations().len())
-        .filter(|&place| history.operations()[place].call > heal)
-        .collect();
-    if called.is_empty() {
-        return After::Available;
-    }
-    let in_time = |place: &usize| {
-        let one = &history.operations()[*place];
+    let operations = history.operations();
+    let waiting =
+        (0..operations.len()).filter(|&place| operations[place].end.is_none_or(|end| end > heal));
+    let (called, open): (Vec<_>, Vec<_>) =
+        waiting.partition(|&place| operations[place].call > heal);
+    let in_time = |&place: &usize| {
+        let one = &operations[place];
         one.outcome == Outcome::Ok && one.return_ns.is_some_and(|end| end <= until_ns)
     };
-    if called.iter().any(in_time) {
+    let mut all = called.iter().chain(&open).peekable();
+    if all.peek().is_none() || all.any(in_time) {
         return After::Available;
     }
     if events.last().is_none_or(|last| last.time_ns < until_ns) {
         return After::TooShort;
     }
+    if called.is_empty() {
+        return After::Uncalled(open.len());
+    }
     After::Unavailable(unanswered(events[heal].index, &called, within_ns))
+}
+
+fn is_heal(event: &Event) -> bool {
+    event.process == Process::Nemesis && event.f == HEAL
 }
 
 /// None of these was answered in time after the heal with this index.

@@ -70,19 +70,25 @@ fn lasting<'a>(
     mut values: Vec<(usize, &'a Operation, i64)>,
 ) -> Vec<(usize, &'a Operation, i64)> {
     let sums = Sums::of(seen, added);
-    let (mut least_lack, mut least_excess) = (i64::MAX, i64::MAX);
-    values.reverse();
-    values.retain(|&(_, one, value)| {
+    // What each lacks, and what it has too much of.
+    let wrong = |one: &Operation, value: i64| {
         let (least, most) = sums.bounds(one, false);
-        let lack = least.saturating_sub(value);
-        let excess = value.saturating_sub(most);
+        (least.saturating_sub(value), value.saturating_sub(most))
+    };
+    let ends = values.iter().map(|(_, one, value)| {
+        let (lack, excess) = wrong(one, *value);
+        (one.returned(), (lack, excess))
+    });
+    let least = Later::of(ends, |one: (i64, i64), other| {
+        (one.0.min(other.0), one.1.min(other.1))
+    });
+    values.retain(|&(_, one, value)| {
+        let (lack, excess) = wrong(one, value);
+        let (least_lack, least_excess) = least.after(one);
         let is_made_up = lack > least_lack.max(0) || excess > least_excess.max(0);
-        least_lack = least_lack.min(lack);
-        least_excess = least_excess.min(excess);
         let (least, most) = sums.bounds(one, true);
         !(is_made_up && (least..=most).contains(&value))
     });
-    values.reverse();
     values
 }
 
@@ -154,13 +160,14 @@ fn goes_back(seen: &Seen<'_>, values: &mut [(usize, &Operation, i64)]) -> Vec<An
     let mut told = Told::new();
     let mut failure = 0;
     let mut since: Option<i64> = None;
-    let around = highest_before(values)
-        .into_iter()
-        .zip(highest_later(values));
-    for (&(place, _, value), (highest, later)) in values.iter().zip(around) {
+    let ends = values
+        .iter()
+        .map(|(_, one, value)| (one.returned(), *value));
+    let later = Later::of(ends, i64::max);
+    for (&(place, one, value), highest) in values.iter().zip(highest_before(values)) {
         // One that may be old says nothing, if what was seen before is there later.
         let below = highest.filter(|(_, highest)| {
-            *highest > value && !(seen.may_be_old && later.is_some_and(|later| later >= *highest))
+            *highest > value && !(seen.may_be_old && later.after(one) >= *highest)
         });
         let Some((earlier, _)) = below else {
             since = None;
@@ -192,20 +199,24 @@ fn highest_before(values: &[(usize, &Operation, i64)]) -> Vec<Option<(usize, i64
     values.iter().map(of).collect()
 }
 
-/// Of each value the highest of those after it.
-fn highest_later(values: &[(usize, &Operation, i64)]) -> Vec<Option<i64>> {
-    let mut highest = None;
-    let mut all: Vec<_> = values
-        .iter()
-        .rev()
-        .map(|(_, _, value)| {
-            let later = highest;
-            highest = highest.max(Some(*value));
-            later
-        })
-        .collect();
-    all.reverse();
-    all
+/// By the ends of answers what is the best of each and of those that ended later.
+struct Later<T>(Vec<(Option<usize>, T)>);
+
+impl<T: Copy> Later<T> {
+    fn of(ends: impl Iterator<Item = (Option<usize>, T)>, better: impl Fn(T, T) -> T) -> Self {
+        let mut all: Vec<_> = ends.collect();
+        all.sort_by_key(|(end, _)| *end);
+        for place in (1..all.len()).rev() {
+            all[place - 1].1 = better(all[place - 1].1, all[place].1);
+        }
+        Self(all)
+    }
+
+    /// The best of one of these and of those that may be after it: they had not ended when it was called.
+    fn after(&self, one: &Operation) -> T {
+        let first = self.0.partition_point(|(end, _)| *end < Some(one.call));
+        self.0[first].1
+    }
 }
 
 /// A value that is below an earlier one.

@@ -200,7 +200,7 @@ fn overwritten<'a>(
     Some(stale_or_lost(seen, place, newer, later, shown))
 }
 
-/// What was read, by the calls of the reads.
+/// What was read, by the ends of the reads.
 struct Later<'a> {
     may_be_old: bool,
     /// Each with when the last of those had ended that may have written it; never, if nobody knows.
@@ -223,18 +223,20 @@ impl<'a> Later<'a> {
             let last = count.checked_sub(1).map(|last| of_value[last].1);
             (place, read, last)
         });
+        let mut reads: Vec<_> = reads.collect();
+        reads.sort_by_key(|(_, read, _)| read.returned());
         Self {
             may_be_old: seen.may_be_old,
-            reads: reads.collect(),
+            reads,
         }
     }
 
-    /// The first read after another one that saw a write; or, where a read may be old, what may have
-    /// overwritten it.
+    /// The first read that may be after another one, as it had not ended when that was called, and that saw
+    /// a write; or, where a read may be old, what may have overwritten it.
     fn seen_after(&self, read: &Operation, newer: &Write<'_>) -> Option<(usize, bool)> {
         let first = self
             .reads
-            .partition_point(|(_, other, _)| other.call <= read.call);
+            .partition_point(|(_, other, _)| before(other, read));
         let mut later = self.reads[first..].iter().filter(|(_, other, last)| {
             other.result == *newer.value
                 || self.may_be_old && last.is_some_and(|last| last > newer.operation.call)

@@ -43,17 +43,18 @@ fn elements<'a>(seen: &Seen<'a>) -> BTreeMap<&'a Value, Element<'a>> {
 /// What one set's reads are held against.
 struct Known<'a> {
     elements: BTreeMap<&'a Value, Element<'a>>,
-    /// Of each element where the last read of it was called.
+    /// Of each element where the last read of it ended.
     last_seen: HashMap<&'a Value, usize>,
-    /// Of each element that was removed where the last read without it was called.
+    /// Of each element that was removed where the last read without it ended.
     last_missed: HashMap<&'a Value, usize>,
     /// Whether a read may be old.
     may_be_old: bool,
 }
 
 impl<'a> Known<'a> {
-    /// Takes in what a read, which are in order, says of what it has and has not.
+    /// Takes in what a read, which come in the order of their ends, says of what it has and has not.
     fn add(&mut self, read: &'a Operation) {
+        let end = read.returned().unwrap_or(read.call);
         if let Value::Bool(is_there) = read.result {
             // Who asked for one element saw that one only.
             let last = if is_there {
@@ -61,7 +62,7 @@ impl<'a> Known<'a> {
             } else {
                 &mut self.last_missed
             };
-            last.insert(&read.argument, read.call);
+            last.insert(&read.argument, end);
             return;
         }
         let all: BTreeSet<_> = read.result.as_list().unwrap_or_default().iter().collect();
@@ -72,14 +73,13 @@ impl<'a> Known<'a> {
         let missed = removed
             .map(|(value, _)| *value)
             .filter(|value| !all.contains(value));
-        self.last_missed
-            .extend(missed.map(|value| (value, read.call)));
+        self.last_missed.extend(missed.map(|value| (value, end)));
         self.last_seen
-            .extend(all.into_iter().map(|value| (value, read.call)));
+            .extend(all.into_iter().map(|value| (value, end)));
     }
 
-    /// What it is that a read has an element that was removed. A removal that was seen after it has not
-    /// been undone: the read was old.
+    /// What it is that a read has an element that was removed. A removal that was seen after it, or may have
+    /// been, has not been undone: the read was old.
     fn of_removed(&self, value: &Value, read: &Operation) -> Failure {
         let last_missed = self.last_missed.get(value);
         let added = self.elements.get(value).map(|element| &element.added);
@@ -128,7 +128,9 @@ pub(super) fn failures(seen: &Seen<'_>) -> Vec<Anomaly> {
         last_missed: HashMap::new(),
         may_be_old: seen.may_be_old,
     };
-    for (_, look) in &looks {
+    let mut by_end = looks.clone();
+    by_end.sort_by_key(|(_, look)| look.returned());
+    for (_, look) in by_end {
         known.add(look);
     }
     let mut told = Told::new();
@@ -279,7 +281,7 @@ fn wrongly_gone(
     }
     let later = seen
         .called(&["read", "contains"])
-        .find(|(_, other)| other.call > read.call && saw(other, value));
+        .find(|(_, other)| other.returned() > Some(read.call) && saw(other, value));
     let shown: Vec<_> = shown.chain(later.map(|(later, _)| later)).collect();
     let later = match later {
         Some(_) => "it was there",

@@ -278,12 +278,22 @@ impl Ran {
     /// Takes in what specifications come to: what they know to be broken is. As with the check, that
     /// counts only if a fault was in place, or the plan has none, and if nothing else may have done it.
     pub fn take_in(&mut self, examined: Examined, has_no_faults: bool) {
-        let Examined { violated, unlooked } = examined;
+        let Examined {
+            violated,
+            unlooked,
+            unsaid,
+        } = examined;
         self.unlooked = unlooked;
         self.violations = violated;
-        if self.violations.is_empty() {
-            return;
+        if !self.violations.is_empty() {
+            self.take_in_violations(has_no_faults);
         }
+        if let Some(why) = unsaid {
+            self.not_examined(&why);
+        }
+    }
+
+    fn take_in_violations(&mut self, has_no_faults: bool) {
         let words = self.violations.iter().map(Violated::words);
         let was_hit = has_no_faults || self.faults.iter().any(FaultCame::happened);
         match &mut self.judged {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use campaign::Interrupt;
-use datalog::{Database, Result, Value};
+use datalog::{Database, Error, Program, Result, Value};
 use specification::rows::{Fact, text};
 use specification::{About, FACTS_VERSION, facts};
 
@@ -147,20 +147,22 @@ impl Examiner {
         Ok((database, filled))
     }
 
+    /// What one specification cannot say keeps no other from what it finds.
     fn evaluate(&mut self, is_partial: bool, looked: &Looked) -> Result<Said> {
         let (database, _) = self.database.as_mut().expect("it was made");
-        let mut violated = Vec::new();
+        let (mut violated, mut unsaid) = (Vec::new(), None);
         for (name, program) in &self.specs.programs {
-            database.evaluate(program)?;
-            let relations = program.relations();
-            for relation in relations.filter(|relation| relation.is_violation()) {
-                let (facts, _) = database.facts(program, &relation.name, TOLD_MAX)?;
-                violated.extend(facts.iter().map(|fact| format!("{name}: {fact}")));
+            match evaluate(database, (name, program), looked) {
+                Ok(found) => violated.extend(found),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) => unsaid = unsaid.or(Some(error)),
             }
-            if !looked.is_all() {
-                let unseen = database.unseen(program)?;
-                looked.see(name, unseen);
-            }
+        }
+        match unsaid {
+            Some(error) if violated.is_empty() => return Err(error),
+            // What is in it is not known.
+            Some(_) => self.database = None,
+            None => {}
         }
         if !violated.is_empty() && is_partial {
             return Ok(Said::Unknown(format!(
@@ -170,6 +172,25 @@ impl Examiner {
         }
         Ok(Said::Violated(violated))
     }
+}
+
+/// What a specification finds.
+fn evaluate(
+    database: &mut Database,
+    (name, program): (&str, &Program),
+    looked: &Looked,
+) -> Result<Vec<String>> {
+    database.evaluate(program)?;
+    let mut violated = Vec::new();
+    let relations = program.relations();
+    for relation in relations.filter(|relation| relation.is_violation()) {
+        let (facts, _) = database.facts(program, &relation.name, TOLD_MAX)?;
+        violated.extend(facts.iter().map(|fact| format!("{name}: {fact}")));
+    }
+    if !looked.is_all() {
+        looked.see(name, database.unseen(program)?);
+    }
+    Ok(violated)
 }
 
 impl Filled {

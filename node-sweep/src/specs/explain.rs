@@ -65,8 +65,12 @@ fn derivations(
     let mut database = filled((specs, runs), state, complaint.of_check())?;
     let mut examined = Examined::default();
     for (name, program) in &specs.programs {
-        database.evaluate(program)?;
-        examined.add(name, program, &database)?;
+        let evaluated = database.evaluate(program);
+        match evaluated.and_then(|()| examined.add(name, program, &database)) {
+            // What one cannot say, it has not said of the state either.
+            Ok(()) | Err(datalog::Error::TooLarge { .. } | datalog::Error::TooMany { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     let derivations = examined.violated.into_iter().filter_map(|violated| {
         let words = format!("{}: {}", violated.specification, violated.fact);
@@ -78,7 +82,8 @@ fn derivations(
     Ok(derivations.collect())
 }
 
-/// The facts of a finding of the sweep in a directory, in a file there that stays.
+/// The facts of a finding of the sweep in a directory, in a file there that stays; and whether not all calls
+/// were recorded, so that what is absent may have been done.
 ///
 /// # Errors
 /// If the state cannot be made again, or the file cannot be written.
@@ -87,7 +92,7 @@ pub fn facts_of(
     trace: &Trace,
     request: &Request,
     finding: &Finding,
-) -> Result<Database> {
+) -> Result<(Database, bool)> {
     let number = finding.number;
     if finding.level().is_of_disks() {
         return Err(Error::NoFacts(number));
@@ -102,7 +107,9 @@ pub fn facts_of(
     let runs = Runs::of(trace, &specs);
     let path = path_of(&folder, number, &state.key);
     let found = finding.complaint.of_check();
-    examine::kept(&path, (&specs, &runs), &state, found)
+    let is_partial = runs.of_past(state.past.as_deref()).is_partial;
+    let database = examine::kept(&path, (&specs, &runs), &state, found)?;
+    Ok((database, is_partial))
 }
 
 /// A finding may have another number when the sweep was continued.

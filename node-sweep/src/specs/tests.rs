@@ -220,6 +220,39 @@ fn each_state_has_its_own_facts_whichever_was_before_it() {
 }
 
 #[test]
+fn what_one_specification_cannot_say_keeps_no_other_from_what_it_finds() {
+    let trace = trace();
+    let of = |name: &str, text: &str| Specification {
+        name: name.into(),
+        text: text.into(),
+    };
+    let found = of("found", "violation a(N) :- node(N), N = \"a\".");
+    let large = of(
+        "large",
+        "violation b(N) :- node(N), X = 1, X + 9223372036854775807 > 0.",
+    );
+    for specifications in [
+        vec![large.clone(), found.clone()],
+        vec![found, large.clone()],
+        vec![large],
+    ] {
+        let specs = Arc::new(Specs::of(&specifications).expect("right"));
+        let runs = Arc::new(Runs::of(&trace, &specs));
+        let looked = Looked::of(&specs);
+        let mut examiner = Examiner::new(&specs, &runs, &Interrupt::default());
+        for (_, made) in states(&trace, &specs).iter().step_by(61) {
+            match examiner.examine(made, &made.acknowledged, Some(&[]), &looked) {
+                Said::Violated(words) => assert_eq!(words, ["found: a(\"a\")"]),
+                Said::Unknown(why) => {
+                    assert!(why.contains("64 bits"), "{why}");
+                    assert_eq!(specifications.len(), 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn pasts_tell_states_apart_only_where_rules_ask_for_them() {
     let trace = trace();
     let keys = |text: &str| {

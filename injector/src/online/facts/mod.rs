@@ -118,11 +118,11 @@ impl RunFacts<'_> {
     }
 }
 
-/// Holds specifications against a run, whose database is a file or in memory.
+/// Holds specifications against a run, whose database is a file or in memory. One that cannot be evaluated
+/// keeps no other from what it finds.
 ///
 /// # Errors
-/// If the facts cannot be read, or the rules of a specification have no end;
-/// [`datalog::Error::Interrupted`] soon after `stops` says so.
+/// If the facts cannot be read; [`datalog::Error::Interrupted`] soon after `stops` says so.
 pub fn examine(
     specifications: &[Specification],
     run: &RunFacts<'_>,
@@ -136,15 +136,28 @@ pub fn examine(
     let mut database = run.database(path)?;
     database.stop_when(stops)?;
     for specification in specifications {
-        let name = &specification.name;
-        let program = specification
-            .program(&format!("{name}.dl"), run.about)
-            .map_err(|problem| refused_file(Path::new(name), &problem))?;
-        run.complete(&mut database, &program)?;
-        database.evaluate(&program)?;
-        examined.add(name, &program, &database)?;
+        match examine_one(specification, run, &mut database, &mut examined) {
+            Err(error @ Error::Facts(datalog::Error::Interrupted)) => return Err(error),
+            Err(error) => examined.leave_out(&specification.name, &error),
+            Ok(()) => {}
+        }
     }
     Ok(examined)
+}
+
+fn examine_one(
+    specification: &Specification,
+    run: &RunFacts<'_>,
+    database: &mut Database,
+    examined: &mut Examined,
+) -> Result<()> {
+    let name = &specification.name;
+    let program = specification
+        .program(&format!("{name}.dl"), run.about)
+        .map_err(|problem| refused_file(Path::new(name), &problem))?;
+    run.complete(database, &program)?;
+    database.evaluate(&program)?;
+    Ok(examined.add(name, &program, database)?)
 }
 
 fn refused_file(path: &Path, why: &dyn std::fmt::Display) -> Error {

@@ -49,6 +49,30 @@ fn history(lines: &[Line]) -> String {
 /// What a specification says of a run with a history: the violations, and what had nothing to look
 /// at.
 fn examined(name: &str, history: &str, events: Vec<RunEvent>) -> (Vec<String>, Vec<String>) {
+    let path = format!("{SPECS}/{name}.dl");
+    let specification = Specification::read(Path::new(&path)).expect("read");
+    let examined = examined_all(&[specification], history, events);
+    let unlooked = examined.unlooked.into_iter();
+    (
+        examined.violated.into_iter().map(|one| one.fact).collect(),
+        unlooked.map(|one| one.violation).collect(),
+    )
+}
+
+/// A specification with this text.
+fn own(name: &str, text: &str) -> Specification {
+    Specification {
+        name: name.into(),
+        text: text.into(),
+    }
+}
+
+/// What specifications say of a run of three nodes with a history.
+fn examined_all(
+    specifications: &[Specification],
+    history: &str,
+    events: Vec<RunEvent>,
+) -> Examined {
     let folder = tempfile::tempdir().expect("a directory");
     let files = RunFiles::kept(folder.path());
     std::fs::write(&files.history, history).expect("written");
@@ -62,14 +86,7 @@ fn examined(name: &str, history: &str, events: Vec<RunEvent>) -> (Vec<String>, V
         files: &files,
         lines_ns: &[],
     };
-    let path = format!("{SPECS}/{name}.dl");
-    let specification = Specification::read(Path::new(&path)).expect("read");
-    let examined = examine(&[specification], &facts, None, || false).expect("examined");
-    let unlooked = examined.unlooked.into_iter();
-    (
-        examined.violated.into_iter().map(|one| one.fact).collect(),
-        unlooked.map(|one| one.violation).collect(),
-    )
+    examine(specifications, &facts, None, || false).expect("examined")
 }
 
 fn violations(name: &str, lines: &[Line]) -> Vec<String> {
@@ -152,6 +169,106 @@ fn a_read_has_to_return_what_was_acknowledged_before_it_and_nothing_else_is_dema
     assert_eq!(of(&sets), [""; 0]);
 }
 
+/// What the rule of the page finds: what was acknowledged is there when all is healed.
+fn lost(lines: &[Line]) -> Vec<String> {
+    let text = "violation lost(K) :- acked(K), !served(K).\n\
+                violation changed_by(Op) :- changed(Op, _, _, _, _).";
+    let found = examined_all(&[own("lost", text)], &history(lines), Vec::new());
+    found.violated.into_iter().map(|one| one.fact).collect()
+}
+
+#[test]
+fn what_was_answered_with_a_refusal_has_changed_nothing() {
+    let of = |f, value, answer| {
+        lost(&[
+            (1, 0, "invoke", f, "k", value),
+            (2, 0, "ok", f, "k", answer),
+        ])
+    };
+    let is_changed = ["lost(\"k\")", "changed_by(0)"];
+    for (f, value, refused, done) in [
+        ("cas", "[1,2]", "false", "true"),
+        ("acquire", "null", "false", "null"),
+        ("unlock", "\"A\"", "false", "\"A\""),
+        ("dequeue", "null", "null", "3"),
+        ("pop", "null", "null", "false"),
+    ] {
+        assert_eq!(of(f, value, refused), [""; 0], "{f}");
+        assert_eq!(of(f, value, done), is_changed, "{f}");
+    }
+    // Of others any answer says that it was done.
+    for (f, answer) in [("write", "false"), ("add", "null"), ("enqueue", "null")] {
+        assert_eq!(of(f, "false", answer), is_changed, "{f}");
+    }
+}
+
+/// The words of the model are those of rules.
+#[test]
+fn each_operation_of_an_object_changes_or_reads_it() {
+    use history::{Contract, Model, Settings, check};
+    let jump = history(&[(1, 0, "invoke", "jump", "k", "null")]);
+    let jump = history::read(jump.as_bytes()).expect("a history");
+    for model in [
+        Model::Register,
+        Model::Lock,
+        Model::Counter,
+        Model::Queue,
+        Model::Set,
+    ] {
+        let refused = check(&jump, &Settings::of_all(Contract::new(model)));
+        let refused = refused.expect_err("nobody can jump").to_string();
+        let words = refused.split_once("(it has ").expect("its operations").1;
+        for word in words.trim_end_matches(')').split(", ") {
+            let text = format!(
+                "known(F) :- changes(F). known(F) :- reads(F).\n\
+                 violation has(N) :- node(N), N = \"a\", known({word:?})."
+            );
+            let found = examined_all(&[own("words", &text)], "", Vec::new());
+            assert_eq!(found.violated.len(), 1, "{word} of {model:?}");
+        }
+    }
+}
+
+#[test]
+fn what_one_specification_cannot_say_keeps_no_other_from_what_it_finds() {
+    let large = own(
+        "large",
+        "violation v(N) :- node(N), X = 1, X + 9223372036854775807 > 0.",
+    );
+    let found = own("found", "violation v(N) :- node(N), N = \"a\".");
+    for specifications in [
+        [large.clone(), found.clone()],
+        [found.clone(), large.clone()],
+    ] {
+        let examined = examined_all(&specifications, "", Vec::new());
+        assert_eq!(examined.violated.len(), 1);
+        let mut broken = run(Vec::new());
+        broken.take_in(examined, true);
+        assert_eq!(broken.broken().map(<[_]>::len), Some(1));
+        let why = "specifications: large: in the rules of v: a number does not fit into 64 bits";
+        assert_eq!(broken.notes, [why]);
+    }
+    let mut unknown = run(Vec::new());
+    unknown.take_in(examined_all(&[large], "", Vec::new()), true);
+    let why = "specifications: large: in the rules of v: a number does not fit into 64 bits";
+    assert_eq!(unknown.judged, Judged::Inconclusive { why: why.into() });
+}
+
+#[test]
+fn nobody_watches_a_node_that_is_not_there_nor_operations_of_no_history() {
+    let text = "violation gone(How) :- ended(node: \"n1\", how: How).\n\
+                violation ended_a(How) :- ended(node: \"a\", how: How).\n\
+                violation no(K) :- refused(key: K).";
+    let lacks = |lines: &[Line]| {
+        let examined = examined_all(&[own("s", text)], &history(lines), Vec::new());
+        let lacks = examined.unlooked.into_iter().map(|one| one.lacks.concat());
+        lacks.collect::<Vec<_>>()
+    };
+    let node = "node(node: \"n1\")";
+    assert_eq!(lacks(&[]), [node, "called"]);
+    assert_eq!(lacks(&[(1, 0, "invoke", "write", "k", "3")]), [node]);
+}
+
 /// Reads and writes are no locks.
 #[test]
 fn a_run_without_locks_shows_nothing_of_them() {
@@ -226,6 +343,17 @@ fn a_counter_is_between_what_must_and_what_may_have_been_added() {
         ["addition_lost(\"c\", 0, 1)"]
     );
     assert_eq!(of(&[not, read("1")]), ["counted_twice(\"c\", 1, 0)"]);
+    // Of one that is taken from nothing is known, in whichever words.
+    for (f, is_known) in [
+        ("inc", true),
+        ("increment", true),
+        ("dec", false),
+        ("decrement", false),
+    ] {
+        let more = [(7, 2, "invoke", f, "c", "2"), (8, 2, "ok", f, "c", "2")];
+        let found = of(&[known, more, read("-1")]);
+        assert_eq!(!found.is_empty(), is_known, "{f}: {found:?}");
+    }
 }
 
 #[test]
@@ -276,8 +404,17 @@ fn an_acknowledgement_after_most_syncs_failed_is_a_violation_until_a_node_is_bac
         (600_000_000, 0, "ok", "write", "k", "3"),
     ]);
     let of = |events| examined("fsync-error", &wrote, events).0;
+    let both = || vec![hit(1_000, "a"), hit(2_000, "b")];
+    for (answer, is_violated) in [("false", false), ("null", true)] {
+        let asked = history(&[
+            (500_000_000, 0, "invoke", "acquire", "k", "null"),
+            (600_000_000, 0, "ok", "acquire", "k", answer),
+        ]);
+        let (found, _) = examined("fsync-error", &asked, both());
+        assert_eq!(!found.is_empty(), is_violated, "{answer}: {found:?}");
+    }
     let found = ["acknowledged_after_error(\"k\", \"3\", 0)"];
-    assert_eq!(of(vec![hit(1_000, "a"), hit(2_000, "b")]), found);
+    assert_eq!(of(both()), found);
     // One of three is no majority, and it is none twice.
     assert_eq!(of(vec![hit(1_000, "a"), hit(2_000, "a")]), [""; 0]);
     // It may have been synced before.

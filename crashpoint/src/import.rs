@@ -123,10 +123,8 @@ fn command_line(arguments: &ImportArgs, import: &Import) -> String {
         line += &format!(" --from {}", quoted(from));
     }
     let variants = arguments.file_system.variants().unwrap_or_default();
-    let named = FileSystemArgs {
-        size: None,
-        ..arguments.file_system.clone()
-    };
+    let mut named = arguments.file_system.clone();
+    named.size = None;
     for variant in &variants {
         line += &format!(" {}", named.replay_flags(variant));
     }

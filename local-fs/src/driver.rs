@@ -180,17 +180,18 @@ impl Serving {
     /// What its end means that was not a good one.
     fn died(&self, status: ExitStatus) -> Error {
         let (program, how) = (self.driver.program.name, status.to_string());
+        let said = self.said();
+        if is_about_us(&said) {
+            let how = format!("ended: {how}: {said}");
+            return Error::DriverLost { program, how };
+        }
         if status.signal().is_some_and(|signal| SENT.contains(&signal)) {
             return Error::DriverLost {
                 program,
                 how: format!("was killed by somebody: {how}"),
             };
         }
-        Error::DriverDied {
-            program,
-            how,
-            said: self.said(),
-        }
+        Error::DriverDied { program, how, said }
     }
 
     fn slow(&self, done: &str) -> Error {
@@ -287,12 +288,27 @@ impl Drop for Serving {
     }
 }
 
+/// How a program says that there is no memory for it, besides with the words of the system.
+const NO_MEMORY: [&str; 5] = [
+    "emory allocation",
+    "nough memory",
+    "nsufficient memory",
+    "o memory for",
+    "ut of memory",
+];
+
 /// Whether what a program gives as the reason is about us and the machine, and not about what is on
 /// the disk.
 pub(crate) fn is_about_us(said: &str) -> bool {
-    Error::OURS
-        .iter()
-        .any(|errno| said.contains(nix::errno::Errno::from_raw(*errno).desc()))
+    let is_said = |errno: &i32| said.contains(&system_words(*errno));
+    Error::OURS.iter().any(is_said) || NO_MEMORY.iter().any(|words| said.contains(words))
+}
+
+/// What programs print for an error number: the words of the C library.
+pub(crate) fn system_words(errno: i32) -> String {
+    let words = io::Error::from_raw_os_error(errno).to_string();
+    let end = words.find(" (os error").unwrap_or(words.len());
+    words[..end].to_owned()
 }
 
 /// Starts a command as the child of a thread that waits for its end and for nothing else; says what
@@ -399,6 +415,40 @@ impl Output {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::AllForNow,
                 Err(_) => return Heard::End,
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What it means that a driver does this once its file system is not mounted any more.
+    fn end_of(script: &str) -> Error {
+        let variant = Variant::parse_list("fuse2fs")
+            .expect("it is known")
+            .remove(0);
+        let driver = variant.file_system.driver.expect("it has one");
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let serving = Serving::spawn(driver, Path::new("/dev/null"), command);
+        let ended = serving.expect("it runs").finish();
+        ended.expect_err("it fails")
+    }
+
+    #[test]
+    fn a_driver_without_memory_says_nothing_of_the_disk() {
+        for said in [
+            "fuse2fs: Cannot allocate memory",
+            "Memory allocation failed while closing",
+        ] {
+            let end = end_of(&format!("echo '{said}' >&2; exit 1"));
+            assert!(matches!(end, Error::DriverLost { .. }), "{end}");
+            assert!(end.to_string().contains(said), "{end}");
+        }
+        for script in ["exit 1", "echo 'Bad magic number'; exit 1", "kill -ABRT $$"] {
+            let end = end_of(script);
+            assert!(matches!(end, Error::DriverDied { .. }), "{script}: {end}");
         }
     }
 }

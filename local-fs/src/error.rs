@@ -111,8 +111,8 @@ pub enum Error {
         /// What it printed; may be empty.
         said: String,
     },
-    /// The driver of a FUSE file system was killed by somebody, or by us because it took too long: that says
-    /// nothing of what is on the disk.
+    /// The driver of a FUSE file system was killed by somebody, or by us because it took too long, or the
+    /// machine had no memory for it: that says nothing of what is on the disk.
     #[error("{program} {how}")]
     DriverLost {
         /// The driver.

@@ -4,7 +4,6 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
 use machine::{Logged, log_end};
-use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::driver;
@@ -113,23 +112,14 @@ fn failed(program: &Program, command: &Command, output: &Output) -> Error {
     }
 }
 
-/// How a program says that there is no memory for it, besides with the words of the system.
-const NO_MEMORY: [&str; 5] = [
-    "malloc",
-    "emory allocation",
-    "nough memory",
-    "nsufficient memory",
-    "o memory for",
-];
-
 /// Whether what a program says is about the machine, which has no room for what it wants, and not
 /// about what is on the disk. Its exit status need not tell: xfs_repair has the same one for both.
 fn is_about_us(output: &Output) -> bool {
     let said = [output.stdout.as_slice(), &output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    let no_room = [Errno::ENOSPC, Errno::EAGAIN].map(Errno::desc);
-    let mut words = NO_MEMORY.into_iter().chain(no_room);
-    words.any(|words| said.contains(words)) || driver::is_about_us(&said)
+    let no_room = [libc::ENOSPC, libc::EAGAIN].map(driver::system_words);
+    let is_said = |words: &String| said.contains(words);
+    no_room.iter().any(is_said) || said.contains("malloc") || driver::is_about_us(&said)
 }
 
 fn command(program: &Program, image: &Path) -> Result<Command> {

@@ -83,8 +83,9 @@ pub struct FileSystemArgs {
     /// too), reorder:K (up to K of the writes that no flush covered are lost), torn:U (one of them
     /// is cut at units of U bytes), mixed (with both: one is cut while others are lost), all,
     /// sample:N (N of what the others span).
+    // Not for everybody: [`Self::states`] heeds the sectors.
     #[arg(long, value_name = "STATES", default_value_t)]
-    pub states: States,
+    states: States,
 
     /// Have the power fail again while the file system recovers, up to N times one after the other.
     ///
@@ -159,6 +160,12 @@ impl FileSystemArgs {
     /// Which crash states to visit of such a disk.
     pub fn states(&self) -> States {
         self.states.at_sectors(self.sector)
+    }
+
+    /// The same with other crash states.
+    #[must_use]
+    pub fn with_states(self, states: States) -> Self {
+        Self { states, ..self }
     }
 
     /// Whether the power fails again in recoveries.

@@ -17,7 +17,7 @@ use crate::args::{FileSystemArgs, NumberedWorkloads, WorkloadIterator};
 use crate::error::{During as _, Error, Result};
 use crate::import::Import;
 use crate::prepare::prepare;
-use crate::report::{Report, print_summary, print_table};
+use crate::report::{Report, left_words, print_summary, print_table};
 use crate::result::{Verdict, WorkloadResult};
 use crate::results_directory::{Recorded, Results};
 use crate::sweep::{Summary, SweepOptions, Workers};
@@ -282,19 +282,23 @@ impl<'a> SweepCommand<'a> {
 
     fn finish(&self, rows: &[(Variant, Summary)], interrupt: &Interrupt) -> Result<Outcome> {
         print_table(self.format, rows).map_err(Error::Output)?;
-        for (variant, summary) in rows.iter().filter(|(_, summary)| summary.states_left > 0) {
-            say(&format!(
-                "{variant}: the time was too short for {} crash states",
-                summary.states_left
-            ));
+        let left = rows
+            .iter()
+            .filter_map(|(variant, summary)| left_words(variant, summary));
+        left.for_each(|words| say(&words));
+        let outcome = outcome(rows.iter().map(|(_, summary)| summary));
+        if !interrupt.requested() {
+            return Ok(outcome);
         }
-        if interrupt.requested() {
-            if self.stop_after.is_none_or(|most| self.found.get() < most) {
-                say("interrupted: what was done until then is counted");
-            }
-            return Ok(outcome(rows.iter().map(|(_, summary)| summary)).or_incomplete());
+        if self.stop_after.is_none_or(|most| self.found.get() < most) {
+            say("interrupted: what was done until then is counted");
         }
-        Ok(outcome(rows.iter().map(|(_, summary)| summary)))
+        // What was printed was found, also where `--resume` tries it again.
+        Ok(if self.found.get() > 0 {
+            Outcome::Findings
+        } else {
+            outcome.or_incomplete()
+        })
     }
 }
 

@@ -18,9 +18,9 @@ use local_fs::{Tree, Variant};
 use pace_rules::disk::{Disk, Log, Relaxation, State, States};
 use recorder::Recorded;
 use specification::Specification;
-use workloads::Workload;
+use workloads::{Op, Workload};
 
-use self::refusal::{Refusal, kept_after_removal, refusals};
+use self::refusal::{Refusal, is_done_in_pieces, kept_after_removal, refusals};
 use self::states::Recording;
 use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
@@ -229,7 +229,10 @@ impl Engine {
             return self.import_and_check(&import, workload, unfinished, tell);
         }
         let trace = self.record(workload, &mut unfinished.result, tell)?;
-        let last = self.last_position(workload, &trace, &mut unfinished.result);
+        let Some(last) = self.last_position(workload, &trace, &mut unfinished.result) else {
+            self.bed.recycle(trace);
+            return Ok(());
+        };
         let recording = self.recording(workload, &trace, last);
         self.hold_run(&recording, &mut unfinished.result)?;
         let visited = if unfinished.result.violated_without_crash.is_some() {
@@ -275,12 +278,8 @@ impl Engine {
         if self.hash_log {
             result.block_log = Some(trace.log.hash());
         }
-        self.note_refusal(workload, &trace, result);
+        self.note_gaps(workload, &trace, result);
         self.note_lost_trace(&trace.log, result);
-        if trace.crash_points.is_empty() {
-            let why = "the workload has no persistence operation and no crash point";
-            result.inconclusive.get_or_insert(why.into());
-        }
         result.log = Some(RunLog::of(&trace.log, trace.durable_position));
         Ok(trace)
     }
@@ -315,12 +314,16 @@ impl Engine {
         self.visit_states(&recording, unfinished, tell)
     }
 
-    /// Notes in a result the first operation that was refused.
-    fn note_refusal(&self, workload: &Workload, trace: &Recorded, result: &mut WorkloadResult) {
+    /// Notes in a result the first operation that was refused, and that the power fails nowhere.
+    fn note_gaps(&self, workload: &Workload, trace: &Recorded, result: &mut WorkloadResult) {
         match refusals(&self.variant, workload, &trace.outcomes).next() {
-            Some((_, Refusal::NotApplicable(why))) => result.not_applicable = Some(why),
-            Some((_, Refusal::Unexpected(why))) => result.inconclusive = Some(why),
+            Some((_, _, Refusal::NotApplicable(why))) => result.not_applicable = Some(why),
+            Some((_, _, Refusal::Unexpected(why))) => result.inconclusive = Some(why),
             None => {}
+        }
+        if trace.crash_points.is_empty() {
+            let why = "the workload has no persistence operation and no crash point";
+            result.inconclusive.get_or_insert(why.into());
         }
     }
 
@@ -340,14 +343,29 @@ impl Engine {
         (trace, from): (&Recorded, usize),
         result: &mut WorkloadResult,
     ) -> Option<usize> {
-        self.note_refusal(workload, trace, result);
-        let end = trace
-            .crash_points
-            .last()
-            .map_or(trace.durable_position, |point| point.log_position);
-        let mut refusals = refusals(&self.variant, workload, &trace.outcomes);
-        let refused = refusals.find(|(_, refusal)| matches!(refusal, Refusal::Unexpected(_)));
-        let Some((number, Refusal::Unexpected(why))) = refused else {
+        self.note_gaps(workload, trace, result);
+        let last = trace.crash_points.last();
+        let end = last.map_or(trace.durable_position, |point| point.log_position);
+        self.known_until(end, workload, (trace, from), |_| true, result)
+    }
+
+    /// The last position up to `end` of whose states anything can be said; none if there is none. It
+    /// is not known which part an operation has done that was refused and `may_be_begun`.
+    fn known_until(
+        &self,
+        end: usize,
+        workload: &Workload,
+        (trace, from): (&Recorded, usize),
+        may_be_begun: impl Fn(&Op) -> bool,
+        result: &mut WorkloadResult,
+    ) -> Option<usize> {
+        let unknown = refusals(&self.variant, workload, &trace.outcomes)
+            .filter(|(_, op, _)| may_be_begun(op))
+            .find_map(|(number, _, refusal)| match refusal {
+                Refusal::Unexpected(why) => Some((number, why)),
+                Refusal::NotApplicable(_) => None,
+            });
+        let Some((number, why)) = unknown else {
             return Some(end);
         };
         result.inconclusive.get_or_insert(why);
@@ -380,8 +398,20 @@ impl Engine {
         }
     }
 
-    /// The last position of the log of whose states anything can be said.
+    /// The last position of the log of whose states anything can be said; none if there is none. What
+    /// an operation has done in part may be gone again when the file system is looked at.
     fn last_position(
+        &self,
+        workload: &Workload,
+        trace: &Recorded,
+        result: &mut WorkloadResult,
+    ) -> Option<usize> {
+        let end = self.last_agreed(workload, trace, result);
+        self.known_until(end, workload, (trace, 0), is_done_in_pieces, result)
+    }
+
+    /// The last position up to which the running file system showed what was done.
+    fn last_agreed(
         &self,
         workload: &Workload,
         trace: &Recorded,

@@ -65,7 +65,7 @@ impl<'a> Evidence<'a> {
     /// What became of the writes that the disk need not have kept.
     pub(crate) fn fate_text(&self, state: &StateFindings) -> String {
         let mut text = String::new();
-        if let Some(never) = self.never_happened() {
+        if let Some(never) = self.never_happened(state) {
             text += &format!(
                 "  lost      {}, though it had completed it\n",
                 self.write_words(never)
@@ -124,7 +124,7 @@ impl<'a> Evidence<'a> {
             .iter()
             .find(|entry| entry.kind == 'E' && entry.operation == Some(number));
         let (Some(end), Some(first)) = (end, state.lost.iter().map(|lost| lost.place).min()) else {
-            return self.way_without_loss(&op);
+            return self.way_without_loss(state, &op);
         };
         let later = state
             .lost
@@ -176,8 +176,8 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    fn way_without_loss(&self, op: &str) -> String {
-        match self.never_happened() {
+    fn way_without_loss(&self, state: &StateFindings, op: &str) -> String {
+        match self.never_happened(state) {
             Some(never) => format!(
                 "a disk that keeps write {} (--disk {})",
                 never.place, self.disk
@@ -198,7 +198,7 @@ impl<'a> Evidence<'a> {
             return noticing(torn);
         }
         let Some(first) = state.lost.iter().map(|lost| lost.place).min() else {
-            return self.way_for_nothing_lost();
+            return self.way_for_nothing_lost(state);
         };
         let kept_later = self.kept_after(first, state);
         // The first flush that lies between is the one that was not heeded.
@@ -222,8 +222,8 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    fn way_for_nothing_lost(&self) -> String {
-        match self.never_happened() {
+    fn way_for_nothing_lost(&self, state: &StateFindings) -> String {
+        match self.never_happened(state) {
             Some(never) => format!(
                 "a disk that keeps write {} (--disk {})",
                 never.place, self.disk
@@ -270,8 +270,8 @@ impl<'a> Evidence<'a> {
         self.log.entries.iter().find(|entry| entry.place == place)
     }
 
-    /// The write that `lose-write:N` takes away, if all that came before it is known.
-    pub fn never_happened(&self) -> Option<&LogEntry> {
+    /// The write that `lose-write:N` took away before a crash, if all that came before it is known.
+    pub fn never_happened(&self, state: &StateFindings) -> Option<&LogEntry> {
         let Disk::LoseWrite(number) = self.disk else {
             return None;
         };
@@ -283,6 +283,7 @@ impl<'a> Evidence<'a> {
         writes
             .filter(|_| self.log.left_out == 0)
             .nth(number as usize - 1)
+            .filter(|never| (never.place as usize) < state.state.position)
     }
 
     /// The writes before the crash that no flush or FUA covered; none if that is not known of all.
@@ -441,8 +442,27 @@ mod tests {
         relaxation: Relaxation,
         promised_by: Option<usize>,
     ) -> String {
+        let state = crash(shape.len(), lost, relaxation, promised_by);
+        way_out(shape, disk, &state)
+    }
+
+    /// The way out of a crash.
+    fn way_out(shape: &str, disk: Disk, state: &StateFindings) -> String {
         let log = log(shape);
         let evidence = Evidence::new(&log, disk);
+        let workload = workloads::parse(WORKLOAD, "test").expect("one").remove(0);
+        let ways = evidence.ways_out(state, &workload);
+        assert_eq!(ways.len(), 1);
+        ways[0].clone()
+    }
+
+    /// A crash at a position that lost the writes at these places.
+    fn crash(
+        position: usize,
+        lost: &[usize],
+        relaxation: Relaxation,
+        promised_by: Option<usize>,
+    ) -> StateFindings {
         let finding = Finding {
             promised_by,
             ..Finding::new(Promise::FsyncData, "foo", "it is gone")
@@ -452,11 +472,11 @@ mod tests {
             offset: 0,
             length: 512,
         };
-        let state = StateFindings {
+        StateFindings {
             operations_done: 2,
             under_way: false,
             state: State {
-                position: shape.len(),
+                position,
                 relaxation,
             },
             pending: 0,
@@ -465,11 +485,7 @@ mod tests {
             again: Vec::new(),
             findings: vec![finding],
             more: 0,
-        };
-        let workload = workloads::parse(WORKLOAD, "test").expect("one").remove(0);
-        let ways = evidence.ways_out(&state, &workload);
-        assert_eq!(ways.len(), 1);
-        ways[0].clone()
+        }
     }
 
     #[test]
@@ -524,6 +540,22 @@ mod tests {
         );
         let never = way("BWFE", Disk::LoseWrite(1), &[], Some(1));
         assert_eq!(never, "a disk that keeps write 1 (--disk lose-write:1)");
+    }
+
+    #[test]
+    fn a_write_that_never_happened_is_not_blamed_for_a_crash_before_it() {
+        let (shape, disk) = ("BWWE", Disk::LoseWrite(2));
+        let log = log(shape);
+        for (position, is_before) in [(2, true), (3, false)] {
+            for promised_by in [None, Some(1)] {
+                let state = crash(position, &[], Relaxation::Prefix, promised_by);
+                let way = way_out(shape, disk, &state);
+                let blamed = way == "a disk that keeps write 2 (--disk lose-write:2)";
+                assert_eq!(blamed, !is_before, "{position}: {way}");
+                let fate = Evidence::new(&log, disk).fate_text(&state);
+                assert_eq!(fate.contains("lost"), !is_before, "{position}: {fate}");
+            }
+        }
     }
 
     #[test]

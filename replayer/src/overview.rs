@@ -9,7 +9,7 @@ use crate::command::outcome;
 use crate::error::{Error, Result};
 use crate::findings::Found;
 use crate::manifest::Manifest;
-use crate::report::unlooked_words;
+use crate::report::{left_words, unlooked_words};
 use crate::result::Verdict;
 use crate::results_directory::{Recorded, ResultLine, is_finished, read_result, read_time};
 use crate::sweep::Summary;
@@ -32,7 +32,7 @@ pub struct Swept {
     pub variant: Variant,
     /// Its sums.
     pub summary: Summary,
-    /// Workloads of which all states were checked and kept every promise.
+    /// Workloads of which all states that there was time for kept every promise.
     pub clean: u64,
 }
 
@@ -96,6 +96,12 @@ impl Overview {
     pub fn unlooked(&self) -> Vec<String> {
         let of = |swept: &Swept| unlooked_words(&swept.variant, &swept.summary);
         self.file_systems.iter().flat_map(of).collect()
+    }
+
+    /// What the time was too short for, in words, of each file system.
+    pub fn left(&self) -> Vec<String> {
+        let of = |swept: &Swept| left_words(&swept.variant, &swept.summary);
+        self.file_systems.iter().filter_map(of).collect()
     }
 
     /// What the sweep came to, as it says itself by its exit status.

@@ -262,6 +262,11 @@ pub(crate) fn unlooked_words(variant: &Variant, summary: &Summary) -> Vec<String
     words.map(|words| format!("{variant}: {words}")).collect()
 }
 
+/// What the time was too short for on a file system.
+pub(crate) fn left_words(variant: &Variant, summary: &Summary) -> Option<String> {
+    summary.left().map(|words| format!("{variant}: {words}"))
+}
+
 fn again_words(variant: &Variant, again: &AgainCounts) -> String {
     let AgainCounts {
         recoveries,

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use brief::counted;
 use campaign::{Interrupt, one_line, say};
 use local_fs::{FileSystem, Scratch, Variant, enter_mount_namespace};
 use machine::Machine;
@@ -134,6 +135,20 @@ impl Summary {
     /// The violations that had nothing to look at: of these it says nothing.
     pub fn never_looked(&self) -> &[Unlooked] {
         self.unlooked.as_deref().unwrap_or_default()
+    }
+
+    /// What the time was too short for, in words; none if it was long enough.
+    pub fn left(&self) -> Option<String> {
+        let again = self.again.unwrap_or_default();
+        let left = [
+            (self.states_left, "crash state", ""),
+            (again.states_left, "crash state", " in recoveries"),
+            (again.recoveries_left, "recovery", ""),
+        ];
+        let left = left.into_iter().filter(|(count, ..)| *count > 0);
+        let words = left.map(|(count, what, place)| counted(count, what) + place);
+        let words: Vec<_> = words.collect();
+        (!words.is_empty()).then(|| format!("the time was too short for {}", words.join(", ")))
     }
 
     /// Whether everything was visited that there was: nobody stopped it, and no time was too short.

@@ -67,6 +67,10 @@ impl Workers {
             Ok((result, true)) => result,
             Err(error) => lost(workload, &one_line(&error)),
         };
+        // Who wants to stop waits for no other guest.
+        if interrupt.requested() {
+            return Ok(first);
+        }
         let death = first.death.as_ref().map(|death| &death.what);
         let why = death.or(first.inconclusive.as_ref());
         let why = why.map(String::as_str).unwrap_or_default();
@@ -83,4 +87,48 @@ impl Workers {
 /// The result of a workload that no guest has measured.
 fn lost(workload: &Workload, why: &str) -> WorkloadResult {
     WorkloadResult::inconclusive(workload.name.clone(), why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use local_fs::Variant;
+    use machine::{Machine, ThreadBody};
+
+    use super::*;
+    use crate::sweep::SweepOptions;
+    use crate::worker::{Start, receive, send};
+
+    #[test]
+    fn who_interrupts_waits_for_no_second_guest() {
+        let started = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&started);
+        // They are ready, and gone.
+        let machine = Machine::Thread(ThreadBody::new(move |mut input, mut output| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let _ = receive::<Start>(&mut input);
+            let recognises_fua = true;
+            let _ = send(&mut output, &Answer::Ready { recognises_fua });
+        }));
+        let options = SweepOptions {
+            machine,
+            ..SweepOptions::default()
+        };
+        let variant = Variant::parse_list("ext4").expect("it is known").remove(0);
+        let workers = Workers::start(&variant, &options).expect("workers");
+        let workload = workloads::parse("creat foo; fsync foo", "test");
+        let workload = workload.expect("a workload").remove(0);
+        let interrupt = Interrupt::default();
+        let guests = || {
+            let before = started.load(Ordering::Relaxed);
+            let result = workers.in_its_guest(&workload, &interrupt).expect("done");
+            assert!(result.inconclusive.is_some(), "{result:?}");
+            started.load(Ordering::Relaxed) - before
+        };
+        assert_eq!(guests(), 2);
+        interrupt.request();
+        assert_eq!(guests(), 1);
+    }
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use end_to_end::{crashpoint, page_told as told, require_root, said};
+use end_to_end::{crashpoint, page_told as told, printed, require_root, said};
 use serde_json::{Value, json};
 
 const PHONE: (u32, u32) = (360, 740);
@@ -300,7 +300,7 @@ fn a_cluster_of_three_and_its_client_are_whole_on_a_desk_with_what_was_acknowled
         "acknowledged": { "node": "client", "line": "put 1" }, "prevented_by": [], "models": {},
     });
     let manifest = json!({
-        "type": "states-manifest", "format": 14, "version": env!("CARGO_PKG_VERSION"), "name": "trace", "model": "posix",
+        "type": "states-manifest", "format": 15, "version": env!("CARGO_PKG_VERSION"), "name": "trace", "model": "posix",
         "request": {
             "level": "syscalls", "model": "posix", "explore": "pace", "lost": 1, "split": "3", "sector": 512, "states": "flushed",
             "sample": null, "seed": 0, "judge": "cluster",
@@ -390,6 +390,7 @@ fn junit_counts_every_workload_and_lists_those_that_are_not_clean() {
     let mut results: Vec<_> = (0..40)
         .map(|number| result(number, "clean", &json!({})))
         .collect();
+    results[0]["states_left"] = json!(7);
     results.extend((40..43).map(|number| finding(number, "fsync-names", "foo", "it is gone")));
     let why = json!({ "inconclusive": "the disk was full" });
     results.push(result(43, "inconclusive", &why));
@@ -418,7 +419,8 @@ fn junit_counts_every_workload_and_lists_those_that_are_not_clean() {
         let unfinished = usize::from(!finished);
         let counts =
             ["tests", "failures", "errors", "skipped"].map(|name| count(name).expect("a number"));
-        assert_eq!(counts, [46 + unfinished, 4, 1 + unfinished, 1]);
+        // The budget was too short for some states.
+        assert_eq!(counts, [47 + unfinished, 4, 2 + unfinished, 1]);
         let all = |name: &'static str| {
             suite
                 .descendants()
@@ -427,11 +429,16 @@ fn junit_counts_every_workload_and_lists_those_that_are_not_clean() {
         };
         assert_eq!(
             [all("failure"), all("error"), all("skipped")],
-            [4, 1 + unfinished, 1]
+            [4, 2 + unfinished, 1]
         );
         // One for all that are clean, and one for what does not apply.
-        assert_eq!(all("testcase"), 7 + unfinished);
+        assert_eq!(all("testcase"), 8 + unfinished);
         let page = std::fs::read_to_string(page).expect("read");
+        let left = "the time was too short for 7 crash states";
+        assert!(text.contains(left) && page.contains(left), "{text}");
+        let shown = crashpoint().arg("show").arg(place.path(name)).output();
+        let shown = printed(&shown.expect("it runs"));
+        assert!(shown.contains(&format!("ext4: {left}")), "{shown}");
         assert_eq!(page.contains("is not finished"), !finished);
     }
 }

@@ -80,7 +80,7 @@ impl Opened {
         let found = &self.found;
         let search = Search {
             facts: true,
-            ..replayer::search_for(found, &self.sweep.states)?
+            ..replayer::search_for(found, &self.sweep.states())?
         };
         let machine = self.sweep.machine()?;
         prepare(std::slice::from_ref(&found.variant), &machine)?;

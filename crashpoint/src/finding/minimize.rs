@@ -8,9 +8,7 @@ use brief::counted;
 use campaign::{Interrupt, Outcome, say};
 use clap::{Args, Command};
 use node_sweep::Recorded;
-use replayer::{
-    FileSystemArgs, Found, FoundWhat, Minimized, SweepOptions, Workers, prepare, replay_text,
-};
+use replayer::{Found, FoundWhat, Minimized, SweepOptions, Workers, prepare, replay_text};
 use workloads::Workload;
 
 use super::states::State;
@@ -97,8 +95,8 @@ impl MinimizeArgs {
             ..opened.sweep.sweep_options(&machine)
         };
         let mut workers = Workers::start(&found.variant, &options)?;
-        let (states, told) = (&opened.sweep.states, &mut told);
-        let minimized = replayer::minimize(found, states, &mut workers, interrupt, told)?;
+        let (states, told) = (opened.sweep.states(), &mut told);
+        let minimized = replayer::minimize(found, &states, &mut workers, interrupt, told)?;
         let Some(minimized) = minimized else {
             if !interrupt.requested() {
                 say(&gone(found));
@@ -161,10 +159,7 @@ impl Opened {
             let (workload, address) = (workload.to_line(), state.address());
             text += &format!("  workload  {workload}\n  state     {address}\n");
         }
-        let sweep = FileSystemArgs {
-            states: minimized.states,
-            ..self.sweep.clone()
-        };
+        let sweep = self.sweep.clone().with_states(minimized.states);
         text + &replay_text(workload, &self.sweep_command(&sweep))
     }
 }

@@ -109,7 +109,7 @@ fn of_file_system(
             campaign::quoted(&arguments.finding.results.to_string_lossy())
         );
     }
-    let search = replayer::search_for(found, &opened.sweep.states)?;
+    let search = replayer::search_for(found, &opened.sweep.states())?;
     let machine = opened.sweep.machine()?;
     prepare(std::slice::from_ref(&found.variant), &machine)?;
     opened.note_other_kernel();

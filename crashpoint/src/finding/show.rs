@@ -240,7 +240,7 @@ fn list(arguments: &ShowArgs) -> anyhow::Result<Outcome> {
             counted(count, "workload")
         )?,
     }
-    for words in overview.unlooked() {
+    for words in overview.left().into_iter().chain(overview.unlooked()) {
         writeln!(out, "{words}")?;
     }
     if !overview.finished {

@@ -13,7 +13,7 @@ use injector::{LiveResult, never_looked};
 use itertools::Itertools;
 use node_sweep::{Finding, Reason, Recorded, Summary};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
-use replayer::Found;
+use replayer::{Found, Swept};
 use specification::Unlooked;
 
 use super::Read;
@@ -87,7 +87,7 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> TestSuite {
     suite
 }
 
-/// The workloads of one file system that are not clean, and whether some are missing.
+/// The workloads of one file system that are not clean, and what is missing.
 fn cases(sweep: &Sweep, place: usize) -> Vec<TestCase> {
     let swept = &sweep.overview.file_systems[place];
     let mut cases = Vec::new();
@@ -106,6 +106,14 @@ fn cases(sweep: &Sweep, place: usize) -> Vec<TestCase> {
         let text = format!("workload  {}\nwhy       {}\n", open.text, open.why);
         cases.push(error(&open.workload, "inconclusive", &open.why, &text));
     }
+    cases.extend(missing(sweep, swept));
+    cases.extend(swept.summary.never_looked().iter().map(unlooked));
+    cases
+}
+
+/// Whether some workloads of a file system are missing, or crash states.
+fn missing(sweep: &Sweep, swept: &Swept) -> Vec<TestCase> {
+    let mut cases = Vec::new();
     if !sweep.overview.finished {
         let message = format!(
             "not finished: {} done so far",
@@ -117,7 +125,8 @@ fn cases(sweep: &Sweep, place: usize) -> Vec<TestCase> {
         );
         cases.push(error("the sweep", "unfinished", &message, &text));
     }
-    cases.extend(swept.summary.never_looked().iter().map(unlooked));
+    let left = swept.summary.left();
+    cases.extend(left.map(|words| error("the budget", "unfinished", &words, &words)));
     cases
 }
 

@@ -41,6 +41,8 @@ struct SweepView {
     states: String,
     workloads: String,
     finished: bool,
+    /// What the time was too short for.
+    left: Vec<String>,
     /// Rules that had nothing to look at.
     unlooked: Vec<String>,
 }
@@ -218,6 +220,7 @@ fn view(sweep: &Sweep) -> SweepView {
         states: manifest.states.join(","),
         workloads: manifest.workloads.clone(),
         finished: sweep.overview.finished,
+        left: sweep.overview.left(),
         unlooked: sweep.overview.unlooked(),
     }
 }
@@ -315,7 +318,7 @@ impl<'a> Builder<'a> {
         let mut lost = state.lost.clone();
         let mut prevented = Vec::new();
         if let Some(evidence) = sweep.evidence(found) {
-            let never = evidence.never_happened();
+            let never = evidence.never_happened(state);
             lost.extend(never.map(|entry| LostBytes {
                 place: entry.place,
                 offset: entry.offset,

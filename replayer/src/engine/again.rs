@@ -235,8 +235,11 @@ impl Engine {
             tour.visited.clear();
         }
         self.crash_again(tour, crashed, &recovered, next)?;
-        let result = &mut tour.unfinished.result;
-        result.keep_recovery(&address, &recovered.log);
+        for moment in &crashed.moments {
+            let address = moment.id(tour.recording).state.address();
+            let result = &mut tour.unfinished.result;
+            result.keep_recovery(&address, &recovered.log);
+        }
         self.bed.recycle_recovery(recovered.log);
         Ok(())
     }
@@ -351,11 +354,7 @@ impl Engine {
             }
             recovered.crash_into(&mut self.image, &crashed.image, &state);
             let hash = self.image.hash();
-            if tour.end.is_some() {
-                // States that are all equal take their time, too.
-                self.watch
-                    .lap(&mut tour.unfinished.result.timing.enumerate_us);
-            }
+            self.look_at_the_clock(tour);
             let checked = counts(tour).states_checked;
             let is_new = self.judge_moments(tour, crashed, recovered, &state, hash)?;
             let counts = counts(tour);
@@ -450,8 +449,17 @@ impl Engine {
         Ok(keeps_promises && self.hold(&id, seen, result)?.is_empty())
     }
 
-    fn is_time_up(&self, tour: &Tour<'_>) -> bool {
+    /// Whether the time was up when the clock was last looked at.
+    pub(super) fn is_time_up(&self, tour: &Tour<'_>) -> bool {
         tour.end.is_some_and(|end| self.watch.last() >= end)
+    }
+
+    /// Looks at the clock, if the time may be up: states that are all equal take their time, too.
+    pub(super) fn look_at_the_clock(&mut self, tour: &mut Tour<'_>) {
+        if tour.end.is_some() {
+            let timing = &mut tour.unfinished.result.timing;
+            self.watch.lap(&mut timing.enumerate_us);
+        }
     }
 
     /// Waits for the file system's own checkers, so that it is known of everything visited so far

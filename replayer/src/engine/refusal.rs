@@ -17,7 +17,7 @@ pub(super) fn refusals<'a>(
     variant: &'a Variant,
     workload: &'a Workload,
     outcomes: &'a [Outcome],
-) -> impl Iterator<Item = (usize, Refusal)> + 'a {
+) -> impl Iterator<Item = (usize, &'a Op, Refusal)> + 'a {
     workload
         .operations()
         .zip(outcomes)
@@ -33,9 +33,23 @@ pub(super) fn refusals<'a>(
                 } else {
                     Refusal::Unexpected(why)
                 };
-                Some((number, refusal))
+                Some((number, op, refusal))
             }
         })
+}
+
+/// Whether an operation is done in pieces: one that was refused may have done some of them.
+pub(super) fn is_done_in_pieces(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Write { .. }
+            | Op::Append { .. }
+            | Op::DirectWrite { .. }
+            | Op::MmapWrite { .. }
+            | Op::Truncate { .. }
+            | Op::Falloc { .. }
+            | Op::Reflink { .. }
+    )
 }
 
 /// Whether a file system has no place for what an operation does, or no way to do it.

@@ -231,7 +231,10 @@ impl Engine {
         look: Option<LookHook<'_>>,
     ) -> Result<()> {
         let trace = self.record(workload, result, tell)?;
-        let last = self.last_position(workload, &trace, result);
+        let Some(last) = self.last_position(workload, &trace, result) else {
+            self.bed.recycle(trace);
+            return Ok(());
+        };
         let recording = self.recording(workload, &trace, last);
         self.hold_run(&recording, result)?;
         if result.violated_without_crash.is_some() {

@@ -149,7 +149,7 @@ impl Engine {
         let mut firsts = Firsts::default();
         for (number, state) in space.iter().enumerate() {
             // The first one is worth its time.
-            if number > 0 && tour.end.is_some_and(|end| self.watch.last() >= end) {
+            if number > 0 && self.is_time_up(&tour) {
                 tour.unfinished.result.states_left = left(space.len(), number);
                 break;
             }
@@ -159,6 +159,12 @@ impl Engine {
             self.visit_recoveries(&mut tour, firsts.of_each)?;
         }
         Ok(())
+    }
+
+    /// Counts a state whose content was judged at the same moment.
+    fn count_equal(&mut self, tour: &mut Tour<'_>) {
+        tour.unfinished.result.states_equal += 1;
+        self.look_at_the_clock(tour);
     }
 
     /// Has a crash state recover, and judges it.
@@ -174,7 +180,7 @@ impl Engine {
         rebuild(&mut self.image, &trace.log, rules, &state);
         let (progress, hash) = (recording.progress[state.position], self.image.hash());
         let Some(is_known) = tour.is_known(progress, hash, &self.rules) else {
-            tour.unfinished.result.states_equal += 1;
+            self.count_equal(tour);
             return Ok(());
         };
         tracing::trace!(number, position = state.position, "checks a crash state");

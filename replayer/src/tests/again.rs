@@ -164,6 +164,20 @@ fn a_content_is_recorded_once_and_judged_for_each_moment_that_it_stands_for() {
 }
 
 #[test]
+fn every_moment_that_a_content_stands_for_has_the_log_of_its_recovery() {
+    let text = "creat bar; creat foo; append foo 5000; fsync bar; fsync foo";
+    let result = run(Bug::ClearsFirst, "prefix", times(1), text);
+    let later = |state: &&StateFindings| state.operations_done == 5;
+    assert!(
+        result.broken.iter().any(|state| later(&state)),
+        "{result:?}"
+    );
+    for state in &result.broken {
+        assert!(!state.again[0].log.entries.is_empty(), "{state:?}");
+    }
+}
+
+#[test]
 fn what_the_first_recovery_breaks_is_not_laid_upon_the_second() {
     let result = run(Bug::ForgetsFlush, "flushed", times(1), TEXT);
     assert_eq!(broken(&result), [Promise::FsyncNames], "{result:?}");

@@ -245,6 +245,30 @@ fn a_workload_whose_time_is_up_says_how_much_is_left() {
 }
 
 #[test]
+fn states_that_are_all_equal_take_their_time_too() {
+    let mut engine = engine(Bug::WritesAgain, Disk::Honest, "reorder:all");
+    engine.set_share(Some(Duration::from_millis(20)));
+    let result = engine.run(&workload("creat foo; fsync foo"));
+    assert!(result.states_left > 0, "{result:?}");
+}
+
+#[test]
+fn what_was_refused_half_way_and_undone_before_anybody_looked_accuses_nobody() {
+    let run = |text: &str| {
+        let result = run(Bug::AppendsHalf, "prefix,every-write", text);
+        assert_eq!(broken(&result), [], "{text}: {result:?}");
+        let why = result.inconclusive.expect("it is not known what was done");
+        assert!(why.contains("append foo 5000, was refused"), "{why}");
+        result.states_checked
+    };
+    // What came before it is checked all the same.
+    let text = "creat foo; fsync foo; !; append foo 5000; sync; unlink foo; !";
+    assert!(run(text) > 0);
+    let text = "setup; creat foo; append foo 5000; run; unlink foo; !";
+    assert_eq!(run(text), 0);
+}
+
+#[test]
 fn a_result_repeats() {
     let of = |mut result: WorkloadResult| {
         result.timing = crate::result::Timing::default();

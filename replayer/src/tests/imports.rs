@@ -96,6 +96,15 @@ fn imported(text: &str, refused: Option<usize>) -> WorkloadResult {
 }
 
 #[test]
+fn a_run_in_which_the_power_fails_nowhere_is_not_clean() {
+    let result = imported("creat foo; append foo 5000", None);
+    assert_eq!(result.verdict(), Verdict::Inconclusive, "{result:?}");
+    let why = result.inconclusive.expect("a reason");
+    let expected = "the workload has no persistence operation and no crash point";
+    assert_eq!(why, expected);
+}
+
+#[test]
 fn what_was_refused_may_have_been_done_in_part() {
     let text = "setup; creat foo; run; fsync foo; write foo 0 4K; fsync foo; creat bar; fsync bar";
     let whole = imported(text, None);

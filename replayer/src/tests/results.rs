@@ -42,7 +42,7 @@ struct Arguments {
     file_system: FileSystemArgs,
 }
 
-fn arguments(words: &str) -> FileSystemArgs {
+pub(super) fn arguments(words: &str) -> FileSystemArgs {
     let words = ["test"].into_iter().chain(words.split(' '));
     Arguments::try_parse_from(words).expect("flags").file_system
 }
@@ -220,25 +220,26 @@ fn a_sweep_whose_time_was_too_short_is_not_clean() {
         let summary = summary(&path(name)).remove(0);
         assert_eq!(summary["interrupted"], false);
         let states_left = summary["states_left"].as_u64().expect("a number");
-        (
-            outcome,
-            states_left,
-            summary["again"]["recoveries_left"].as_u64(),
-        )
+        let recoveries_left = summary["again"]["recoveries_left"].as_u64();
+        let overview = Overview::read(&path(name)).expect("read");
+        (outcome, states_left, recoveries_left, overview.left())
     };
     let many = "prefix,every-write";
-    let clean = (Outcome::Clean, 0, None);
+    let clean = (Outcome::Clean, 0, None, Vec::new());
     assert_eq!(swept(many, "", "whole"), clean);
-    let (outcome, states_left, _) = swept(many, " --budget 0s", "short");
+    let (outcome, states_left, _, left) = swept(many, " --budget 0s", "short");
     assert_eq!(outcome, Outcome::Incomplete);
-    assert!(states_left > 0);
+    assert!(states_left > 1);
+    let words = format!("ext4: the time was too short for {states_left} crash states");
+    assert_eq!(left, [words]);
     let (outcome, ..) = swept(many, " --again 1", "again");
     assert_eq!(outcome, Outcome::Clean);
     // Of the one state that there is, the recovery is left.
     let one = swept("prefix", " --again 1 --budget 0s", "one");
-    let (outcome, states_left, recoveries_left) = one;
+    let (outcome, states_left, recoveries_left, left) = one;
     assert_eq!((outcome, states_left), (Outcome::Incomplete, 0));
-    assert!(recoveries_left > Some(0));
+    assert_eq!(recoveries_left, Some(1));
+    assert_eq!(left, ["ext4: the time was too short for 1 recovery"]);
 }
 
 /// Where in a file of lines a kill may leave its end: before and behind every line, and at some
@@ -330,6 +331,19 @@ fn an_interrupted_sweep_is_incomplete_until_it_is_resumed() {
         sweep.resume(&stopped).expect("continued");
         assert_same(&stopped, &path("whole"));
     }
+}
+
+#[test]
+fn what_was_printed_before_an_interrupt_was_found_though_it_is_tried_again() {
+    let (_kept, path) = place();
+    let sweep = Sweep {
+        bug: Bug::HealsInSecondTry,
+        workloads: vec![workload("creat bad; fsync bad")],
+        ..Sweep::new("--fs ext4 --states prefix --jobs 1")
+    };
+    let outcome = sweep.go_on(sweep.create(&path("out")).expect("begun"), 1);
+    assert_eq!(outcome.expect("stopped"), Outcome::Findings);
+    assert!(results(&path("out")).is_empty());
 }
 
 #[test]

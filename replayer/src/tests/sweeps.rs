@@ -6,6 +6,7 @@ use campaign::Interrupt;
 use checker::Promise;
 use workloads::Workload;
 
+use super::results::arguments;
 use super::toy_bed::Bug;
 use super::{broken, first_found, machine, machine_of, options, sweep, variant, workload};
 use crate::crash_again::CrashAgain;
@@ -289,6 +290,27 @@ fn a_state_is_found_again_with_as_few_lost_writes_as_will_do() {
         ..search
     };
     assert_eq!(again(&fewest).lost.len(), 1);
+}
+
+#[test]
+fn what_only_a_torn_sector_shows_is_not_found_again_on_a_disk_that_writes_it_whole() {
+    let (bug, states) = (Bug::TrustsHeads, "every-write,torn:512");
+    let text = workload("setup; creat foo; run; creat bar; fsync bar");
+    let found = found(&text, bug, states);
+    let is_found = |sector: &str| {
+        let words = format!("--fs ext4 --states {states} --sector {sector} --jobs 1");
+        let arguments = arguments(&words);
+        let options = arguments.sweep_options(&machine(bug));
+        // Without the state itself, which is tried whatever the disk is.
+        let search = Search {
+            state: "prefix@0".parse().expect("a state"),
+            ..search_for(&found, &arguments.states()).expect("a search")
+        };
+        let mut workers = Workers::start(&variant(), &options).expect("workers");
+        let result = workers.search(&text, &search, &Interrupt::default());
+        !result.expect("searched").broken.is_empty()
+    };
+    assert_eq!(["512", "4096"].map(is_found), [true, false]);
 }
 
 /// A finding of a crash in a recovery, and the options that have it.

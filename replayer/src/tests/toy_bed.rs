@@ -36,6 +36,9 @@ const GIVES_UP_AFTER: u8 = 2;
 /// What recovers with it is hit by the bugs that are not about all file systems.
 const BAD: &str = "bad";
 
+/// So often the log is written with [`Bug::WritesAgain`].
+const WRITTEN_AGAIN: usize = 16;
+
 /// The last byte of an entry.
 const END: u8 = 1;
 
@@ -50,6 +53,10 @@ pub(super) enum Bug {
     RenamesInTwo,
     /// The log is written, and never flushed.
     ForgetsFlush,
+    /// The log is written again and again, and never flushed.
+    WritesAgain,
+    /// Of what is added to a file one half is done, and then there is no room.
+    AppendsHalf,
     /// The log is written with FUA, and an entry whose first sector is there is taken for whole.
     TrustsHeads,
     /// Recovery adds the log to what is at home already, whatever that is.
@@ -438,6 +445,13 @@ impl Run {
                 mode: FallocMode::InsertRange,
                 ..
             } => Outcome::Refused(libc::EOPNOTSUPP),
+            Op::Append { target, length } if self.bug == Bug::AppendsHalf => {
+                let (target, length) = (target.clone(), length / 2);
+                let half = Op::Append { target, length };
+                self.toy.apply(number, &half);
+                self.pending.extend(self.entries(number, &half));
+                Outcome::Refused(libc::ENOSPC)
+            }
             Op::Sync | Op::Syncfs => Outcome::Done,
             _ if self.toy.apply(number, op).is_some() => Outcome::Done,
             _ => Outcome::Refused(libc::EINVAL),
@@ -488,7 +502,14 @@ impl Run {
         for entry in std::mem::take(&mut self.pending) {
             let offset = self.written * PAGE_SIZE as u64;
             let place = self.log.len();
-            self.log.push_write(offset, &entry.page(), 0);
+            let times = if self.bug == Bug::WritesAgain {
+                WRITTEN_AGAIN
+            } else {
+                1
+            };
+            for _ in 0..times {
+                self.log.push_write(offset, &entry.page(), 0);
+            }
             self.written += 1;
             if self.bug == Bug::TrustsHeads {
                 let length = PAGE_SIZE as u32;
@@ -502,7 +523,11 @@ impl Run {
                 self.log.push(Kind::FuaFlush, 0);
             }
         }
-        if !matches!(self.bug, Bug::ForgetsFlush | Bug::TrustsHeads) {
+        let is_flushed = !matches!(
+            self.bug,
+            Bug::ForgetsFlush | Bug::TrustsHeads | Bug::WritesAgain
+        );
+        if is_flushed {
             self.log.push(Kind::Flush, 0);
         }
     }

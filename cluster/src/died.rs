@@ -17,11 +17,11 @@ const FATAL: [Signal; 5] = [
 ];
 
 /// With this status Go's runtime ends, and says what happened.
-const GO: i32 = 2;
+pub const GO_STATUS: i32 = 2;
 
 /// What Go's runtime says if it got no memory, thread or descriptor: for want of these it ends on any
 /// state.
-const WANTS: [&str; 5] = [
+pub const GO_WANTS: [&str; 5] = [
     "out of memory",
     "cannot allocate",
     "newosproc",
@@ -34,14 +34,14 @@ const WANTS: [&str; 5] = [
 pub fn died_of(status: ExitStatus, errors: &str) -> Option<&'static str> {
     match Ending::from(status) {
         Ending::Signal(signal) if FATAL.contains(&signal) => Some(signal.as_str()),
-        Ending::Status(GO) if errors.lines().any(is_fault_of_go) => Some("a fault in Go"),
+        Ending::Status(GO_STATUS) if errors.lines().any(is_fault_of_go) => Some("a fault in Go"),
         _ => None,
     }
 }
 
 fn is_fault_of_go(line: &str) -> bool {
     match line.strip_prefix("fatal error: ") {
-        Some(why) => !WANTS.iter().any(|wants| why.contains(wants)),
+        Some(why) => !GO_WANTS.iter().any(|wants| why.contains(wants)),
         None => line.starts_with("[signal SIG"),
     }
 }
@@ -66,7 +66,7 @@ mod tests {
             ("panic: no such row", false),
         ] {
             let errors = format!("runtime: something\n{line}\n\ngoroutine 1 [running]:\n");
-            let died = died_of(ExitStatus::from_raw(GO << 8), &errors);
+            let died = died_of(ExitStatus::from_raw(GO_STATUS << 8), &errors);
             assert_eq!(died, is_fault.then_some("a fault in Go"), "{line}");
         }
     }

@@ -190,6 +190,14 @@ impl ClusterFile {
     /// # Errors
     /// With the line, if it does not follow the syntax; with the name, if something is not there.
     pub fn read(path: &Path) -> Result<Self> {
+        Self::read_for(path, &own_path())
+    }
+
+    /// The same for somebody who has this `PATH`.
+    ///
+    /// # Errors
+    /// As of [`Self::read`].
+    pub fn read_for(path: &Path, search: &str) -> Result<Self> {
         let unreadable = |error| Error::Unreadable {
             path: path.into(),
             error,
@@ -217,7 +225,7 @@ impl ClusterFile {
         }
         let text = text.replace("{here}", &folder.display().to_string());
         let file = Self::parse(&text, path, &folder)?;
-        file.look_for_programs()?;
+        file.look_in(search)?;
         Ok(file)
     }
 
@@ -334,7 +342,11 @@ impl ClusterFile {
     /// # Errors
     /// With the name of one that is not.
     pub fn look_for_programs(&self) -> Result<()> {
-        let commands = self.commands()?;
+        self.look_in(&own_path())
+    }
+
+    fn look_in(&self, search: &str) -> Result<()> {
+        let commands = self.commands(search)?;
         // What the setup brings along in the directory is not there yet.
         let is_there = |command: &FileCommand| {
             (command.is_in_node && command.words[0].starts_with(DIRECTORY))
@@ -349,13 +361,12 @@ impl ClusterFile {
         }
     }
 
-    /// All commands that it has.
+    /// All commands that it has, of somebody who has this `PATH`.
     ///
     /// # Errors
     /// If one cannot be told.
-    pub(crate) fn commands(&self) -> Result<Vec<FileCommand>> {
-        let own_path = std::env::var("PATH").unwrap_or_default();
-        let mut all = self.commands_of_nodes(&own_path);
+    pub(crate) fn commands(&self, search: &str) -> Result<Vec<FileCommand>> {
+        let mut all = self.commands_of_nodes(search);
         for step in &self.steps {
             let is_in_node = step.on.is_some();
             let folder = if is_in_node {
@@ -366,7 +377,7 @@ impl ClusterFile {
             all.push(FileCommand {
                 whose: format!("step {}", step.name),
                 words: step.command.clone(),
-                path: own_path.clone(),
+                path: search.to_owned(),
                 folder,
                 is_in_node: true,
             });
@@ -375,7 +386,7 @@ impl ClusterFile {
         all.extend(outside.map(|(whose, words)| FileCommand {
             whose,
             words,
-            path: own_path.clone(),
+            path: search.to_owned(),
             folder: self.folder.clone(),
             is_in_node: false,
         }));
@@ -383,13 +394,10 @@ impl ClusterFile {
     }
 
     /// Those of nodes.
-    fn commands_of_nodes(&self, own_path: &str) -> Vec<FileCommand> {
+    fn commands_of_nodes(&self, search: &str) -> Vec<FileCommand> {
         let mut all = Vec::new();
         for node in &self.nodes {
-            let path = node
-                .environment
-                .get("PATH")
-                .map_or(own_path, String::as_str);
+            let path = node.environment.get("PATH").map_or(search, String::as_str);
             let ready = node.ready.iter().filter_map(|ready| match ready {
                 Ready::Command(words) => Some(words),
                 _ => None,
@@ -466,6 +474,11 @@ fn in_words(message: &str) -> String {
         other => other,
     };
     format!("{before}expected {expected}")
+}
+
+/// Where programs are looked for, for us.
+fn own_path() -> String {
+    std::env::var("PATH").unwrap_or_default()
 }
 
 fn line_of(text: &str, at: usize) -> usize {

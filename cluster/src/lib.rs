@@ -42,7 +42,7 @@ pub use background::Background;
 pub use check::{Verdict, verdict};
 pub use client::Client;
 pub use cluster::{Cluster, Settings};
-pub use died::died_of;
+pub use died::{GO_STATUS, GO_WANTS, died_of};
 pub use disk::{Disk, PowerCut};
 pub use ends::NodeEnd;
 pub use error::{Error, Result, UNUSABLE_DISK, is_killed};

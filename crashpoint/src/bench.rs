@@ -55,7 +55,7 @@ pub(crate) struct BenchArgs {
     /// Measure simulated machines themselves instead, whatever runs in them: what one costs that
     /// does nothing, what a message to their calendar and a frame cost, and whether two simulations
     /// disturb each other. Takes no root; their kernel is that of --kernel uml:PATH, or the last that
-    /// scripts/build-uml.sh built
+    /// scripts/build-uml.sh built from linux-source-6.1, or else from linux-source-6.12
     #[arg(long, conflicts_with_all = ["file_systems", "states", "cluster", "live", "jobs", "modules", "kernel_parameters", "virtual_time"])]
     machines: bool,
 

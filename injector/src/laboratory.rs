@@ -91,6 +91,8 @@ pub struct LiveRun {
     pub forked_ns: Option<u64>,
     /// What specifications come to in it.
     pub held: Held,
+    /// Whether it was cut short since a kernel was gone for no reason in its machine, which need not come again.
+    pub has_lost_kernel: bool,
 }
 
 /// A run without a failure, from which runs with one are forked.

@@ -333,6 +333,7 @@ mod tests {
             history: String::new(),
             forked_ns: failure.forked_ns,
             held: Held::default(),
+            has_lost_kernel: false,
         }
     }
 

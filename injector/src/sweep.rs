@@ -403,8 +403,8 @@ impl Level<'_> {
     }
 }
 
-/// Tries one failure; twice if `twice`, or if it breaks something. The second time is a run of its own
-/// from the boot on, also where the first one was forked from the prefix of several.
+/// Tries one failure. The second time is a run of its own from the boot on, also where the first one was
+/// forked from the prefix of several.
 fn attempt<'a>(
     laboratory: &'a Laboratory,
     item: &Item,
@@ -423,9 +423,25 @@ fn attempt<'a>(
         };
         prefix.future(failure, None)?
     };
-    let is_repeated = twice || run.judged != Judged::Ok;
+    compared(address, run, twice, || {
+        laboratory.run(failure, None, cancelled)
+    })
+}
+
+/// What comes of a failure that was tried; it is tried once more if `twice`, or if it breaks something. A run
+/// that has lost a kernel is like no other, and says nothing.
+fn compared(
+    address: &Address,
+    run: LiveRun,
+    twice: bool,
+    again: impl FnOnce() -> Result<LiveRun>,
+) -> Result<LiveResult> {
+    let is_repeated = (twice || run.judged != Judged::Ok) && !run.has_lost_kernel;
     if is_repeated {
-        let again = laboratory.run(failure, None, cancelled)?;
+        let again = again()?;
+        if again.has_lost_kernel {
+            return Ok(LiveResult::new(address.clone(), again, false));
+        }
         refuse_difference(address, &run, &again)?;
     }
     Ok(LiveResult::new(address.clone(), run, is_repeated))
@@ -517,6 +533,47 @@ mod tests {
             Ok(())
         });
         summary.expect("nothing fails")
+    }
+
+    fn run(judged: Judged, history: &str) -> LiveRun {
+        LiveRun {
+            happened: Vec::new(),
+            missed: Vec::new(),
+            acknowledged: Vec::new(),
+            recovery: Vec::new(),
+            judged,
+            history: history.into(),
+            forked_ns: None,
+            held: Held::default(),
+            has_lost_kernel: false,
+        }
+    }
+
+    /// It need not come again, and is no reason to end a sweep: the failure is inconclusive.
+    #[test]
+    fn a_run_that_has_lost_a_kernel_is_not_compared_with_another() {
+        let address = &wanted(&seed_plan(), &selection(None, 2))[0].address;
+        let lost = || LiveRun {
+            has_lost_kernel: true,
+            ..run(
+                Judged::Inconclusive {
+                    why: "it ended".into(),
+                },
+                "other",
+            )
+        };
+        for judged in [Judged::Ok, broken("key-1 is lost")] {
+            let whole = || run(judged.clone(), "one");
+            for (first, again) in [(lost(), whole()), (whole(), lost())] {
+                let came = compared(address, first, true, || Ok(again)).expect("it goes on");
+                assert_eq!((&came.judged, came.repeated), (&lost().judged, false));
+            }
+            let came = compared(address, whole(), true, || Ok(whole())).expect("it is the same");
+            assert_eq!((&came.judged, came.repeated), (&judged, true));
+            let other = run(judged.clone(), "other");
+            let refused = compared(address, whole(), true, || Ok(other));
+            assert!(matches!(refused, Err(Error::NotDeterministic { .. })));
+        }
     }
 
     #[test]

@@ -150,7 +150,8 @@ impl Uml {
         Self::at(&kernel, modules)
     }
 
-    /// The kernel that scripts/build-uml.sh built last, or that at `path`, with virtual time.
+    /// The kernel that scripts/build-uml.sh built last from linux-source-6.1, or else from
+    /// linux-source-6.12, or that at `path`, with virtual time.
     ///
     /// # Errors
     /// If there is none, or it has no virtual time.

@@ -153,13 +153,21 @@ command = "true"
 [check]
 command = "echo ok"
 "#;
-    let output = Laid::new(file).run(&["--client", "--restart", "--check"]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let printed = printed(&output);
+    let restarted = |text: &str, status: i32| {
+        let output = Laid::new(text).run(&["--client", "--restart", "--check"]);
+        assert_eq!(output.status.code(), Some(status), "{}", said(&output));
+        (printed(&output), said(&output))
+    };
+    let (printed, _) = restarted(file, 1);
     assert!(
         printed.contains("broken node one does not come up: it ended with status 7"),
         "{printed}"
     );
+    // Somebody else did that.
+    let (printed, said) = restarted(&file.replace("exit 7", "kill -9 $$"), 3);
+    assert!(!printed.contains("broken"), "{printed}");
+    let expected = "inconclusive: node one does not come up: it was ended by SIGKILL";
+    assert!(said.contains(expected), "{said}");
 }
 
 #[test]

@@ -168,6 +168,42 @@ on = "b"
 until = { after_s = 0.5 }
 "#;
 
+/// The clocks of two jump, of which one switches itself off: it has its own time when it boots again.
+const CLOCK_OF_ONE_THAT_LEAVES: &str = r#"
+[[faults]]
+at = { time_s = 0.3 }
+fault = "clock"
+on = ["a", "b"]
+by_s = 5000
+"#;
+
+/// `a` does that once.
+const LEAVES: &str = r#"
+[[nodes]]
+name = "a"
+command = "sh {here}/leaves.sh {dir}"
+ready = { log = "ready" }
+[[nodes]]
+name = "b"
+command = "sh -c 'touch {dir}/x; echo ready; while :; do date +time=%s; sleep 0.3; done'"
+ready = { log = "ready" }
+[client]
+command = "sleep 3"
+[check]
+command = "sh -c 'sleep 1; echo ok'"
+"#;
+
+const LEAVES_ONCE: &str = r"
+echo ready
+if test ! -e $1/left; then
+    sleep 1
+    touch $1/left
+    sync $1/left $1
+    exec /usr/bin/python3 -IS -c 'import ctypes; ctypes.CDLL(None).reboot(0x4321fedc)'
+fi
+exec sleep 1000
+";
+
 /// Each node says three times a second what time it is.
 const TELL_TIME: &str = r#"
 [[nodes]]
@@ -262,7 +298,9 @@ fn a_run_is_made_again_to_the_byte_and_another_seed_is_another_run() {
     assert_ne!(history(first), history(second));
     let kept = laid.place.shared("out/again");
     let kept = kept.to_str().expect("text");
-    let again = laid.crashpoint(&["replay", "out/first", "1", "--keep", kept]);
+    // Somebody has another `PATH`, on which the store is not.
+    let replay = ["replay", "out/first", "1", "--keep", kept];
+    let again = laid.place.crashpoint(&replay).output().expect("it runs");
     assert_status(&again, 1);
     let words = printed(&again);
     assert!(
@@ -415,6 +453,30 @@ fn a_plan_that_waits_ten_minutes_takes_no_ten_minutes() {
     assert!(took < Duration::from_secs(600), "{took:?}");
 }
 
+/// How far the time jumps in the log of a node, in seconds.
+fn jumps(log: &str) -> Vec<i64> {
+    let times = log.lines().filter_map(|line| line.strip_prefix("time="));
+    let times: Vec<i64> = times.map(|time| time.parse().expect("seconds")).collect();
+    let steps = times.windows(2).map(|two| two[1] - two[0]);
+    steps.filter(|step| step.abs() > 60).collect()
+}
+
+#[test]
+fn clocks_jump_back_where_the_machine_of_another_has_ended() {
+    let laid = Laid::of(LEAVES, CLOCK_OF_ONE_THAT_LEAVES);
+    laid.place.file("leaves.sh", LEAVES_ONCE);
+    let output = laid.inject(&["--out", "out/kept"]);
+    assert_status(&output, 0);
+    let text = printed(&output);
+    assert!(text.contains("fault 1 has ended"), "{text}");
+    let jumps = jumps(&laid.file("out/kept/runs/1/logs/b.log"));
+    let near = |step: i64, by: i64| (step - by).abs() < 5;
+    assert!(
+        matches!(jumps[..], [there, back] if near(there, 5000) && near(back, -5000)),
+        "{jumps:?}"
+    );
+}
+
 #[test]
 fn clocks_jump_and_jump_back_but_those_of_machines_that_have_booted() {
     let laid = Laid::of(TELL_TIME, CLOCKS);
@@ -441,12 +503,7 @@ fn clocks_jump_and_jump_back_but_those_of_machines_that_have_booted() {
             .map(|time| time.parse::<i64>().expect("seconds"))
             .collect::<Vec<_>>()
     };
-    // Seconds, without those between two that are hardly apart.
-    let jumps = |node: &str| {
-        let times = times(node);
-        let steps = times.windows(2).map(|two| two[1] - two[0]);
-        steps.filter(|step| step.abs() > 60).collect::<Vec<_>>()
-    };
+    let jumps = |node: &str| jumps(&laid.file(&format!("out/kept/runs/1/logs/{node}.log")));
     let near = |step: i64, by: i64| (step - by).abs() < 5;
     let (a, b) = (jumps("a"), jumps("b"));
     assert!(

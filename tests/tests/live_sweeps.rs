@@ -51,7 +51,9 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
     let refused = store.crashpoint(&["show", "out/results", "--all"]);
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
     another_seed_is_over_before_it(&store);
-    let replayed = store.crashpoint(&["replay", "out/results", "1", "--keep", "out/kept"]);
+    // Somebody has another `PATH`, on which the store is not.
+    let replay = ["replay", "out/results", "1", "--keep", "out/kept"];
+    let replayed = store.place.crashpoint(&replay).output().expect("it runs");
     let text = printed(&replayed);
     assert_eq!(replayed.status.code(), Some(1), "{text}{}", said(&replayed));
     assert!(
@@ -531,13 +533,18 @@ fn speaks_with_a_shell(store: &Store, until_s: f64) {
 /// A cluster of nodes with a name and a command, which log `up`; the client is told something once. `rest` is
 /// what else its file has.
 fn cluster(nodes: &[(&str, &str)], rest: &str) -> Store {
+    cluster_with("sleep 0.2; echo put", nodes, rest)
+}
+
+/// The same with what the client does.
+fn cluster_with(client: &str, nodes: &[(&str, &str)], rest: &str) -> Store {
     let place = Ordinary::new();
     let nodes = nodes.iter().map(|(name, command)| {
         let ready = "ready = { log = \"up\" }\nready_within_s = 1.2\nstop = \"SIGKILL\"";
         format!("[[nodes]]\nname = \"{name}\"\ncommand = \"{command}\"\n{ready}\n")
     });
     let nodes: String = nodes.collect();
-    let client = "[client]\ncommand = \"sh -c 'sleep 0.2; echo put'\"\n";
+    let client = format!("[client]\ncommand = \"sh -c '{client}'\"\n");
     place.file("cluster.toml", &format!("{nodes}{client}{rest}"));
     Store::of(place)
 }
@@ -566,6 +573,25 @@ fn a_node_that_ends_after_its_recovery_has_not_recovered() {
     assert_eq!(status, Some(1), "{words}");
     let expected = "node n does not stay up: it ended with status 0 by itself";
     assert!(words.contains(expected), "{words}");
+}
+
+/// The second line comes after the time without power, and before the node has had its time to be ready.
+#[test]
+fn what_the_client_says_while_a_node_does_not_come_up_is_known() {
+    let lost = format!(
+        "sh -c 'if test -e begun; then test -e late || exec sleep 1000; else touch begun; sync begun .; touch late; fi; {STAYS}'"
+    );
+    let client = "sleep 0.2; echo put; sleep 1.8; echo put";
+    let store = cluster_with(client, &[("n", &lost)], CHECK);
+    let options = ["--points", "acks", "--states", "flushed"];
+    let first = ["--shard", "1/2", "--out", "out/first"];
+    let (status, words) = came(&store.sweep(&[&options[..], &first].concat()));
+    assert_eq!(status, Some(1), "{words}");
+    let expected = "node n does not come up: it was not ready within 1.2s";
+    assert!(words.contains(expected), "{words}");
+    let result = &results(&store.place.path("out/first/results.jsonl"))[0];
+    assert_eq!(result["faults"][0]["acknowledged_before"], 1, "{result}");
+    assert_eq!(result["acknowledged"], 2, "{result}");
 }
 
 /// What a node does that ends by itself when it is started for this time.

@@ -452,12 +452,10 @@ fn app_on(file_system: &str, options: &[&str]) -> Output {
     app(&[&disk, options].concat(), "")
 }
 
-#[test]
-fn a_file_system_that_recovers_without_flushes_is_found_if_the_power_fails_again() {
+/// A sweep with a file system that recovers without flushes, what it came to, and the first finding of a
+/// recovery.
+fn without_flushes(out: &str) -> (Value, Value) {
     require_root();
-    let directory = TempDir::new().expect("a directory");
-    let out = directory.path().join("out");
-    let out = out.to_str().expect("text");
     let output = app_on("ext4:barrier=0", &["--out", out]);
     let (findings, summary) = swept(&output);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -465,6 +463,15 @@ fn a_file_system_that_recovers_without_flushes_is_found_if_the_power_fails_again
     let is_again = |finding: &&Value| finding["crashes"].is_array();
     let finding = findings.iter().find(is_again);
     let finding = finding.unwrap_or_else(|| panic!("{findings:#?}"));
+    (finding.clone(), summary)
+}
+
+#[test]
+fn a_file_system_that_recovers_without_flushes_is_found_if_the_power_fails_again() {
+    let directory = TempDir::new().expect("a directory");
+    let out = directory.path().join("out");
+    let out = out.to_str().expect("text");
+    let (finding, summary) = without_flushes(out);
     let broken = finding["broken"][0].as_str().expect("words");
     assert!(broken.contains("was acknowledged and is lost"), "{broken}");
     let level = again(&summary);
@@ -474,6 +481,18 @@ fn a_file_system_that_recovers_without_flushes_is_found_if_the_power_fails_again
     let number = finding["number"].to_string();
     let replayed = crashpoint(&["replay", "--command", "true", out, &number]);
     assert_eq!(replayed.status.code(), Some(1), "{}", said(&replayed));
+}
+
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn a_finding_of_a_file_system_that_recovers_without_flushes_is_made_smaller() {
+    let directory = TempDir::new().expect("a directory");
+    let out = directory.path().join("out");
+    let out = out.to_str().expect("text");
+    let (finding, _) = without_flushes(out);
+    let number = finding["number"].to_string();
+    let minimized = crashpoint(&["minimize", out, &number]);
+    assert_eq!(minimized.status.code(), Some(1), "{}", said(&minimized));
 }
 
 #[test]
@@ -501,6 +520,8 @@ fn a_check_that_removes_its_directory_is_no_recovery() {
         "{}",
         said(&output)
     );
+    // Whatever came of them, the recoveries are counted.
+    assert!(said(&output).contains("linux, again"), "{}", said(&output));
     let left = user.temporary().read_dir().expect("read").count();
     assert_eq!(left, 0, "{}", said(&output));
 }

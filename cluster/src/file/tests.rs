@@ -64,6 +64,21 @@ fn simulated_machines_are_as_the_file_says() {
     }
 }
 
+/// Whoever goes on with what somebody began may have another `PATH`.
+#[test]
+fn programs_are_looked_for_where_those_who_run_them_look() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("cluster.toml");
+    fs::write(&path, "[[nodes]]\nname = \"a\"\ncommand = \"own-server\"\n").expect("written");
+    let programs = place.path().join("programs");
+    fs::create_dir(&programs).expect("created");
+    let (program, programs) = (programs.join("own-server"), programs.display().to_string());
+    std::os::unix::fs::symlink("/bin/sh", program).expect("linked");
+    let refused = ClusterFile::read(&path).expect_err("it is elsewhere");
+    assert!(matches!(refused, Error::NoProgram { .. }), "{refused}");
+    ClusterFile::read_for(&path, &programs).expect("it is there");
+}
+
 fn refused(from: &str, to: &str) -> String {
     let text = SYSTEM.replacen(from, to, 1);
     assert_ne!(text, SYSTEM);

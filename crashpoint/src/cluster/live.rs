@@ -64,7 +64,8 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "A..B", requires = "live", conflicts_with = "seed")]
     seeds: Option<Seeds>,
 
-    /// The kernel of the simulated machines, if not the last that scripts/build-uml.sh built
+    /// The kernel of the simulated machines, if not the last that scripts/build-uml.sh built from
+    /// linux-source-6.1, or else from linux-source-6.12
     #[arg(long, value_name = "PATH", requires = "live")]
     kernel: Option<PathBuf>,
 
@@ -335,7 +336,7 @@ pub(super) fn laboratory(
     seed: u64,
     surroundings: &Surroundings,
 ) -> anyhow::Result<Laboratory> {
-    let file = ClusterFile::read(path)?;
+    let file = ClusterFile::read_for(path, &surroundings.search_path())?;
     if file.client.is_none() || file.check.is_none() {
         bail!(
             "{} has no [client] or no [check]: nobody could tell what is broken",

@@ -170,11 +170,18 @@ fn start(
     Ok(())
 }
 
-/// A node that does not come up again is no error, but what was to be seen.
+/// A node that does not come up again is no error, but what was to be seen. If somebody else killed it, nothing
+/// was.
 pub(super) fn told_not_ready(error: Error) -> anyhow::Result<Outcome> {
+    let is_killed = error.is_killed();
     let Error::NotReady { node, what, tail } = error else {
         return Err(error.into());
     };
+    if is_killed {
+        let why =
+            format!("node {node} does not come up: it {what}; the machine may be short of memory");
+        return Ok(told(&Verdict::Inconclusive(why))?);
+    }
     let mut out = io::stdout().lock();
     writeln!(out, "broken node {node} does not come up: it {what}")?;
     for line in tail {
@@ -259,4 +266,25 @@ pub(super) fn told(verdict: &Verdict) -> io::Result<Outcome> {
         Verdict::Broken(_) => Outcome::Findings,
         Verdict::Inconclusive(_) => Outcome::Incomplete,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_somebody_else_killed_while_it_came_up_again_is_not_broken() {
+        for (how, outcome) in [
+            ("was ended by SIGKILL by itself", Outcome::Incomplete),
+            ("was ended by SIGABRT by itself", Outcome::Findings),
+            ("was not ready within 30s", Outcome::Findings),
+        ] {
+            let error = Error::NotReady {
+                node: "a".into(),
+                what: how.into(),
+                tail: Vec::new(),
+            };
+            assert_eq!(told_not_ready(error).expect("it is told"), outcome, "{how}");
+        }
+    }
 }

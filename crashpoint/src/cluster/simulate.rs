@@ -38,8 +38,8 @@ pub(crate) struct MachinesArgs {
     #[arg(long)]
     pub(crate) simulate: bool,
 
-    /// The kernel of simulated machines: one of scripts/build-uml.sh, whose last one is taken if
-    /// none is named
+    /// The kernel of simulated machines: one of scripts/build-uml.sh. If none is named, it is the last
+    /// that it built from linux-source-6.1, or else from linux-source-6.12
     #[arg(long, value_name = "PATH", requires = "simulate")]
     pub(crate) kernel: Option<PathBuf>,
 
@@ -110,7 +110,8 @@ impl MachinesArgs {
 }
 
 /// How the machines of a cluster file are simulated, with that kernel or the last that
-/// scripts/build-uml.sh built. What the command line says counts in place of what the file says.
+/// scripts/build-uml.sh built from linux-source-6.1, or else from linux-source-6.12. What the command
+/// line says counts in place of what the file says.
 ///
 /// # Errors
 /// If there is no kernel for it.

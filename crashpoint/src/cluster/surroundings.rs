@@ -161,6 +161,13 @@ impl Surroundings {
         self.environment.clone().unwrap_or_else(own_environment)
     }
 
+    /// Where commands look for programs.
+    pub(crate) fn search_path(&self) -> String {
+        let environment = self.environment().into_iter();
+        let mut paths = environment.filter(|(name, _)| name == "PATH");
+        paths.next().map_or_else(String::new, |(_, path)| path)
+    }
+
     /// Those of a sweep that was begun.
     ///
     /// # Errors
@@ -247,6 +254,7 @@ mod tests {
         kept.environment = Some(environment.clone());
         let again = Surroundings::recorded(&kept).expect("it is known");
         assert_eq!(again.environment(), environment);
+        assert_eq!(again.search_path(), "/elsewhere");
         assert_eq!(again.kept(), kept);
         kept.environment = None;
         let older = Surroundings::recorded(&kept).expect("it is known");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use brief::counted;
 use campaign::quoted;
-use cluster::{ClusterFile, DIRECTORY, NodeConfig, Ready, client_address};
+use cluster::{ClusterFile, DIRECTORY, GO_STATUS, GO_WANTS, NodeConfig, Ready, client_address};
 use node_sweep::Turns;
 
 use super::states::XATTRS;
@@ -101,13 +101,22 @@ await() {
 }
 "#;
 
-/// How the script ends, after what the check said.
-const END: &str = r#"case $status in
-0 | 1) ;;
-132 | 134 | 135 | 136 | 139)
-    echo "broken the check died of signal $((status - 128))"
-    exit 1
+/// How the script ends, after what the check said. `GO` and `WANTS` are what is known of Go.
+const END: &str = r#"died=
+case $status in
+132 | 134 | 135 | 136 | 139) died="signal $((status - 128))" ;;
+GO)
+    if grep -aE '^(fatal error: |\[signal SIG)' "$top/errors" | grep -aqvE '^fatal error: .*(WANTS)'; then
+        died='a fault in Go'
+    fi
     ;;
+esac
+if [ -n "$died" ]; then
+    echo "broken the check died of $died"
+    exit 1
+fi
+case $status in
+0 | 1) ;;
 *)
     echo "the check ended with status $status" >&2
     exit 3
@@ -172,7 +181,13 @@ pub(super) fn script(
         writeln!(text, "export {name}={}", quoted(&value))?;
     }
     text += &check(file)?;
-    Ok(text + END)
+    Ok(text + &end())
+}
+
+/// As a sweep takes how the check ended ([`cluster::died_of`]).
+fn end() -> String {
+    let end = END.replace("GO)", &format!("{GO_STATUS})"));
+    end.replace("WANTS", &GO_WANTS.join("|"))
 }
 
 /// How the nodes are laid out, and then started, in turns if there are some.
@@ -314,7 +329,8 @@ fn check(file: &ClusterFile) -> anyhow::Result<String> {
         (shell(&check.command(Some(acks.as_ref()))?), "")
     };
     Ok(format!(
-        "status=0\nsaid=$({runs}) || status=$?\nprintf '%s\\n' \"$said\"\n{answered}"
+        "status=0\nsaid=$({runs} 2>\"$top/errors\") || status=$?\ncat \"$top/errors\" >&2\n\
+         printf '%s\\n' \"$said\"\n{answered}"
     ))
 }
 
@@ -386,7 +402,7 @@ mod tests {
             "await 25 runs a ask 10.77.0.2",
             "node c 10.77.0.3 / env c",
             "start c",
-            "said=$(printf -- '-\\t%s\\n' /run/crashpoint/.export/acknowledged | check --serve) || status=$?",
+            "said=$(printf -- '-\\t%s\\n' /run/crashpoint/.export/acknowledged | check --serve 2>\"$top/errors\") || status=$?",
         ];
         for line in lines {
             assert!(script.contains(&format!("\n{line}\n")), "{line}\n{script}");
@@ -402,7 +418,9 @@ mod tests {
         let mut file =
             ClusterFile::parse(&text, Path::new("cluster.toml"), Path::new("/")).expect("parsed");
         file.check.as_mut().expect("there is one").serve = serve;
-        let script = format!("set -eu\n{}{END}", check(&file).expect("words"));
+        let top = tempfile::tempdir().expect("a directory");
+        let check = check(&file).expect("words");
+        let script = format!("set -eu\ntop={}\n{check}{}", top.path().display(), end());
         let output = Command::new("sh").args(["-c", &script]).output();
         output.expect("it runs").status.code()
     }
@@ -422,6 +440,14 @@ mod tests {
             ("echo broken; exit 2", 3),
             ("echo ok; kill -TERM $$", 3),
             ("echo okay; echo ok:ay; echo brokenness", 3),
+            ("echo 'fatal error: fault' >&2; exit 2", 1),
+            ("echo ok; echo '[signal SIGSEGV: x]' >&2; exit 2", 1),
+            ("echo 'fatal error: runtime: out of memory' >&2; exit 2", 3),
+            (
+                "echo 'fatal error: newosproc' >&2; echo 'fatal error: fault' >&2; exit 2",
+                1,
+            ),
+            ("echo 'fatal error: fault' >&2; exit 3", 3),
         ] {
             assert_eq!(status(does, false), Some(ends), "{does}");
         }
@@ -429,6 +455,7 @@ mod tests {
             ("read x; echo ok; echo end; exit 7", 0),
             ("read x; echo 'broken: k1'; echo end", 1),
             ("read x; kill -SEGV $$", 1),
+            ("read x; echo 'fatal error: fault' >&2; exit 2", 1),
             ("read x; echo ok", 3),
         ] {
             assert_eq!(status(does, true), Some(ends), "{does}");

@@ -62,6 +62,11 @@ pub(super) fn refuse_other_kernel(
     Ok(())
 }
 
+/// What surrounds the machines of a campaign.
+pub(super) fn surroundings_of(on: &OnMachines) -> anyhow::Result<Surroundings> {
+    Surroundings::recorded(&on.surrounded).map_err(|what| anyhow!("{what}"))
+}
+
 /// How the machines of a run are simulated, if they are.
 fn settings_of(
     file: &ClusterFile,
@@ -71,8 +76,7 @@ fn settings_of(
     let Some(on) = &manifest.simulated else {
         return Ok(None);
     };
-    let surroundings = Surroundings::recorded(&on.surrounded);
-    let surroundings = surroundings.map_err(|what| anyhow!("{what}"))?;
+    let surroundings = surroundings_of(on)?;
     settings(
         file,
         Some(Path::new(&on.kernel)),

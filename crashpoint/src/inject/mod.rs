@@ -26,7 +26,7 @@ use injector::online::{
 };
 
 pub(crate) use finding::{minimize, replay, show, summary_of};
-use ground::{on_machines, refuse_other_kernel};
+use ground::{on_machines, refuse_other_kernel, surroundings_of};
 pub(crate) use lanes::{history_of, history_path, lanes_of, rules_of};
 pub(crate) use specs::Finished;
 
@@ -350,6 +350,18 @@ fn read_file(path: &Path, simulate: bool) -> anyhow::Result<ClusterFile> {
     Ok(on_ground(ClusterFile::read(path)?, simulate))
 }
 
+/// That of a campaign that was begun: simulated machines have the `PATH` of whoever began.
+fn read_begun(manifest: &InjectManifest) -> anyhow::Result<ClusterFile> {
+    let path = Path::new(&manifest.file);
+    match &manifest.simulated {
+        None => read_file(path, false),
+        Some(on) => {
+            let search = surroundings_of(on)?.search_path();
+            Ok(on_ground(ClusterFile::read_for(path, &search)?, true))
+        }
+    }
+}
+
 /// The cluster file that a campaign keeps. Its programs may be on another machine.
 fn kept_file(manifest: &InjectManifest) -> anyhow::Result<ClusterFile> {
     let path = Path::new(&manifest.file);
@@ -369,7 +381,7 @@ fn on_ground(file: ClusterFile, simulate: bool) -> ClusterFile {
 /// The cluster file of a campaign that was begun, if it and the kernel of simulated machines are still
 /// those.
 fn file_of(manifest: &InjectManifest, directory: &Path) -> anyhow::Result<ClusterFile> {
-    let file = read_file(Path::new(&manifest.file), manifest.simulated.is_some())?;
+    let file = read_begun(manifest)?;
     refuse_other_kernel(manifest, directory)?;
     if file.text != manifest.text {
         return Err(injector::Error::OtherSweep {

@@ -64,6 +64,7 @@ impl Run<'_> {
             acknowledged: self.printed.lines(),
             missed: failure.faults[self.happened.len()..].to_vec(),
             happened: self.happened,
+            has_lost_kernel: self.story.has_lost_kernel,
             recovery,
             judged,
             history: self.cluster.simulation().history(),
@@ -90,7 +91,9 @@ impl Run<'_> {
                 return Ok((judged, Vec::new()));
             }
         }
-        match self.cluster.start(self.cancelled) {
+        let started = self.cluster.start(self.cancelled);
+        self.take_lines();
+        match started {
             Ok(()) => self.story.healed(self.cluster.now_ns()),
             Err(error) => return Ok((self.not_up(error)?, Vec::new())),
         }
@@ -297,24 +300,27 @@ impl Run<'_> {
 
     /// A run that was to be as another one, and is not.
     fn not_there(&mut self) -> Judged {
-        self.cut_short("the run did not come to that moment".into())
+        let lost = self.lost_kernel();
+        lost.unwrap_or_else(|| self.cut_short("the run did not come to that moment".into()))
+    }
+
+    /// What there is to say of kernels that are gone for no reason in their machines, if any are.
+    fn lost_kernel(&mut self) -> Option<Judged> {
+        let error = self.cluster.refuse_lost_kernels().err()?;
+        self.story.has_lost_kernel = true;
+        Some(self.cut_short(error.to_string()))
     }
 
     /// What there is to say of kernels that gave up, if any did.
     fn ended(&mut self) -> Option<Judged> {
-        if let Err(error) = self.cluster.refuse_lost_kernels() {
-            return Some(self.cut_short(error.to_string()));
+        if let Some(judged) = self.lost_kernel() {
+            return Some(judged);
         }
-        let ended = self.cluster.ended();
-        let mut broken = Vec::new();
-        for (machine, name, how) in ended {
-            broken.push(format!("the machine of {name} {how}"));
-            let console = self.cluster.simulation().console(machine);
-            let lines: Vec<_> = console.lines().collect();
-            let last = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
-            broken.extend(last.iter().map(|line| format!("its console: {line}")));
-        }
-        (!broken.is_empty()).then_some(Judged::Broken { broken })
+        let (ended, nodes) = (self.cluster.ended(), self.cluster.file().nodes.len());
+        let simulation = self.cluster.simulation();
+        let judged = of_ended(ended, nodes, |machine| simulation.console(machine))?;
+        self.story.is_cut_short |= matches!(judged, Judged::Inconclusive { .. });
+        Some(judged)
     }
 
     /// A run that cannot go on for no reason of the cluster's. It would be so each time: the other failures
@@ -381,6 +387,32 @@ fn is_of_machine(error: &ClusterError) -> bool {
         error,
         ClusterError::NotReady { .. } | ClusterError::Unable { .. } | ClusterError::Command { .. }
     )
+}
+
+/// What there is to say of machines that ended, of which the first so many are nodes'. Where clients are, that is
+/// nothing of the cluster.
+fn of_ended(
+    ended: Vec<(usize, String, String)>,
+    nodes: usize,
+    console: impl Fn(usize) -> String,
+) -> Option<Judged> {
+    let mut broken = Vec::new();
+    let (of_nodes, others): (Vec<_>, Vec<_>) = ended
+        .into_iter()
+        .partition(|(machine, ..)| *machine < nodes);
+    for (machine, name, how) in of_nodes {
+        broken.push(format!("the machine of {name} {how}"));
+        let console = console(machine);
+        let lines: Vec<_> = console.lines().collect();
+        let last = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
+        broken.extend(last.iter().map(|line| format!("its console: {line}")));
+    }
+    if !broken.is_empty() {
+        return Some(Judged::Broken { broken });
+    }
+    let (_, name, how) = others.into_iter().next()?;
+    let why = format!("the machine of {name} {how}, which says nothing of the nodes");
+    Some(Judged::Inconclusive { why })
 }
 
 /// What there is to say of a node that is down; `does_not` says how. It is inconclusive if its machine could not
@@ -463,6 +495,30 @@ mod tests {
             let is_so = matches!(&judged, Judged::Inconclusive { why } if why.starts_with(begins));
             assert!(is_so, "{judged:?}");
         }
+    }
+
+    #[test]
+    fn a_kernel_that_gives_up_is_a_finding_only_where_a_node_is() {
+        let of = |ended: &[(usize, &str)]| {
+            let ended = ended.iter().map(|(machine, name)| {
+                let (name, how) = ((*name).to_owned(), "has a kernel that gave up".to_owned());
+                (*machine, name, how)
+            });
+            of_ended(ended.collect(), 2, |machine| format!("oops {machine}\n"))
+        };
+        let words = [
+            "the machine of b has a kernel that gave up",
+            "its console: oops 1",
+        ];
+        let broken = words.map(str::to_owned).to_vec();
+        let broken = Some(Judged::Broken { broken });
+        assert_eq!(of(&[(1, "b")]), broken);
+        assert_eq!(of(&[(1, "b"), (2, "client")]), broken);
+        let why =
+            "the machine of client has a kernel that gave up, which says nothing of the nodes";
+        let why = why.to_owned();
+        assert_eq!(of(&[(2, "client")]), Some(Judged::Inconclusive { why }));
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

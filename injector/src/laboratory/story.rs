@@ -55,6 +55,8 @@ pub(super) struct Story {
     is_client_ended: bool,
     /// Whether the run cannot go on to its end, for no reason of the cluster's.
     pub(super) is_cut_short: bool,
+    /// Whether that is since a kernel is gone for no reason in its machine.
+    pub(super) has_lost_kernel: bool,
 }
 
 /// What was told of a node: when it became ready last, and when it ended last by itself.
@@ -92,6 +94,7 @@ impl Story {
             faults: Vec::new(),
             is_client_ended: false,
             is_cut_short: false,
+            has_lost_kernel: false,
         }
     }
 
@@ -306,6 +309,7 @@ mod tests {
             faults: Vec::new(),
             is_client_ended: false,
             is_cut_short: false,
+            has_lost_kernel: false,
         };
         let ran = story.ran(2, &Printed::default(), Judged::Ok);
         let [doubt] = &*ran.doubts else {

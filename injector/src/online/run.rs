@@ -301,7 +301,7 @@ impl Runner<'_> {
     fn is_worth_waiting(&self, next: Option<&Next>, ended: Duration) -> bool {
         let active = self.active.iter();
         let mut untils = active
-            .filter(|active| !self.stands_still(active))
+            .filter(|active| !self.is_kept(active))
             .filter_map(|active| active.until.as_ref());
         let (within, is_one_running) = (self.plan.within, self.clients.is_one_running());
         let now = self.ground.now();

@@ -306,10 +306,12 @@ impl Ground for Simulated<'_> {
     }
 
     fn move_clocks_back(&mut self, nodes: &[usize], by_ns: i64) -> Result<()> {
-        let mut nodes = nodes.iter();
-        nodes.try_for_each(|node| {
+        let moved = nodes.iter().map(|node| {
             self.go_on(|cluster, cancelled| cluster.move_clock_back(*node, by_ns, cancelled))
-        })
+        });
+        // All of them, also if one does not: nobody makes up for it later.
+        let moved: Vec<_> = moved.collect();
+        moved.into_iter().collect()
     }
 
     fn answer_some(&mut self, node: usize, how: (Answer, u64), hits: Predicate) -> Result<()> {

@@ -179,8 +179,13 @@ impl Waiting {
         if self.reached.is_none() && self.is_reached(seen) {
             self.reached = Some(seen.now);
         }
+        self.has_fired(seen.now)
+    }
+
+    /// Whether it fires, as far as it was looked.
+    pub(super) fn has_fired(&self, now: Duration) -> bool {
         let delay = self.trigger.delay;
-        self.reached.is_some_and(|at| seen.now >= at + delay)
+        self.reached.is_some_and(|at| now >= at + delay)
     }
 
     /// Whether it is worth to go on waiting for it for so long, now that the clients have ended that

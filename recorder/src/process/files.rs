@@ -31,8 +31,11 @@ pub(super) enum FileCall {
     },
     /// These mappings go, or a part of them.
     Unmap(Vec<u64>),
-    /// These, or a part of them, are to be elsewhere.
-    Move(Vec<u64>),
+    /// These, or a part of them, are to be elsewhere, in the place of others.
+    Move {
+        going: Vec<u64>,
+        replaced: Vec<u64>,
+    },
 }
 
 impl Recording {
@@ -107,7 +110,9 @@ impl Recording {
                 self.leave_map(origin, entry, file, (&copy, &going), result);
             }
             FileCall::Unmap(going) => self.leave_unmap(origin, entry, &going),
-            FileCall::Move(going) => self.leave_move(origin, entry, &going, result),
+            FileCall::Move { going, replaced } => {
+                self.leave_move(origin, entry, (&going, &replaced), result);
+            }
         }
     }
 
@@ -121,7 +126,7 @@ impl Recording {
             | FileCall::SyncAll
             | FileCall::Map { .. }
             | FileCall::Unmap(_)
-            | FileCall::Move(_) => {}
+            | FileCall::Move { .. } => {}
         }
     }
 }

@@ -94,7 +94,7 @@ const STORE: Row = Row {
 
 impl Recording {
     pub(super) fn enter_map(&mut self, entry: &Entry, origin: &Origin) -> Next {
-        let going = self.replaced(origin, entry);
+        let going = self.replaced(origin, entry, Call::Map);
         let own = self.own(origin, entry.arguments[4]);
         // Nobody can ever store to what is not open for writing.
         let is_writable = |copy: &OwnedFd| {
@@ -108,9 +108,14 @@ impl Recording {
     }
 
     /// The mappings of which another one is to take the place, in whole or in part.
-    fn replaced(&self, origin: &Origin, entry: &Entry) -> Vec<u64> {
+    fn replaced(&self, origin: &Origin, entry: &Entry, call: Call) -> Vec<u64> {
         let [start, len, _, flags, ..] = entry.arguments;
-        if flags & libc::MAP_FIXED as u64 == 0 {
+        let ((start, len), fixed) = match call {
+            Call::Map => ((start, len), libc::MAP_FIXED),
+            Call::Move => (moved_to(entry), libc::MREMAP_FIXED),
+            _ => return Vec::new(),
+        };
+        if flags & fixed as u64 == 0 {
             return Vec::new();
         }
         let hit = self.hit(origin.process, start, len);
@@ -163,7 +168,9 @@ impl Recording {
         call: Call,
     ) -> Next {
         let [start, len, third, ..] = entry.arguments;
-        if self.hit(origin.process, start, len.max(1)).next().is_none() {
+        let replaced = self.replaced(origin, entry, call);
+        let is_hit = self.hit(origin.process, start, len.max(1)).next().is_some();
+        if !is_hit && replaced.is_empty() {
             return Next::GoOn;
         }
         match call {
@@ -180,7 +187,7 @@ impl Recording {
                 let hit = self.hit(origin.process, start, len.max(1));
                 let going = hit.map(|mapping| mapping.number).collect();
                 to_exit(if call == Call::Move {
-                    FileCall::Move(going)
+                    FileCall::Move { going, replaced }
                 } else {
                     FileCall::Unmap(going)
                 })
@@ -212,6 +219,12 @@ impl Recording {
 
     pub(super) fn leave_unmap(&mut self, origin: &Origin, entry: &Entry, going: &[u64]) {
         let [start, len, ..] = entry.arguments;
+        self.end_range(origin, (start, len), going);
+    }
+
+    /// These mappings have a range of memory no more.
+    fn end_range(&mut self, origin: &Origin, (start, len): (u64, u64), going: &[u64]) {
+        let len = len.next_multiple_of(PAGE_BYTES);
         let hit = self
             .hit(origin.process, start, len)
             .filter(|mapping| going.contains(&mapping.number));
@@ -235,8 +248,17 @@ impl Recording {
     }
 
     /// What is outside of the range that moves stays, and all of it where the kernel makes another view
-    /// of the file.
-    pub(super) fn leave_move(&mut self, origin: &Origin, entry: &Entry, going: &[u64], to: u64) {
+    /// of the file. What it takes the place of goes.
+    pub(super) fn leave_move(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        (going, replaced): (&[u64], &[u64]),
+        to: u64,
+    ) {
+        if !replaced.is_empty() {
+            self.end_range(origin, moved_to(entry), replaced);
+        }
         let [start, old_len, len, flags, ..] = entry.arguments;
         let Some(mappings) = self.mappings.get_mut(&origin.process) else {
             return;
@@ -380,6 +402,12 @@ impl Recording {
             }
         }
     }
+}
+
+/// The range of memory to which a call moves another one, if it says which.
+fn moved_to(entry: &Entry) -> (u64, u64) {
+    let [_, _, len, _, start, _] = entry.arguments;
+    (start, len)
 }
 
 /// Whether a file has too much data to be compared at every call.

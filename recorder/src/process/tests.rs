@@ -190,6 +190,30 @@ for place in [at, to, at + 8192]: assert libc.msync(place, 4096, 4) == 0
     assert_eq!(synced(script), [(0, 4096), (4096, 4096), (8192, 4096)]);
 }
 
+/// The file is no longer there, whatever is: the sync is of something else.
+#[test]
+fn a_sync_of_memory_that_took_the_place_of_a_file_is_none_of_that_file() {
+    let another = "
+other = os.open('g', os.O_RDWR | os.O_CREAT)
+os.truncate(other, 4096)
+of = libc.mmap(None, 4096, 3, mmap.MAP_SHARED, other, 0)
+";
+    let none = "of = libc.mmap(None, 4096, 3, 0x22, -1, 0)\n";
+    let moved = "assert libc.mremap(of, 4096, 4096, 3, at + 4096) == at + 4096\n";
+    // The kernel unmaps whole pages, and gives their place to others.
+    let unmapped = "libc.munmap(at + 4096, 100); libc.mmap(at + 4096, 4096, 3, 0x22, -1, 0)\n";
+    let sync = "assert libc.msync(at, 12288, 4) == 0";
+    let (rest, of_other) = ([(0, 4096), (8192, 4096)], [(0, 4096)]);
+    for (script, expected) in [
+        (format!("{another}{moved}"), [&of_other[..], &rest].concat()),
+        (format!("{none}{moved}"), rest.to_vec()),
+        (unmapped.to_owned(), rest.to_vec()),
+    ] {
+        let script = format!("at = map(None, 12288, 0)\n{script}{sync}");
+        assert_eq!(synced(&script), expected, "{script}");
+    }
+}
+
 /// What another thread stores while a sync goes on need not be in it.
 #[test]
 fn stores_during_a_sync_come_after_it() {

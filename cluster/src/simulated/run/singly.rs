@@ -216,7 +216,7 @@ impl SimulatedCluster {
     }
 
     /// Has the time of day of a node jump back by what it has jumped. One whose machine was switched on
-    /// since has its own time already.
+    /// since has its own time already, and one whose machine has ended will have it.
     ///
     /// # Errors
     /// As of [`Self::move_clock`].
@@ -226,6 +226,9 @@ impl SimulatedCluster {
         by_ns: i64,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
+        if !self.hosts.simulation.is_on(node) {
+            self.nodes[node].jumps_ns.clear();
+        }
         let jumps = self.nodes[node].jumps_ns.iter();
         let Some(place) = jumps.clone().position(|jump| *jump == by_ns) else {
             return Ok(());

@@ -98,7 +98,7 @@ impl SimulatedCluster {
 }
 
 /// What may lie in directories for temporary files, and must be seen: the folder of the cluster
-/// file, where programs are looked for (in an environment), and what commands name.
+/// file, where programs are looked for (in an environment, not in our own), and what commands name.
 ///
 /// # Errors
 /// If the folder or a program is where it cannot be shown.
@@ -107,7 +107,9 @@ pub(super) fn visible(
     environment: &[(String, String)],
 ) -> Result<Vec<PathBuf>> {
     refuse_hidden("the cluster file", &file.folder)?;
-    let commands = file.commands()?;
+    let search = environment.iter().find(|(name, _)| name == "PATH");
+    let search = search.map_or("", |(_, path)| path);
+    let commands = file.commands(search)?;
     for command in &commands {
         let program = command.program();
         let directory = program.as_deref().and_then(Path::parent);
@@ -118,9 +120,7 @@ pub(super) fn visible(
     }
     let words = commands.iter().flat_map(|command| &command.words);
     let named = words.filter_map(|word| directory_of(word));
-    let paths = environment.iter().filter(|(name, _)| name == "PATH");
-    let programs = paths.flat_map(|(_, path)| std::env::split_paths(path));
-    let programs = programs.filter(|directory| directory.is_dir());
+    let programs = std::env::split_paths(search).filter(|directory| directory.is_dir());
     let mut visible: Vec<_> = named.chain(programs).collect();
     visible.push(file.folder.clone());
     visible.sort();
@@ -175,8 +175,12 @@ mod tests {
     use super::*;
 
     fn visible_of(text: &str, folder: &Path) -> Result<Vec<PathBuf>> {
+        visible_to("/usr/bin:/proc", text, folder)
+    }
+
+    fn visible_to(path: &str, text: &str, folder: &Path) -> Result<Vec<PathBuf>> {
         let file = ClusterFile::parse(text, Path::new("cluster.toml"), folder);
-        let environment = [("PATH".to_owned(), "/usr/bin:/proc".to_owned())];
+        let environment = [("PATH".to_owned(), path.to_owned())];
         visible(&file.expect("it is right"), &environment)
     }
 
@@ -236,6 +240,11 @@ command = "cat TMP/check/x {acks}"
         );
         let words = refused.to_string();
         assert!(words.starts_with(&expected), "{words}");
+        // Commands look for it in their own environment, and not in ours.
+        let name = program.path().file_name().expect("it has one");
+        let bare = node(name.to_str().expect("text"));
+        assert!(visible_to("/usr/bin:/tmp", &bare, Path::new("/folder")).is_err());
+        assert!(visible_to("/usr/bin", &node("sh"), Path::new("/folder")).is_ok());
         // A machine's own directory is no program.
         let names_own = node("ls /tmp");
         for (folder, is_seen) in [

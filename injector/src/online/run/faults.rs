@@ -275,8 +275,14 @@ impl Runner<'_> {
         self.look_after_returning()
     }
 
+    /// Whether the time of a fault is over, and nothing but a node that stands still keeps it in place.
+    pub(super) fn is_kept(&self, active: &Active) -> bool {
+        let until = active.until.as_ref();
+        until.is_some_and(|until| until.has_fired(self.ground.now())) && self.stands_still(active)
+    }
+
     /// Whether a fault cannot be ended, as a node stands still that would have to be told.
-    pub(super) fn stands_still(&self, active: &Active) -> bool {
+    fn stands_still(&self, active: &Active) -> bool {
         match &active.undo {
             Undo::Calls(fault) => self.calls.stand_still(*fault),
             Undo::Clocks(nodes, _) => nodes.iter().any(|node| self.is_frozen(*node)),

@@ -62,7 +62,7 @@ impl Runner<'_> {
 
     fn note_ends_that_never_came(&mut self) {
         for active in &self.active {
-            if self.stands_still(active) {
+            if self.is_kept(active) {
                 continue;
             }
             if let Some(until) = &self.plan.faults[active.fault].until {

@@ -390,7 +390,12 @@ fn nor_does_a_rule_that_is_violated_where_a_node_was_killed_by_no_fault() {
             let mut ran = ground.run(&fault("time_s = 0", "\"pause\""));
             let violated = vec![violated("own")];
             let unlooked = Vec::new();
-            ran.take_in(Examined { violated, unlooked }, false);
+            let examined = Examined {
+                violated,
+                unlooked,
+                unsaid: None,
+            };
+            ran.take_in(examined, false);
             assert_eq!(ran.broken().is_some(), is_broken, "{ran:?}");
             assert_eq!(ran.violations.len(), 1, "it is kept");
         }
@@ -440,4 +445,21 @@ fn a_clock_jumps_back_when_its_node_stands_still_no_more_or_nobody_is_accused() 
         panic!("{ran:?}");
     };
     assert!(why.contains("the end of fault 1 failed"), "{why}");
+}
+
+#[test]
+fn an_end_that_never_came_is_told_also_where_it_could_not_be_made() {
+    let clock = fault("time_s = 0", "\"clock\"\nby_s = 5");
+    let freeze = fault("time_s = 0.01", "\"freeze\"");
+    for (until, is_ok) in [("log = \"never\"", false), ("time_s = 9", true)] {
+        let mut ground = Still::new();
+        ground.says = Verdict::Ok;
+        let ran = ground.run(&format!("{clock}until = {{ {until} }}\n{freeze}"));
+        match &ran.judged {
+            Judged::Inconclusive { why } => assert!(why.contains("its end never came"), "{why}"),
+            judged => assert_eq!(judged, &Judged::Ok),
+        }
+        assert_eq!(ran.judged == Judged::Ok, is_ok, "{ran:?}");
+        assert!(ran.seconds > 8.0, "it was waited for: {ran:?}");
+    }
 }

@@ -20,8 +20,8 @@ use crate::starts::{Afters, Turns};
 use crate::states::{Acknowledgements, CrashState};
 use crate::sweep::{Made, Size, Source};
 
-pub(crate) use findings::Group;
 pub use findings::{BlockFindings, kind_words};
+pub(crate) use findings::{Group, file_systems};
 
 /// Disks that were made lately and are kept, of each node: where one node goes on, the others stay.
 const RECENT_MAX: usize = 16;

@@ -144,6 +144,15 @@ impl Content {
         }
     }
 
+    /// The same, of zeros: a hole may be far larger than what the file has.
+    pub(crate) fn overwrite_zeros(&mut self, offset: u64, len: u64) {
+        let end = offset + len;
+        self.clear(offset.min(self.size), end.min(self.size));
+        let place = |at: u64| at.saturating_sub(self.size).min(self.hidden.len() as u64) as usize;
+        let hidden = place(offset)..place(end);
+        self.hidden[hidden].fill(0);
+    }
+
     /// Zeros from `start` to `end`: chunks that are all in there are not looked into.
     fn clear(&mut self, start: u64, end: u64) {
         let (first, last) = (start.next_multiple_of(CHUNK).min(end), end / CHUNK * CHUNK);
@@ -348,6 +357,36 @@ mod tests {
                 }
             }
             same_as_new(&content, &bytes)?;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn zeros_are_put_over_it_as_their_bytes_would_be(
+            steps in prop::collection::vec(step(), 1..6),
+            at in 0..4 * CHUNK,
+            len in 0..3 * CHUNK,
+            more in 0..2 * CHUNK,
+        ) {
+            let mut content = Content::default();
+            for step in &steps {
+                match step {
+                    Step::Write(at, Brief(new)) => content.write(*at, new),
+                    Step::Zeros(at, len) => content.zeros(*at, *len),
+                    Step::Garbage(at, len) => content.garbage(*at, *len),
+                    Step::SetSize(size) => content.set_size(*size),
+                }
+            }
+            let mut plain = content.clone();
+            content.overwrite_zeros(at, len);
+            plain.overwrite(at, &vec![0; len as usize]);
+            let grown = content.size() + more;
+            for size in [content.size(), grown] {
+                content.grow(size);
+                plain.grow(size);
+                prop_assert_eq!(Brief(read(&content)), Brief(read(&plain)));
+                prop_assert_eq!((content.hash(), content.size()), (plain.hash(), plain.size()));
+            }
         }
     }
 

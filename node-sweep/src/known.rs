@@ -16,7 +16,7 @@ use crate::manifest::Manifest;
 use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::specs::{Looked, Specs, explain};
-use crate::summary::{Summary, together};
+use crate::summary::{Summary, together, without_recoveries};
 use crate::sweep::{Plan, Source, Swept, Trees, sweep_source};
 
 /// Among so many states, the first ones, those are counted that equal one with a verdict, even if
@@ -52,7 +52,8 @@ pub(crate) fn known(
     };
     let levels = request.levels(trace);
     let levels = levels.iter().map(of_level);
-    let levels = levels.collect::<Result<Vec<_>>>()?;
+    let mut levels = levels.collect::<Result<Vec<_>>>()?;
+    levels.extend(without_recoveries(trace, request));
     let is_part = request.is_part(manifest.shard()?);
     let (mut findings, mut summary) = together(levels, request, is_part);
     let looked = Looked::of(&Specs::of(&request.specifications)?);

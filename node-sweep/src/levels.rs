@@ -27,7 +27,7 @@ use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::results::Results;
 use crate::specs::{Asking, explain};
-use crate::summary::{Summary, count_words, crash_states_words, together};
+use crate::summary::{Summary, count_words, crash_states_words, together, without_recoveries};
 use crate::sweep::{EXPLAINED_FOR, Plan, Source, Subject, Swept, Trees, sweep_source};
 use crate::undamaged::{Asked, Undamaged};
 use crate::watcher::Watcher;
@@ -352,11 +352,12 @@ impl<'a> Requested<'a> {
     /// Puts together what the levels came to, and writes it to the results.
     fn conclude(
         &self,
-        visited: Vec<Visited>,
+        mut visited: Vec<Visited>,
         failure: Option<Error>,
         unlooked: Vec<String>,
         results: Option<&mut Results>,
     ) -> Result<Concluded> {
+        visited.extend(without_recoveries(self.trace, &self.request));
         let (mut findings, mut summary) =
             together(visited, &self.request, self.request.is_part(self.shard));
         summary.interrupted |= failure.is_some();
@@ -509,7 +510,7 @@ impl<'a> Requested<'a> {
             "{} of {}, {}{}",
             crash_states_words(count),
             recordings.words(),
-            self.request.states,
+            recordings.states(self.request.states),
             self.drawn_words(sample, count)
         ));
         if let Some(words) = recordings.fua_words() {

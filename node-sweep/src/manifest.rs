@@ -13,7 +13,7 @@ use crate::request::{Judge, Request};
 
 /// The version of the directory. A change that older versions of this program would misread makes
 /// another one, and so does another order of the states.
-const FORMAT: u32 = 14;
+const FORMAT: u32 = 15;
 
 /// What a sweep of the crash states of nodes is. docs/json.md has its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use pace_rules::disk::Kind;
+use pace_rules::disk::{Kind, States};
 use pace_rules::nodes::{BlockCount, BlockError, BlockRequest, BlockSpace, StartOrder};
 use trace::Run;
 use trace_store::Trace;
@@ -84,7 +84,9 @@ impl<'a> Recordings<'a> {
     ) -> Result<Self, BlockError> {
         let mut first = 0;
         let members = traces.map(|trace| {
-            let mut space = BlockSpace::new(&trace.run, recorded_disks(trace), request)?;
+            let states = states_of(trace, request.states);
+            let request = BlockRequest { states, ..*request };
+            let mut space = BlockSpace::new(&trace.run, recorded_disks(trace), &request)?;
             // What an order does to a cluster that lost nothing cannot be asked of one that was
             // not recorded as a whole.
             if trace.about.not_recorded.is_empty() {
@@ -161,6 +163,11 @@ impl<'a> Recordings<'a> {
         } else {
             words
         }
+    }
+
+    /// Which states of them are visited, where these are asked for.
+    pub(crate) fn states(&self, asked: States) -> States {
+        states_of(self.members[0].trace, asked)
     }
 
     /// What the recordings are, in words.
@@ -302,6 +309,17 @@ impl<'a> Recordings<'a> {
     }
 }
 
+/// Which states of its disks are visited of what was recorded, where these are asked for. No call
+/// returns while a file system recovers, so nothing is promised at one moment more than at another:
+/// the power may fail after any write.
+fn states_of(trace: &Trace, asked: States) -> States {
+    if trace.about.recovers.is_some() {
+        asked.at_every_write()
+    } else {
+        asked
+    }
+}
+
 /// Broken states of one or more recordings that are alike.
 struct Alike {
     /// The recording with the smallest of them.
@@ -396,10 +414,12 @@ mod tests {
     use block_dev::{Base, BlockLog};
     use pace_rules::nodes::Explore;
     use trace::{InitialFile, Node};
-    use trace_store::Disk;
+    use trace_store::{Disk, Recovers, RecoveryCounts};
 
     use super::*;
     use crate::ModelSet;
+    use crate::request::tests::request;
+    use crate::summary::{Summary, without_recoveries};
 
     /// A program whose disk was sent so many writes.
     fn recording(schedule: &str, writes: u64) -> Trace {
@@ -488,6 +508,53 @@ mod tests {
             different > counts[1] / 2 + counts[2] / 2,
             "{different} of {counts:?}"
         );
+    }
+
+    /// `--states prefix` asks for no moment between two writes.
+    #[test]
+    fn the_power_fails_after_each_write_of_a_recovery() {
+        let states = "prefix".parse().expect("states");
+        let explore = Explore::BruteForce;
+        let request = BlockRequest { explore, states };
+        let count = |trace: &Trace| {
+            let recordings = Recordings::new(trace, &request, &[]).expect("a space");
+            recordings.len()
+        };
+        let mut recovery = recording("quiet", 4);
+        assert_eq!(count(&recovery), 2);
+        recovery.about.recovers = Some(Recovers::default());
+        // It is recovered from once more.
+        assert_eq!(count(&recovery), 5);
+        let mut trace = recording("quiet", 4);
+        trace.recoveries.push(recovery);
+        let recoveries = Recordings::of_recoveries(&trace, &request).expect("a space");
+        assert_eq!(recoveries.len(), 5);
+        assert_eq!(recoveries.states(states).to_string(), "every-write");
+    }
+
+    #[test]
+    fn a_level_without_any_recovery_says_what_came_of_the_attempts() {
+        let mut trace = trace();
+        let levels = |trace: &Trace| {
+            let request = request(None);
+            let levels = without_recoveries(trace, &request);
+            let words = |(_, level): (_, Summary)| (level.model, level.recoveries);
+            levels.map(words).collect::<Vec<_>>()
+        };
+        assert!(levels(&trace).is_empty());
+        let counts = |not_ok| {
+            Some(RecoveryCounts {
+                not_ok,
+                ..RecoveryCounts::default()
+            })
+        };
+        (trace.about.recoveries, trace.about.disk_recoveries) = (counts(3), counts(4));
+        let of_disk = ("ext4 on disk, again".to_owned(), counts(4));
+        let of_calls = ("posix, again".to_owned(), counts(3));
+        assert_eq!(levels(&trace), [of_calls.clone(), of_disk]);
+        // This one has a level with states.
+        trace.recoveries.push(recording("quiet", 1));
+        assert_eq!(levels(&trace), [of_calls]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use brief::Likeness as Names;
 use campaign::Interrupt;
-use pace_rules::nodes::{Count, Histories, Loss, Spaces};
+use pace_rules::nodes::{Count, Crowded, Histories, Loss, Spaces};
 use trace::Run;
 use trace_store::Trace;
 
@@ -244,6 +244,16 @@ impl Source for AllTrees<'_> {
         members.map(|member| &member.trace.run).collect()
     }
 
+    fn crowded(&self) -> Option<Crowded> {
+        let trees = self.trees.iter().filter_map(Trees::crowded);
+        trees.reduce(|one, other| Crowded {
+            moments: one.moments + other.moments,
+            of: one.of + other.of,
+            is_without_all: one.is_without_all || other.is_without_all,
+            ..one
+        })
+    }
+
     fn make(&mut self, index: u64) -> Made {
         let (place, own) = self.recoveries.place(index);
         Made {
@@ -399,10 +409,11 @@ impl FirstCrash {
 
 #[cfg(test)]
 mod tests {
-    use trace::{InitialFile, Node};
+    use trace::{Action, Event, FileId, FileKind, FileOp, InitialFile, Node};
 
     use super::*;
     use crate::likeness::likeness_of;
+    use crate::request::tests::request;
 
     /// A finding that lacks an append to this file.
     fn lacks(path: &str) -> Finding {
@@ -450,5 +461,60 @@ mod tests {
     fn two_findings_of_one_recovery_are_not_one() {
         assert_eq!(recoveries(&[&["wal", "wal"]]), [1, 1]);
         assert_eq!(recoveries(&[&["wal", "wal"], &["wal"], &["wal"]]), [3, 1]);
+    }
+
+    /// A recovery that writes so often to a file that it makes, and syncs nothing.
+    fn recovery(writes: u64) -> Trace {
+        let mut trace = Trace::default();
+        let (file, data) = (FileId(1), trace.add(b"bytes"));
+        let create = FileOp::Create {
+            parent: FileId::ROOT,
+            name: b"file"[..].into(),
+            file,
+            kind: FileKind::Regular,
+            mode: 0o644,
+        };
+        let write = |number: u64| FileOp::Write {
+            file,
+            offset: number * data.len,
+            data,
+            size_before: number * data.len,
+        };
+        let ops = [create].into_iter().chain((0..writes).map(write));
+        let event = |(number, op): (u64, FileOp)| Event {
+            start_ns: 10 * number,
+            end_ns: 10 * number + 5,
+            process: 7,
+            thread: 7,
+            call: "call".into(),
+            stack: 0,
+            action: Action::File(op),
+        };
+        trace.run.nodes.push(Node {
+            name: "program".into(),
+            initial: vec![InitialFile::empty_root()],
+            events: (0..).zip(ops).map(event).collect(),
+        });
+        trace
+    }
+
+    /// As of the run itself.
+    #[test]
+    fn what_is_not_tried_in_recoveries_is_counted() {
+        let crowded = |recoveries: &[u64]| {
+            let trace = Trace {
+                recoveries: recoveries.iter().map(|writes| recovery(*writes)).collect(),
+                ..Trace::default()
+            };
+            let request = request(None);
+            let recoveries = Recoveries::new(&trace, &request).expect("states");
+            recoveries.source().crowded().expect("it is known")
+        };
+        let (one, other) = (crowded(&[5]), crowded(&[7]));
+        assert!(one.moments > 0 && one.of > one.moments, "{one:?}");
+        let both = crowded(&[5, 7]);
+        let sums = (one.moments + other.moments, one.of + other.of);
+        assert_eq!((both.moments, both.of), sums);
+        assert_eq!(crowded(&[1]).moments, 0);
     }
 }

@@ -60,6 +60,12 @@ impl Level {
     }
 }
 
+/// The levels of crashes in recoveries, each after the one that it is looked at with.
+const AGAIN: [(Level, Level); 2] = [
+    (Level::Syscalls, Level::Recovery),
+    (Level::Block, Level::DiskRecovery),
+];
+
 /// Which combinations of nodes lose something together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -174,17 +180,22 @@ impl Request {
     /// The levels that are looked at, in order.
     pub fn levels(&self, trace: &Trace) -> Vec<Level> {
         let mut levels = self.level.each().to_vec();
-        let again = [
-            (Level::Syscalls, Level::Recovery),
-            (Level::Block, Level::DiskRecovery),
-        ];
-        for (level, again) in again {
-            let is_of_disks = again.is_of_disks();
-            if levels.contains(&level) && trace.recoveries(is_of_disks).next().is_some() {
-                levels.push(again);
-            }
-        }
+        levels.extend(self.again().filter(|again| has_recovery(trace, *again)));
         levels
+    }
+
+    /// The levels of crashes in recoveries that would be looked at if there were any.
+    pub(crate) fn levels_without_recovery(&self, trace: &Trace) -> impl Iterator<Item = Level> {
+        self.again()
+            .filter(move |again| !has_recovery(trace, *again))
+    }
+
+    /// The levels of crashes in recoveries, beside those that are asked for.
+    fn again(&self) -> impl Iterator<Item = Level> + use<> {
+        let levels = self.level.each();
+        let again = AGAIN.into_iter();
+        let again = again.filter(|(level, _)| levels.contains(level));
+        again.map(|(_, again)| again)
     }
 
     fn orders(&self) -> Vec<StartOrder> {
@@ -262,6 +273,11 @@ impl Request {
     pub fn is_part(&self, shard: Option<Shard>) -> bool {
         self.sample_of_disks().is_some() || shard.is_some()
     }
+}
+
+/// Whether a trace has recoveries for a level of crashes in these.
+fn has_recovery(trace: &Trace, level: Level) -> bool {
+    trace.recoveries(level.is_of_disks()).next().is_some()
 }
 
 /// The models of a name.

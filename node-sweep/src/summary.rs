@@ -7,7 +7,7 @@ use campaign::{Outcome, columns};
 use serde::{Deserialize, Serialize};
 use trace_store::{RecoveryCounts, Trace};
 
-use crate::blocks::ON_DISK;
+use crate::blocks::{ON_DISK, file_systems};
 use crate::both_levels::compare_levels;
 use crate::coverage::Coverage;
 use crate::finding::Finding;
@@ -385,6 +385,29 @@ pub(crate) fn crash_states_words(states: u64) -> String {
     } else {
         counted(states, "crash state")
     }
+}
+
+/// The levels of crashes in recoveries that were asked for, and have no state since no recovery was
+/// recorded. Each says what came of the attempts.
+pub(crate) fn without_recoveries(
+    trace: &Trace,
+    request: &Request,
+) -> impl Iterator<Item = (Vec<Finding>, Summary)> {
+    let of_level = move |level: Level| {
+        let about = &trace.about;
+        let (model, recoveries) = if level.is_of_disks() {
+            (file_systems(trace), about.disk_recoveries?)
+        } else {
+            (request.model.clone(), about.recoveries?)
+        };
+        let summary = Summary {
+            model: model + ", again",
+            recoveries: Some(recoveries),
+            ..Summary::default()
+        };
+        Some((Vec::new(), summary))
+    };
+    request.levels_without_recovery(trace).filter_map(of_level)
 }
 
 /// How many of `count` states were not visited.

@@ -1,16 +1,17 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use pace_rules::nodes::{Content, Effect, Micro};
+use pace_rules::nodes::{Content, Effect, Explore, MODELS, Micro, Relaxation, Spaces};
 use proptest::prelude::*;
-use trace::{FileId, FileKind, InitialFile, Name};
+use trace::{Action, Event, FileId, FileKind, FileOp, InitialFile, Name, Node};
 use trace_store::Trace;
 
-use crate::{Disks, Impossible, Tree};
+use crate::request::tests::request;
+use crate::{Disks, Impossible, Request, States, Tree};
 
 /// Regular files, directories, one symbolic link, and one socket.
 const FILES: u32 = 9;
@@ -301,4 +302,76 @@ fn a_name_is_added_where_nobody_has_it() {
     let nobody = tree.fingerprint();
     tree.apply(&add(2), &trace);
     assert!(tree.fingerprint() != first && tree.fingerprint() != nobody);
+}
+
+/// A program that does this in a file that it makes.
+fn in_a_file(ops: impl IntoIterator<Item = FileOp>) -> Node {
+    let create = FileOp::Create {
+        parent: FileId::ROOT,
+        name: name(0),
+        file: FileId(1),
+        kind: FileKind::Regular,
+        mode: 0o644,
+    };
+    let event = |(number, op): (u64, FileOp)| Event {
+        start_ns: 10 * number,
+        end_ns: 10 * number + 5,
+        process: 7,
+        thread: 7,
+        call: "call".into(),
+        stack: 0,
+        action: Action::File(op),
+    };
+    Node {
+        name: "program".into(),
+        initial: vec![InitialFile::empty_root()],
+        events: (0..)
+            .zip([create].into_iter().chain(ops))
+            .map(event)
+            .collect(),
+    }
+}
+
+/// A hole takes no more room and time than what the file has, on each model, and leaves the same there.
+#[test]
+fn a_hole_may_be_far_larger_than_what_the_file_has() {
+    const FAR: u64 = 64 << 40;
+    let mut trace = Trace::default();
+    let (file, data) = (FileId(1), trace.add(&[7; 4096]));
+    let write = |offset, size_before| FileOp::Write {
+        file,
+        offset,
+        data,
+        size_before,
+    };
+    let hole = FileOp::Zero {
+        file,
+        offset: 100,
+        len: FAR,
+    };
+    let ops = [
+        write(0, 0),
+        write(FAR, 4096),
+        hole,
+        write(FAR / 2, FAR + 4096),
+    ];
+    trace.run.nodes.push(in_a_file(ops));
+    let mut left = HashSet::new();
+    for model in MODELS {
+        let request = Request {
+            model: model.name.into(),
+            ..request(None)
+        };
+        let requests = request.of_calls(Explore::BruteForce).expect("a model");
+        let spaces = Spaces::new(&trace.run, &requests).expect("states");
+        let mut makers = States::each(&trace.run, &spaces, &trace);
+        for index in 0..spaces.len() {
+            let (member, state) = spaces.state(index);
+            let made = makers[member].make(&state).expect("a file system shows it");
+            if state.cut == [5] && state.relaxation == Relaxation::Prefix {
+                left.insert(made.disks_key);
+            }
+        }
+    }
+    assert_eq!(left.len(), 1);
 }

@@ -159,7 +159,7 @@ impl Tree {
         if let Some(own) = self.content(file) {
             match content {
                 Bytes::Written(data) => own.overwrite(offset, trace.bytes(*data)),
-                Bytes::Zeros(len) => own.overwrite(offset, &vec![0; *len as usize]),
+                Bytes::Zeros(len) => own.overwrite_zeros(offset, *len),
                 Bytes::Garbage(_) => unreachable!("garbage is written, and nothing is over it"),
             }
         }

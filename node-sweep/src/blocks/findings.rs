@@ -33,6 +33,15 @@ fn moment(state: &BlockState) -> (Vec<usize>, Vec<Option<usize>>) {
     )
 }
 
+/// What the disks of a trace are, in words.
+pub(crate) fn file_systems(trace: &Trace) -> String {
+    let disks = trace.disks.values();
+    let mut names: Vec<_> = disks.map(|disk| disk.file_system.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ") + ON_DISK
+}
+
 /// Broken states that are alike.
 pub(crate) struct Group {
     pub(crate) size: Size,
@@ -159,15 +168,7 @@ impl BlockFindings<'_> {
 
     /// What the disks are, in words.
     pub fn file_systems(&self) -> String {
-        let mut names: Vec<_> = self
-            .trace
-            .disks
-            .values()
-            .map(|disk| disk.file_system.as_str())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names.join(", ") + ON_DISK
+        file_systems(self.trace)
     }
 
     pub(super) fn recorded(&self, node: usize) -> &Disk {

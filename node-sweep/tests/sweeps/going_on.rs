@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Outcome, Shard};
 use node_sweep::{
-    Check, CheckCommand, Concluded, Control, CrashState, Finding, Judge, Level, Program, Requested,
-    Result, Results, Rule, Subject, Summary, Verdict,
+    Check, CheckCommand, Concluded, Control, CrashState, Finding, Judge, Level, Program, Recorded,
+    Requested, Result, Results, Rule, Subject, Summary, Verdict,
 };
 use pace_rules::nodes::{Explore, Split};
-use trace_store::Trace;
+use trace::FileId;
+use trace_store::{RecoveryCounts, Trace};
 
+use crate::recording::{Recording, TMP};
 use crate::support::saves;
 
 /// A whole sweep as the command line has it, with a directory for its results.
@@ -122,6 +124,39 @@ fn try_to_go_on(
     };
     let concluded = what.run(Some(results), &mut subjects, &control);
     (concluded, results.count() - before)
+}
+
+/// Where every recovery fails there is nothing to crash once more, and nothing was tried.
+#[test]
+fn a_sweep_with_recoveries_of_which_none_was_recorded_says_so() {
+    let mut sweep = Whole::new();
+    let mut recording = Recording::default();
+    recording.create("a", TMP).append(TMP, 0, b"all of it\n");
+    sweep.trace = recording.fsync(TMP).fsync(FileId::ROOT).mark("a").trace();
+    assert_eq!(sweep.all("once", None).summary.outcome(), Outcome::Clean);
+    for (name, not_ok, unchanged, outcome) in [
+        ("fails", 4, 0, Outcome::Incomplete),
+        ("changes", 0, 4, Outcome::Clean),
+    ] {
+        sweep.trace.about.recoveries = Some(RecoveryCounts {
+            not_ok,
+            unchanged,
+            ..RecoveryCounts::default()
+        });
+        let line = "the recovery from 0 of 4 crash states that were tried was recorded, and";
+        // One that was stopped before it had begun to look says the same.
+        let stopped = sweep.path("stopped").join(name);
+        drop(sweep.requested(None).begin(&stopped, 2).expect("begun"));
+        let stopped = Recorded::read(&stopped).expect("read").expect("a sweep");
+        let whole = sweep.all(name, None).summary;
+        assert_eq!(whole.outcome(), outcome, "{}", whole.table());
+        for summary in [whole, stopped.summary] {
+            assert_eq!(summary.levels[1].model, "posix, again");
+            assert!(summary.table().contains(line), "{}", summary.table());
+            let untried = usize::from(outcome == Outcome::Incomplete);
+            assert_eq!(summary.untried_recoveries().count(), untried);
+        }
+    }
 }
 
 /// To make states ready takes time as looking at them does, whether results are kept or not.

@@ -53,16 +53,29 @@ impl fmt::Display for Split {
     }
 }
 
+/// The most pieces: a write is cut into a list of them.
+const PIECES_MAX: u64 = 4096;
+
+/// The largest multiple at which writes are cut, in bytes. No write is larger.
+const ALIGNED_MAX: u64 = 1 << 32;
+
 impl FromStr for Split {
     type Err = String;
 
     fn from_str(words: &str) -> Result<Self, String> {
-        let number = |words: &str| words.parse().ok().filter(|number| *number > 0);
-        let split = match words.strip_prefix("aligned:") {
-            Some(bytes) => number(bytes).map(Self::Aligned),
-            None => number(words).map(Self::Count),
+        let number = |words: &str, most: u64| {
+            let number = words.parse().ok();
+            number.filter(|number| (1..=most).contains(number))
         };
-        split.ok_or_else(|| "a number of pieces, or aligned:BYTES".to_owned())
+        let split = match words.strip_prefix("aligned:") {
+            Some(bytes) => number(bytes, ALIGNED_MAX).map(Self::Aligned),
+            None => number(words, PIECES_MAX).map(Self::Count),
+        };
+        split.ok_or_else(|| {
+            format!(
+                "a number of pieces up to {PIECES_MAX}, or aligned:BYTES with up to {ALIGNED_MAX}"
+            )
+        })
     }
 }
 
@@ -189,6 +202,35 @@ impl Micros {
             0
         } else {
             self.ends[events - 1].get()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_be_cut_without_end_is_refused() {
+        for text in ["1", "4096", "aligned:1", "aligned:4294967296"] {
+            let split: Split = text.parse().unwrap_or_else(|why| panic!("{text}: {why}"));
+            assert_eq!(split.to_string(), text);
+        }
+        for text in [
+            "",
+            "0",
+            "-1",
+            "4097",
+            "4000000000",
+            "aligned:0",
+            "aligned:4294967297",
+            "aligned:18446744073709551615",
+        ] {
+            let why = text.parse::<Split>().expect_err(text);
+            assert!(
+                why.starts_with("a number of pieces up to 4096, or "),
+                "{why}"
+            );
         }
     }
 }

@@ -54,7 +54,7 @@ pub enum Log {
 /// Which changes of a file or directory fdatasync makes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataSync {
-    /// Those that fsync does, but for attributes.
+    /// Those that fsync does; without a log, but for modes and attributes.
     Names,
     /// Of a file, that it exists, its size and its blocks. Any sync of a directory commits everything.
     Sizes,

@@ -8,7 +8,7 @@ mod ways;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use itertools::Itertools;
+use itertools::{Itertools, process_results};
 
 use super::at_once::Form;
 use super::places::Place;
@@ -102,11 +102,13 @@ impl Section {
             }
             section.alone = section.unpaired(space, range.clone(), is_unwanted)?;
             // Most have states at few places, and often none at the first.
-            let wanted = range.take_while(|_| !is_unwanted());
-            let mut counts = wanted.map(|tuple| section.count(space, tuple)).peekable();
-            let empty = counts.peeking_take_while(|count| *count == 0).count();
-            section.states = Sums::of(counts);
-            go_on(is_unwanted)?;
+            let counts = range.map(|tuple| section.count(space, tuple, is_unwanted));
+            let (empty, states) = process_results(counts, |counts| {
+                let mut counts = counts.peekable();
+                let empty = counts.peeking_take_while(|count| *count == 0).count();
+                (empty, Sums::of(counts))
+            })?;
+            section.states = states;
             section.first += empty;
             if section.len() > 0 {
                 sections.push(section);
@@ -125,7 +127,7 @@ impl Section {
         let rest = index - self.states.of_first(place);
         let tuple = self.first + place;
         let nodes = space.rule(self.rule).0.nodes.len();
-        let choices = self.ways(space, tuple).pick(rest, nodes);
+        let choices = self.counted(space, tuple).pick(rest, nodes);
         (tuple, choices)
     }
 
@@ -155,7 +157,7 @@ impl Section {
         let Some(range) = self.of_tuple(tuple).filter(is_worth_it) else {
             return Vec::new();
         };
-        let ways = self.ways(space, tuple);
+        let ways = self.counted(space, tuple);
         let is_less = |number: &u64| {
             let other = ways.pick(number - range.start, choices.len());
             let other = self.parts(space, tuple, &other);
@@ -177,8 +179,14 @@ impl Section {
         nodes.map(of_node).collect()
     }
 
-    fn count(&self, space: &Space, tuple: usize) -> u64 {
-        match self.ways(space, tuple) {
+    fn count(
+        &self,
+        space: &Space,
+        tuple: usize,
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<u64, Error> {
+        go_on(is_unwanted)?;
+        Ok(match self.ways(space, tuple, is_unwanted)? {
             Ways::One => 1,
             Ways::Listed(ways) => ways.len() as u64,
             Ways::Each {
@@ -188,26 +196,38 @@ impl Section {
             Ways::Alike(alike) => alike.iter().fold(0, |sum, nodes| {
                 sum.saturating_add(product(nodes.iter().map(|node| node.len() as u64)))
             }),
-        }
+        })
     }
 
-    fn ways<'a>(&self, space: &'a Space, tuple: usize) -> Ways<'a> {
+    /// The ways of a tuple of which they were counted: they are not too many.
+    fn counted<'a>(&self, space: &'a Space, tuple: usize) -> Ways<'a> {
+        let ways = self.ways(space, tuple, &|| false);
+        ways.expect("they were counted")
+    }
+
+    fn ways<'a>(
+        &self,
+        space: &'a Space,
+        tuple: usize,
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<Ways<'a>, Error> {
         let (rule, tuples) = space.rule(self.rule);
         if self.relaxation.is_at_once() {
             let forms = Form::all(self.relaxation);
-            return Ways::Listed(synced::choices(space, rule, (tuples, tuple), forms));
+            let choices = synced::choices(space, rule, (tuples, tuple), forms);
+            return Ok(Ways::Listed(choices));
         }
         let stopped = self.relaxation == Relaxation::Stopped;
         if self.relaxation == Relaxation::Prefix || (stopped && rule.how == How::Alike) {
-            return Ways::One;
+            return Ok(Ways::One);
         }
-        let choices = self.choices(space, tuple);
+        let choices = self.choices(space, tuple, is_unwanted)?;
         // One alone loses the same as itself.
         if rule.how == How::Each || rule.relaxed.len() == 1 {
-            return Ways::Each {
+            return Ok(Ways::Each {
                 choices,
                 nothing_too: stopped,
-            };
+            });
         }
         let choices: Vec<Vec<Choice>> = choices.iter().map(Choices::list).collect();
         let mut ways: Vec<_> = alike(space, rule, &choices).collect();
@@ -216,7 +236,7 @@ impl Section {
             one[place] = vec![choice.clone()];
             one
         }));
-        Ways::Alike(ways)
+        Ok(Ways::Alike(ways))
     }
 
     /// What the nodes of a tuple lose alone, each with the place of the node in the rule.
@@ -252,11 +272,8 @@ impl Section {
         let (mut seen, mut paired) = (HashSet::new(), HashSet::new());
         for tuple in tuples {
             go_on(is_unwanted)?;
-            let choices: Vec<_> = self
-                .choices(space, tuple)
-                .iter()
-                .map(Choices::list)
-                .collect();
+            let choices = self.choices(space, tuple, is_unwanted)?;
+            let choices: Vec<_> = choices.iter().map(Choices::list).collect();
             let all = |choices| with_nodes(rule, choices);
             paired.extend(alike(space, rule, &choices).flat_map(all));
             seen.extend(all(choices));
@@ -266,16 +283,22 @@ impl Section {
     }
 
     /// What each node of a tuple can lose.
-    fn choices<'a>(&self, space: &'a Space, tuple: usize) -> Vec<Choices<'a>> {
+    fn choices<'a>(
+        &self,
+        space: &'a Space,
+        tuple: usize,
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<Vec<Choices<'a>>, Error> {
         let (rule, tuples) = space.rule(self.rule);
         let base = tuples.base(space.nodes(), space.clocks(), rule, tuple);
         let of_node = |(node, place): (&usize, &u32)| {
             if !rule.relaxed.contains(node) {
-                return Choices::Listed(Vec::new());
+                return Ok(Choices::Listed(Vec::new()));
             }
             let rules = &space.nodes()[*node];
             let place = rules.places.at(*place as usize);
-            self.choices_at(rule, space.lost(), (rules, place, base[*node]))
+            let at = (rules, place, base[*node]);
+            self.choices_at(rule, space.lost(), at, is_unwanted)
         };
         let places = rule.nodes.iter().zip(tuples.places(tuple));
         places.map(of_node).collect()
@@ -287,17 +310,18 @@ impl Section {
         rule: &Rule,
         lost: usize,
         (node, place, events): (&'a NodeRules, Place, usize),
-    ) -> Choices<'a> {
+        is_unwanted: IsUnwanted<'_>,
+    ) -> Result<Choices<'a>, Error> {
         // What each of several loses is compared with what the others can: that takes a look at each.
         let is_alone = rule.how == How::Each || rule.relaxed.len() == 1;
         let is_counted = lost == 1 && !node.has_synced(&place, events);
-        match self.relaxation {
+        Ok(match self.relaxation {
             Relaxation::Cut => Choices::Listed(node.cuts(&place, events)),
             Relaxation::Torn if is_counted => Choices::Torn(Tears::new(node, place, events)),
-            Relaxation::Torn => Choices::Listed(node.tears(&place, events, lost)),
+            Relaxation::Torn => Choices::Listed(node.tears(&place, events, lost, is_unwanted)?),
             _ if is_counted && is_alone => Choices::One(One::new(node, place, events)),
-            _ => Choices::Listed(node.losses(&place, events, lost)),
-        }
+            _ => Choices::Listed(node.losses(&place, events, lost, is_unwanted)?),
+        })
     }
 }
 

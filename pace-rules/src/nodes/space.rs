@@ -205,6 +205,11 @@ pub enum Error {
         "node {0} has more calls, with the parts that a crash can leave of them, than {NARROW_MAX}: record a shorter run"
     )]
     TooLong(usize),
+    /// Sets of operations that are too many to be listed.
+    #[error(
+        "at one place more than {0} sets of operations can be lost: lose fewer at once (--lost), or record a shorter run"
+    )]
+    TooManyLosses(usize),
     /// States that nobody wants any more.
     #[error("interrupted while the crash states were computed")]
     Unwanted,

@@ -157,6 +157,25 @@ fn moments_with_more_at_risk_than_is_lost_are_counted() {
     assert_eq!(count(8, 1, true), 0);
 }
 
+/// With several losses there are very many sets at one place.
+#[test]
+fn sets_of_losses_that_nobody_wants_are_not_listed_to_the_end() {
+    let writes = 40;
+    let mut script = Script::new(1, &[(FOO, "foo", writes * 4096)]);
+    for page in 0..writes {
+        script.write(0, FOO, page * 4096, 8, writes * 4096);
+    }
+    let request = request(model("ext4-ordered"), Explore::BruteForce, 8);
+    let (asked, last) = (Cell::new(0), 400);
+    let is_unwanted = || {
+        asked.set(asked.get() + 1);
+        asked.get() > last
+    };
+    let ended = Spaces::unless(&script.run, &[request], &is_unwanted).err();
+    assert_eq!(ended, Some(Error::Unwanted));
+    assert_eq!(asked.get(), last + 1);
+}
+
 /// It is asked at each call and at each place whether they are wanted, and the first no ends it.
 #[test]
 fn states_that_nobody_wants_are_not_computed_to_the_end() {

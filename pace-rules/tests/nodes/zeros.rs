@@ -240,3 +240,30 @@ fn a_page_in_zeroed_blocks_is_seen_as_it_was_written() {
     script.write(0, FOO, 4096, 100, 12288).mark(0);
     assert!(shown_on(&script, 2, is_early).is_empty());
 }
+
+/// So many pages are noted as one. What is written to them later is not there without the hole, and
+/// nothing is there of what came before it once that is durable.
+#[test]
+fn what_is_written_to_a_large_hole_is_not_there_without_it() {
+    let (pages, written) = (100, 50 * 4096);
+    let size = pages * 4096;
+    let mut script = Script::new(1, &[(FOO, "foo", size)]);
+    script.write(0, FOO, written, 100, size);
+    script.file(0, hole(0, size)).create(0, BAR, "bar");
+    script.write(0, FOO, written + 200, 100, size).mark(0);
+    let (first, second) = (written as usize, written as usize + 200);
+    let is_later = |tree: &Tree| has(tree, "foo") && is_new(tree, second);
+    assert_eq!(shown_on(&script, 1, is_later).len(), 3);
+    let without_hole = |tree: &Tree| {
+        let is_left = |at: usize| !is_zero(tree, at);
+        is_later(tree) && (is_left(0) || is_left(first) || is_left(first + 4096))
+    };
+    assert!(shown_on(&script, 1, without_hole).is_empty());
+    let scope = SyncScope::Range {
+        offset: written,
+        len: 4096,
+    };
+    script.file(0, FileOp::Sync { file: FOO, scope }).mark(0);
+    let is_left = |tree: &Tree| !is_zero(tree, first) || !is_zero(tree, 0);
+    assert!(shown_on(&script, 2, is_left).is_empty());
+}

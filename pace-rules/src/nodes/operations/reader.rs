@@ -12,13 +12,13 @@ use std::sync::Arc;
 use super::followers::Lists;
 use super::group::{Follows, Naming};
 use super::{Group, Operation, Operations};
-use crate::nodes::Effect;
 use crate::nodes::alike::Words;
 use crate::nodes::cuts::{begun, is_over};
 use crate::nodes::micro::{Cut, Cuts, Micro, Micros, Neighbour, Order, PAGE_BYTES};
 use crate::nodes::model::{Growth, Log};
 use crate::nodes::narrow::{Narrow, Span};
 use crate::nodes::space::{Error, IsUnwanted, go_on};
+use crate::nodes::{Content, Effect};
 use files::Known;
 use log_tree::LoggedWithNames;
 use trace::{Action, ChangeOfName, Event, FileId, FileKind, FileOp, Name, Node};
@@ -531,13 +531,14 @@ impl Reader<'_> {
             return;
         };
         let range = *offset..*offset + content.len();
-        let pages = &mut self.files.entry(*file).or_default().pages;
-        for page in range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES) {
+        let is_zeros = matches!(content, Content::Zeros(_));
+        let file = self.files.entry(*file).or_default();
+        for page in file.pages_of(this, &range, is_zeros) {
             let of_page = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
             let (start, end) = (range.start.max(of_page.start), range.end.min(of_page.end));
             let sectors = start / self.sector_bytes..end.div_ceil(self.sector_bytes);
             let is_whole = is_new || sectors.end - sectors.start >= PAGE_BYTES / self.sector_bytes;
-            let known = pages.entry(page).or_default();
+            let known = file.page(page);
             if let Some(last) = known.last.filter(|last| *last != this) {
                 self.page_mates.push(last, this);
             }
@@ -580,8 +581,7 @@ impl Reader<'_> {
             }
             FileOp::Resize { file, to, .. } => {
                 let known = self.files.entry(*file).or_default();
-                known.pages.split_off(&to.div_ceil(PAGE_BYTES));
-                known.reserved.split_off(&to.div_ceil(PAGE_BYTES));
+                known.cut(to.div_ceil(PAGE_BYTES));
             }
             _ => {}
         }

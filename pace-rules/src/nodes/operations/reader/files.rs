@@ -5,6 +5,11 @@ use std::ops::Range;
 
 use trace::{FileId, Name};
 
+use crate::nodes::micro::PAGE_BYTES;
+
+/// Zeros in more whole pages than these, such as a large hole, are noted as one.
+const PAGES_MAX: u64 = 64;
+
 /// What is known of a file while operations are read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
@@ -17,7 +22,59 @@ pub(super) struct Known {
     pub(super) is_directory: bool,
     /// The pages that got their space before their bytes.
     pub(super) reserved: BTreeSet<u64>,
-    pub(super) pages: BTreeMap<u64, Page>,
+    /// Those that groups wrote to.
+    pages: BTreeMap<u64, Page>,
+    /// Pages that are zeros at once, each with the group that made them that, in order. Of those that
+    /// nothing else was written to nothing more is known.
+    zeros: Vec<(Range<u64>, usize)>,
+}
+
+impl Known {
+    /// The pages of a range to each of which it is to be noted that a group writes. Where it makes very
+    /// many of them zeros, those are noted here to which nobody had written.
+    pub(super) fn pages_of(
+        &mut self,
+        group: usize,
+        range: &Range<u64>,
+        is_zeros: bool,
+    ) -> Vec<u64> {
+        let all = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
+        let whole = range.start.div_ceil(PAGE_BYTES)..range.end / PAGE_BYTES;
+        if !is_zeros || whole.end.saturating_sub(whole.start) <= PAGES_MAX {
+            return all.collect();
+        }
+        let known = self.pages.range(whole.clone()).map(|(number, _)| *number);
+        let pages = (all.start..whole.start).chain(known);
+        let pages = pages.chain(whole.end..all.end).collect();
+        let is_within = |old: &Range<u64>| whole.start <= old.start && old.end <= whole.end;
+        self.zeros.retain(|(old, _)| !is_within(old));
+        self.zeros.push((whole, group));
+        pages
+    }
+
+    /// What is known of a page.
+    pub(super) fn page(&mut self, number: u64) -> &mut Page {
+        let zeros = self.zeros.iter().rev();
+        let mut zeros = zeros.filter(|(pages, _)| pages.contains(&number));
+        self.pages.entry(number).or_insert_with(|| {
+            let group = zeros.next().map(|(_, group)| *group);
+            Page {
+                last: group,
+                whole: group,
+                ..Page::default()
+            }
+        })
+    }
+
+    /// There is nothing from this page on.
+    pub(super) fn cut(&mut self, from: u64) {
+        self.pages.split_off(&from);
+        self.reserved.split_off(&from);
+        for (pages, _) in &mut self.zeros {
+            pages.end = pages.end.min(from);
+        }
+        self.zeros.retain(|(pages, _)| !pages.is_empty());
+    }
 }
 
 /// Which groups wrote to a page last.

@@ -516,8 +516,7 @@ impl<'a> Requested<'a> {
         if let Some(words) = recordings.fua_words() {
             campaign::say(&words);
         }
-        let is_one_at_a_time = blocks.one_at_a_time();
-        let jobs = if is_one_at_a_time {
+        let jobs = if blocks.one_at_a_time() {
             1
         } else {
             visit.control.jobs

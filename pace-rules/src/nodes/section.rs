@@ -230,13 +230,18 @@ impl Section {
             });
         }
         let choices: Vec<Vec<Choice>> = choices.iter().map(Choices::list).collect();
-        let mut ways: Vec<_> = alike(space, rule, &choices).collect();
-        ways.extend(self.losers(space, &choices).map(|(place, choice)| {
+        Ok(Ways::Alike(self.ways_alike(space, &choices)))
+    }
+
+    /// What nodes that are relaxed together lose, and what one of them loses alone.
+    fn ways_alike(&self, space: &Space, choices: &[Vec<Choice>]) -> Vec<Vec<Vec<Choice>>> {
+        let mut ways: Vec<_> = alike(space, &space.rule(self.rule).0, choices).collect();
+        ways.extend(self.losers(space, choices).map(|(place, choice)| {
             let mut one = vec![vec![Choice::NOTHING]; choices.len()];
             one[place] = vec![choice.clone()];
             one
         }));
-        Ok(Ways::Alike(ways))
+        ways
     }
 
     /// What the nodes of a tuple lose alone, each with the place of the node in the rule.

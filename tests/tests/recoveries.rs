@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use end_to_end::{Ordinary, objects, program, require_root};
+use end_to_end::{Ordinary, objects, printed, program, require_root};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -521,7 +521,11 @@ fn a_check_that_removes_its_directory_is_no_recovery() {
         said(&output)
     );
     // Whatever came of them, the recoveries are counted.
-    assert!(said(&output).contains("linux, again"), "{}", said(&output));
+    assert!(
+        printed(&output).contains("linux, again"),
+        "{}",
+        said(&output)
+    );
     let left = user.temporary().read_dir().expect("read").count();
     assert_eq!(left, 0, "{}", said(&output));
 }

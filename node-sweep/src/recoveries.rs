@@ -409,11 +409,12 @@ impl FirstCrash {
 
 #[cfg(test)]
 mod tests {
-    use trace::{Action, Event, FileId, FileKind, FileOp, InitialFile, Node};
+    use trace::{FileId, FileOp, InitialFile, Node};
 
     use super::*;
     use crate::likeness::likeness_of;
     use crate::request::tests::request;
+    use crate::tests::in_a_file;
 
     /// A finding that lacks an append to this file.
     fn lacks(path: &str) -> Finding {
@@ -466,35 +467,15 @@ mod tests {
     /// A recovery that writes so often to a file that it makes, and syncs nothing.
     fn recovery(writes: u64) -> Trace {
         let mut trace = Trace::default();
-        let (file, data) = (FileId(1), trace.add(b"bytes"));
-        let create = FileOp::Create {
-            parent: FileId::ROOT,
-            name: b"file"[..].into(),
-            file,
-            kind: FileKind::Regular,
-            mode: 0o644,
-        };
+        let data = trace.add(b"bytes");
         let write = |number: u64| FileOp::Write {
-            file,
+            file: FileId(1),
             offset: number * data.len,
             data,
             size_before: number * data.len,
         };
-        let ops = [create].into_iter().chain((0..writes).map(write));
-        let event = |(number, op): (u64, FileOp)| Event {
-            start_ns: 10 * number,
-            end_ns: 10 * number + 5,
-            process: 7,
-            thread: 7,
-            call: "call".into(),
-            stack: 0,
-            action: Action::File(op),
-        };
-        trace.run.nodes.push(Node {
-            name: "program".into(),
-            initial: vec![InitialFile::empty_root()],
-            events: (0..).zip(ops).map(event).collect(),
-        });
+        let node = in_a_file((0..writes).map(write));
+        trace.run.nodes.push(node);
         trace
     }
 

@@ -305,7 +305,7 @@ fn a_name_is_added_where_nobody_has_it() {
 }
 
 /// A program that does this in a file that it makes.
-fn in_a_file(ops: impl IntoIterator<Item = FileOp>) -> Node {
+pub(crate) fn in_a_file(ops: impl IntoIterator<Item = FileOp>) -> Node {
     let create = FileOp::Create {
         parent: FileId::ROOT,
         name: name(0),

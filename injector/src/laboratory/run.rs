@@ -124,14 +124,9 @@ impl Run<'_> {
                 return not_asked(error);
             }
         };
-        if let Judged::Broken { broken } = &judged {
+        if let Judged::Broken { broken } = judged {
             self.story.look(&mut self.cluster);
-            let doubts = self.story.doubts();
-            if doubts.is_empty() {
-                return Ok(judged);
-            }
-            let why = doubtful(broken, &doubts);
-            return Ok(Judged::Inconclusive { why });
+            return Ok(broken_or_in_doubt(broken, &self.story.doubts()));
         }
         let faults = failure.faults.iter();
         let victims: BTreeSet<_> = faults.flat_map(|fault| fault.victims.clone()).collect();
@@ -447,6 +442,15 @@ fn not_asked(error: ClusterError) -> Result<Judged> {
     }
 }
 
+/// What there is to say of what the check finds broken, where something else may have done it.
+fn broken_or_in_doubt(broken: Vec<String>, doubts: &[String]) -> Judged {
+    if doubts.is_empty() {
+        return Judged::Broken { broken };
+    }
+    let why = doubtful(&broken, doubts);
+    Judged::Inconclusive { why }
+}
+
 fn judged(verdict: Verdict) -> Judged {
     match verdict {
         Verdict::Ok => Judged::Ok,
@@ -519,6 +523,16 @@ mod tests {
         let why = why.to_owned();
         assert_eq!(of(&[(2, "client")]), Some(Judged::Inconclusive { why }));
         assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn what_is_broken_beside_a_node_that_somebody_else_killed_accuses_nobody() {
+        let of = |doubts: &[String]| broken_or_in_doubt(vec!["k1 is lost".into()], doubts);
+        let broken = vec!["k1 is lost".to_owned()];
+        assert_eq!(of(&[]), Judged::Broken { broken });
+        let why = "k1 is lost; that may come of this: a was ended by SIGKILL".into();
+        let doubt = "a was ended by SIGKILL".to_owned();
+        assert_eq!(of(&[doubt]), Judged::Inconclusive { why });
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use history::{
-    Consistency, Contract, Event, Failure, History, Kind, Model, Process, Report, Rule, Settings,
-    Value, Verdict, check, guess,
+    Consistency, Contract, Event, Failure, History, Kind, Model, Operation, Outcome, Process,
+    Report, Rule, Settings, Value, Verdict, check, guess,
 };
 
 /// A history of words: `0+write:1` calls, `0=` is answered with what was called, `0=5` with 5, `0!`
@@ -187,6 +187,11 @@ fn counters() {
         ("0+inc 0= 1+read 1=0", Some(Failure::CounterWrong)),
         ("0+inc 0= 1+read 1=2", Some(Failure::CounterWrong)),
         ("0+inc 1+read 1=1 1+read 1=0 0=", Some(Failure::CounterBack)),
+        // What failed took nothing away.
+        (
+            "2+dec 2! 0+inc 1+read 1=1 1+read 1=0 0=",
+            Some(Failure::CounterBack),
+        ),
         ("0+inc 0! 1+read 1=1", Some(Failure::CounterWrong)),
         ("0+inc 0? 1+read 1=1 1+read 1=1", None),
         // Two got the same number.
@@ -461,6 +466,37 @@ fn what_is_gone_in_the_end_is_lost_whatever_is_promised() {
             "0+inc 0= 2+read 2=1 1+read 1=0",
             F::CounterWrong,
         ),
+        // One that was called before the addition, and is still open, does not see it either.
+        (
+            Model::Counter,
+            "2+read 0+inc 0= 1+read 1=0 2=0",
+            F::CounterWrong,
+        ),
+        (
+            Model::Counter,
+            "2+read 0+dec 0= 1+read 1=0 2=0",
+            F::CounterWrong,
+        ),
+        (
+            Model::Counter,
+            "2+read 0+inc 0= 0+inc 0= 1+read 1=0 2=1",
+            F::CounterWrong,
+        ),
+        (
+            Model::Counter,
+            "2+read 0+inc 0= 0+dec 0= 1+read 1=-1 2=1",
+            F::CounterWrong,
+        ),
+        (
+            Model::Register,
+            "2+read 0+write:1 0= 1+read 1=null 2=null",
+            F::WriteLost,
+        ),
+        (
+            Model::Set,
+            "2+read 0+add:1 0= 1+read 1=[] 2=[]",
+            F::ElementLost,
+        ),
     ] {
         let found = in_the_end(model, words);
         assert_eq!(found.first(), Some(&expected), "{words}");
@@ -544,6 +580,122 @@ proptest! {
         ] {
             prop_assert_eq!(in_the_end(model, &words), [], "{}", words);
         }
+    }
+}
+
+/// What a few clients did with a counter, each operation of a process of its own. In the end one reads, and
+/// all reads that are still open are answered.
+fn counted() -> impl Strategy<Value = String> {
+    let step = (0..10u8, any::<prop::sample::Index>(), -1..=2i64);
+    (prop::collection::vec(step, 1..10), -1..=2i64).prop_map(|(steps, last)| {
+        let mut words = String::new();
+        let mut open: Vec<(usize, &str, i64)> = Vec::new();
+        for (number, (what, which, value)) in steps.into_iter().enumerate() {
+            let f = match what {
+                0 | 1 => "read",
+                2 | 3 => "inc",
+                4 => "dec",
+                _ if open.is_empty() => continue,
+                _ => {
+                    let (process, f, value) = open.swap_remove(which.index(open.len()));
+                    words += &match (f, what) {
+                        (_, 5) => format!("{process}? "),
+                        ("read", _) => format!("{process}={value} "),
+                        (_, 6) => format!("{process}! "),
+                        _ => format!("{process}= "),
+                    };
+                    continue;
+                }
+            };
+            open.push((number, f, value));
+            words += &format!("{number}+{f} ");
+        }
+        words += "99+read ";
+        for (process, _, value) in open.iter().filter(|(_, f, _)| *f == "read") {
+            words += &format!("{process}={value} ");
+        }
+        words + &format!("99={last}")
+    })
+}
+
+/// What an operation adds to a counter.
+fn amount(one: &Operation) -> i64 {
+    match one.f.as_str() {
+        "inc" => 1,
+        "dec" => -1,
+        _ => 0,
+    }
+}
+
+/// Whether the operations that are left can follow these values of a counter in any order. Those whose
+/// outcome is unknown may be missing. The last read sees all that is there; of the others `is_old` says what
+/// they may see.
+fn can_follow<'a>(
+    was: &mut Vec<i64>,
+    left: &mut Vec<&'a Operation>,
+    is_old: &impl Fn(&Operation, i64, &[i64]) -> bool,
+) -> bool {
+    let is_ok = |one: &&&Operation| one.outcome == Outcome::Ok;
+    let Some(first_end) = left
+        .iter()
+        .filter(is_ok)
+        .filter_map(|one| one.returned())
+        .min()
+    else {
+        return true;
+    };
+    (0..left.len()).any(|at| {
+        if left[at].call > first_end {
+            return false;
+        }
+        let one = left.remove(at);
+        let now = *was.last().expect("the first one");
+        let is_last = left.iter().all(|other| other.f != "read");
+        let fits = match one.result.as_int() {
+            Some(read) if one.f == "read" => read == now || !is_last && is_old(one, read, was),
+            _ => true,
+        };
+        was.push(now + amount(one));
+        let is_possible = fits && can_follow(was, left, is_old);
+        was.pop();
+        left.insert(at, one);
+        is_possible
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    /// Nothing is found where reads can be of earlier moments of one order. Something is, where they can
+    /// not even be of any set of what was called; and where there is no such order, if nothing is taken away,
+    /// and all additions had ended when the last read was called.
+    #[test]
+    fn what_a_counter_eventually_is_agrees_with_all_orders(words in counted()) {
+        let history = history(&words);
+        let all = history.operations().iter();
+        let is_there = |one: &&Operation| match one.outcome {
+            Outcome::Ok => true,
+            Outcome::Unknown => one.f != "read",
+            Outcome::Fail => false,
+        };
+        let mut all: Vec<_> = all.filter(is_there).collect();
+        let called = all.clone();
+        let is_earlier = |_: &Operation, read: i64, was: &[i64]| was.contains(&read);
+        let is_any_set = |one: &Operation, read: i64, _: &[i64]| {
+            let before = called.iter().filter(|other| Some(other.call) < one.returned());
+            let before: Vec<_> = before.map(|other| amount(other)).collect();
+            let sum = |sign: i64| before.iter().filter(|one| **one == sign).sum::<i64>();
+            (sum(-1)..=sum(1)).contains(&read)
+        };
+        let is_possible = can_follow(&mut vec![0], &mut all, &is_earlier);
+        let may_be = can_follow(&mut vec![0], &mut all, &is_any_set);
+        let found = in_the_end(Model::Counter, &words);
+        prop_assert!(!is_possible || found.is_empty(), "{}: {:?}", words, found);
+        prop_assert!(may_be || !found.is_empty(), "{}", words);
+        let last = all.last().expect("the last read").call;
+        let is_quiet = |one: &&Operation| one.f == "inc" && one.returned() < Some(last);
+        let is_known = all.iter().all(|one| one.f == "read" || one.outcome == Outcome::Ok && is_quiet(one));
+        prop_assert!(is_possible || !is_known || !found.is_empty(), "{}", words);
     }
 }
 

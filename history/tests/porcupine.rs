@@ -446,6 +446,8 @@ fn busy_registers_beside_porcupine() {
                 let log = busy.log(11);
                 fs::write(directory.join(&name), &log).expect("a file");
                 let (verdict, time) = timed(&etcd_log(&log), &settings(Model::Register));
+                // Also where Porcupine gives up.
+                assert_ne!(verdict, Verdict::Undecided, "{name}");
                 assert!(wrong || verdict != Verdict::Anomalous, "{name} is right");
                 println!("{name}: {verdict:?} {:.2} ms", milliseconds(time));
                 ours.push((name, verdict, time));

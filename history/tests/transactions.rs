@@ -256,6 +256,49 @@ fn rw_register() {
     }
 }
 
+/// A circle in which several did not see what others wrote, none of these next to another (G-nonadjacent).
+/// The first of each model is the example of Elle's `G-nonadjacent-test`, a long fork; the second is the
+/// circle of its graph of that name: rw, ww, rw, wr.
+#[test]
+fn reads_that_do_not_see_others_writes_with_others_between() {
+    let (lists, registers) = (Model::ListAppend, Model::RwRegister);
+    for (model, words) in [
+        (lists, "ax1 rx1ry ay1 ry1rx"),
+        (lists, "rxrv1 ax1az1 az2ry ay1av1 rz12"),
+        // Nobody read x or y later.
+        (lists, "ax1av1 rv1ry ay1aw1 rw1rx"),
+        (registers, "wx1 rx1ry_ wy1 ry1rx_"),
+        (registers, "rx_rv1 wx1wz1 rz1wz2ry_ wy1wv1"),
+        (registers, "wx1wv1 rv1ry_ wy1ww1 rw1rx_"),
+        // Three of them.
+        (lists, "ax1 rx1ry ay1 ry1rz az1 rz1rx"),
+    ] {
+        is_found_from(model, words, SnapshotIsolation, Failure::GNonadjacent);
+        let found = failures(model, SnapshotIsolation, &history(model, words));
+        assert_eq!(found, [Failure::GNonadjacent], "{words}");
+    }
+    // Where two of them are next to each other snapshots explain it.
+    for (model, words) in [
+        (lists, "rxrv1 ax1ry ay1av1"),
+        (lists, "rxrv1 ax1ry ay1az1 az2av1 rz12"),
+        (registers, "rx_rv1 wx1ry_ wy1wv1"),
+        (registers, "rx_rv1 wx1ry_ wy1wz1 rz1wz2wv1"),
+        // And two more are apart.
+        (lists, "rxrv1 ax1ry ay1aw1 rw1rz az1av1"),
+    ] {
+        is_found_from(model, words, RepeatableRead, Failure::G2);
+    }
+    // One of the readers saw both.
+    for (model, words) in [
+        (lists, "ax1 rx1ry ay1 ry1rx1"),
+        (lists, "rxrv1 ax1az1 az2ry1 ay1av1 rz12"),
+        (registers, "wx1 rx1ry_ wy1 ry1rx1"),
+    ] {
+        let found = failures(model, StrictSerializable, &history(model, words));
+        assert_eq!(found, [], "{words}");
+    }
+}
+
 #[test]
 fn a_circle_is_explained() {
     let report = check(

@@ -181,7 +181,7 @@ impl Serving {
     fn died(&self, status: ExitStatus) -> Error {
         let (program, how) = (self.driver.program.name, status.to_string());
         let said = self.said();
-        if is_about_us(&said) {
+        if is_short(&said) {
             let how = format!("ended: {how}: {said}");
             return Error::DriverLost { program, how };
         }
@@ -297,11 +297,24 @@ const NO_MEMORY: [&str; 5] = [
     "ut of memory",
 ];
 
-/// Whether what a program gives as the reason is about us and the machine, and not about what is on
-/// the disk.
+/// Whether what a program gives as the reason why it mounts or checks nothing is about us and the machine,
+/// and not about what is on the disk.
 pub(crate) fn is_about_us(said: &str) -> bool {
-    let is_said = |errno: &i32| said.contains(&system_words(*errno));
-    Error::OURS.iter().any(is_said) || NO_MEMORY.iter().any(|words| said.contains(words))
+    says(said, &Error::OURS) || is_short(said)
+}
+
+/// Whether a program says that the machine was short of memory or of open files. What else it says before
+/// it dies, such as that something is not permitted, need not be why.
+fn is_short(said: &str) -> bool {
+    says(said, &[libc::ENOMEM, libc::EMFILE, libc::ENFILE])
+        || NO_MEMORY.iter().any(|words| said.contains(words))
+}
+
+/// Whether a program names one of these errors.
+fn says(said: &str, errors: &[i32]) -> bool {
+    errors
+        .iter()
+        .any(|errno| said.contains(&system_words(*errno)))
 }
 
 /// What programs print for an error number: the words of the C library.
@@ -446,7 +459,17 @@ mod tests {
             assert!(matches!(end, Error::DriverLost { .. }), "{end}");
             assert!(end.to_string().contains(said), "{end}");
         }
-        for script in ["exit 1", "echo 'Bad magic number'; exit 1", "kill -ABRT $$"] {
+        // One that can have no memory may die of that.
+        let end = end_of("echo 'memory allocation of 64 bytes failed' >&2; kill -ABRT $$");
+        assert!(matches!(end, Error::DriverLost { .. }), "{end}");
+        for script in [
+            "exit 1",
+            "echo 'Bad magic number'; exit 1",
+            "kill -ABRT $$",
+            "echo 'Operation not permitted' >&2; kill -SEGV $$",
+            "echo 'Permission denied' >&2; exit 1",
+            "echo 'Device or resource busy' >&2; kill -ABRT $$",
+        ] {
             let end = end_of(script);
             assert!(matches!(end, Error::DriverDied { .. }), "{script}: {end}");
         }

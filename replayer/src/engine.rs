@@ -18,9 +18,9 @@ use local_fs::{Tree, Variant};
 use pace_rules::disk::{Disk, Log, Relaxation, State, States};
 use recorder::Recorded;
 use specification::Specification;
-use workloads::{Op, Workload};
+use workloads::Workload;
 
-use self::refusal::{Refusal, is_done_in_pieces, kept_after_removal, refusals};
+use self::refusal::{Refusal, Refused, kept_after_removal, refusals};
 use self::states::Recording;
 use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
@@ -316,9 +316,10 @@ impl Engine {
 
     /// Notes in a result the first operation that was refused, and that the power fails nowhere.
     fn note_gaps(&self, workload: &Workload, trace: &Recorded, result: &mut WorkloadResult) {
-        match refusals(&self.variant, workload, &trace.outcomes).next() {
-            Some((_, _, Refusal::NotApplicable(why))) => result.not_applicable = Some(why),
-            Some((_, _, Refusal::Unexpected(why))) => result.inconclusive = Some(why),
+        let first = refusals(&self.variant, workload, &trace.outcomes).next();
+        match first.map(|refused| refused.refusal) {
+            Some(Refusal::NotApplicable(why)) => result.not_applicable = Some(why),
+            Some(Refusal::Unexpected(why)) => result.inconclusive = Some(why),
             None => {}
         }
         if trace.crash_points.is_empty() {
@@ -356,13 +357,13 @@ impl Engine {
         end: usize,
         workload: &Workload,
         (trace, from): (&Recorded, usize),
-        may_be_begun: impl Fn(&Op) -> bool,
+        may_be_begun: impl Fn(&Refused<'_>) -> bool,
         result: &mut WorkloadResult,
     ) -> Option<usize> {
         let unknown = refusals(&self.variant, workload, &trace.outcomes)
-            .filter(|(_, op, _)| may_be_begun(op))
-            .find_map(|(number, _, refusal)| match refusal {
-                Refusal::Unexpected(why) => Some((number, why)),
+            .filter(may_be_begun)
+            .find_map(|refused| match refused.refusal {
+                Refusal::Unexpected(why) => Some((refused.number, why)),
                 Refusal::NotApplicable(_) => None,
             });
         let Some((number, why)) = unknown else {
@@ -407,7 +408,13 @@ impl Engine {
         result: &mut WorkloadResult,
     ) -> Option<usize> {
         let end = self.last_agreed(workload, trace, result);
-        self.known_until(end, workload, (trace, 0), is_done_in_pieces, result)
+        self.known_until(
+            end,
+            workload,
+            (trace, 0),
+            |refused| refused.may_be_begun(),
+            result,
+        )
     }
 
     /// The last position up to which the running file system showed what was done.

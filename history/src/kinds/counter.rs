@@ -8,7 +8,10 @@ pub(super) fn failures(seen: &Seen<'_>) -> Result<Vec<Anomaly>, Refused> {
     let mut added: Vec<(&Operation, i64)> = Vec::new();
     let mut values: Vec<(usize, &Operation, i64)> = Vec::new();
     for (place, one) in seen.operations() {
-        if let Some(amount) = counter::added(one)? {
+        // One that failed adds nothing, and takes nothing away.
+        if let Some(amount) = counter::added(one)?
+            && one.outcome != Outcome::Fail
+        {
             added.push((one, amount));
         }
         if let Some(counter::Call::Read(value) | counter::Call::AddAndGet(_, value)) =
@@ -41,7 +44,7 @@ fn out_of_bounds(
     // From what to what has to be added to make all wrong values right.
     let mut lacking: Option<(i64, i64)> = None;
     for &(place, one, value) in values {
-        let (least, most) = sums.bounds(one, false);
+        let (least, most) = sums.bounds(one, one.call);
         let now = (least.saturating_sub(value), most.saturating_sub(value));
         let both = lacking.map(|(from, to)| (from.max(now.0), to.min(now.1)));
         let both = both.filter(|(from, to)| from <= to);
@@ -70,26 +73,33 @@ fn lasting<'a>(
     mut values: Vec<(usize, &'a Operation, i64)>,
 ) -> Vec<(usize, &'a Operation, i64)> {
     let sums = Sums::of(seen, added);
-    // What each lacks, and what it has too much of.
-    let wrong = |one: &Operation, value: i64| {
-        let (least, most) = sums.bounds(one, false);
-        (least.saturating_sub(value), value.saturating_sub(most))
-    };
-    let ends = values.iter().map(|(_, one, value)| {
-        let (lack, excess) = wrong(one, *value);
-        (one.returned(), (lack, excess))
-    });
-    let least = Later::of(ends, |one: (i64, i64), other| {
-        (one.0.min(other.0), one.1.min(other.1))
-    });
+    let mut least = least_wrong(&sums, &values);
+    let mut open: Vec<(&Operation, i64)> = Vec::new();
     values.retain(|&(_, one, value)| {
-        let (lack, excess) = wrong(one, value);
-        let (least_lack, least_excess) = least.after(one);
-        let is_made_up = lack > least_lack.max(0) || excess > least_excess.max(0);
-        let (least, most) = sums.bounds(one, true);
-        !(is_made_up && (least..=most).contains(&value))
+        open.retain(|(earlier, _)| !before(earlier, one));
+        // One that was called earlier and is still open may be the later one. Nobody asks it for what had
+        // ended since its own call, so here it has to be right.
+        let is_right = |&(other, value): &(_, _)| sums.wrong(other, value, one.call) == (0, 0);
+        let later = least.pop().filter(|_| !open.iter().any(is_right));
+        open.push((one, value));
+        let (lack, excess) = sums.wrong(one, value, one.call);
+        let (least_lack, least_excess) = later.unwrap_or_default();
+        let is_made_up = lack > least_lack || excess > least_excess;
+        !(is_made_up && sums.wrong(one, value, 0) == (0, 0))
     });
     values
+}
+
+/// The least that each value and those that were called later lack, and have too much of. That of the first
+/// one is last.
+fn least_wrong(sums: &Sums, values: &[(usize, &Operation, i64)]) -> Vec<(i64, i64)> {
+    let mut least = (i64::MAX, i64::MAX);
+    let all = values.iter().rev().map(|(_, one, value)| {
+        let (lack, excess) = sums.wrong(one, *value, one.call);
+        least = (least.0.min(lack), least.1.min(excess));
+        least
+    });
+    all.collect()
 }
 
 /// So much was taken away, and so much added.
@@ -109,9 +119,7 @@ impl Sums {
         let ended = added.iter().filter_map(|(one, amount)| {
             (one.outcome == Outcome::Ok).then_some((one.returned()?, *amount))
         });
-        let called = added.iter().filter_map(|(one, amount)| {
-            (one.outcome != Outcome::Fail).then_some((one.call, *amount))
-        });
+        let called = added.iter().map(|(one, amount)| (one.call, *amount));
         Self {
             initial: seen.initial.as_int().unwrap_or(0),
             ended: summed(ended.collect()),
@@ -119,11 +127,19 @@ impl Sums {
         }
     }
 
-    /// The least and the most that a counter can be when an operation looks at it. One that may be old need
-    /// not see anything but what the operation did itself.
-    fn bounds(&self, one: &Operation, may_be_old: bool) -> (i64, i64) {
+    /// What a value that an operation saw lacks, and has too much of, if it has to see what had certainly
+    /// ended before the event `since`.
+    fn wrong(&self, one: &Operation, value: i64, since: usize) -> (i64, i64) {
+        let (least, most) = self.bounds(one, since);
+        let (lack, excess) = (least.saturating_sub(value), value.saturating_sub(most));
+        (lack.max(0), excess.max(0))
+    }
+
+    /// The least and the most that a counter can be when an operation looks at it, which has to see what
+    /// had certainly ended before the event `since`, and what it did itself.
+    fn bounds(&self, one: &Operation, since: usize) -> (i64, i64) {
         let own = counter::added(one).ok().flatten().unwrap_or(0).into();
-        let mut certain = sum_before(&self.ended, if may_be_old { 0 } else { one.call });
+        let mut certain = sum_before(&self.ended, since);
         certain.0 += 0.min(own);
         certain.1 += 0.max(own);
         let possible = sum_before(&self.called, one.returned().unwrap_or(usize::MAX));
@@ -163,7 +179,7 @@ fn goes_back(seen: &Seen<'_>, values: &mut [(usize, &Operation, i64)]) -> Vec<An
     let ends = values
         .iter()
         .map(|(_, one, value)| (one.returned(), *value));
-    let later = Later::of(ends, i64::max);
+    let later = Later::of(ends);
     for (&(place, one, value), highest) in values.iter().zip(highest_before(values)) {
         // One that may be old says nothing, if what was seen before is there later.
         let below = highest.filter(|(_, highest)| {
@@ -199,21 +215,21 @@ fn highest_before(values: &[(usize, &Operation, i64)]) -> Vec<Option<(usize, i64
     values.iter().map(of).collect()
 }
 
-/// By the ends of answers what is the best of each and of those that ended later.
-struct Later<T>(Vec<(Option<usize>, T)>);
+/// By the ends of answers the highest of each and of those that ended later.
+struct Later(Vec<(Option<usize>, i64)>);
 
-impl<T: Copy> Later<T> {
-    fn of(ends: impl Iterator<Item = (Option<usize>, T)>, better: impl Fn(T, T) -> T) -> Self {
+impl Later {
+    fn of(ends: impl Iterator<Item = (Option<usize>, i64)>) -> Self {
         let mut all: Vec<_> = ends.collect();
         all.sort_by_key(|(end, _)| *end);
         for place in (1..all.len()).rev() {
-            all[place - 1].1 = better(all[place - 1].1, all[place].1);
+            all[place - 1].1 = all[place - 1].1.max(all[place].1);
         }
         Self(all)
     }
 
-    /// The best of one of these and of those that may be after it: they had not ended when it was called.
-    fn after(&self, one: &Operation) -> T {
+    /// The highest of one of these and of those that may be after it: they had not ended when it was called.
+    fn after(&self, one: &Operation) -> i64 {
         let first = self.0.partition_point(|(end, _)| *end < Some(one.call));
         self.0[first].1
     }

@@ -4,6 +4,16 @@ use local_fs::{FileSystem, Lack, Tree, Variant};
 use recorder::Outcome;
 use workloads::{FallocMode, Op, RenameFlag, Workload};
 
+/// An operation that the file system refused.
+pub(super) struct Refused<'a> {
+    /// Which one it is.
+    pub(super) number: usize,
+    op: &'a Op,
+    errno: i32,
+    /// What that means.
+    pub(super) refusal: Refusal,
+}
+
 /// Why what was run is not what was written.
 pub(super) enum Refusal {
     /// The file system has no such thing.
@@ -12,12 +22,12 @@ pub(super) enum Refusal {
     Unexpected(String),
 }
 
-/// The operations that the file system refused, each with its number, in their order.
+/// The operations that the file system refused, in their order.
 pub(super) fn refusals<'a>(
     variant: &'a Variant,
     workload: &'a Workload,
     outcomes: &'a [Outcome],
-) -> impl Iterator<Item = (usize, &'a Op, Refusal)> + 'a {
+) -> impl Iterator<Item = Refused<'a>> + 'a {
     workload
         .operations()
         .zip(outcomes)
@@ -33,24 +43,35 @@ pub(super) fn refusals<'a>(
                 } else {
                     Refusal::Unexpected(why)
                 };
-                Some((number, op, refusal))
+                Some(Refused {
+                    number,
+                    op,
+                    errno: *errno,
+                    refusal,
+                })
             }
         })
 }
 
-/// Whether an operation is done in pieces: one that was refused may have done some of them.
-pub(super) fn is_done_in_pieces(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Write { .. }
-            | Op::Append { .. }
-            | Op::DirectWrite { .. }
-            | Op::MmapWrite { .. }
-            | Op::Truncate { .. }
-            | Op::Falloc { .. }
-            | Op::Reflink { .. }
-    )
+impl Refused<'_> {
+    /// Whether some of it may have been done: it is done in pieces, and its files could be opened.
+    pub(super) fn may_be_begun(&self) -> bool {
+        let is_done_in_pieces = matches!(
+            self.op,
+            Op::Write { .. }
+                | Op::Append { .. }
+                | Op::DirectWrite { .. }
+                | Op::MmapWrite { .. }
+                | Op::Truncate { .. }
+                | Op::Falloc { .. }
+                | Op::Reflink { .. }
+        );
+        is_done_in_pieces && !NOT_OPENED.contains(&self.errno)
+    }
 }
+
+/// What says that a file could not be opened, or not for this. Whatever changes data opens its files first.
+const NOT_OPENED: [i32; 4] = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::EBADF];
 
 /// Whether a file system has no place for what an operation does, or no way to do it.
 fn is_lacking(file_system: &FileSystem, op: &Op) -> bool {

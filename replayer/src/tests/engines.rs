@@ -269,6 +269,23 @@ fn what_was_refused_half_way_and_undone_before_anybody_looked_accuses_nobody() {
 }
 
 #[test]
+fn what_comes_after_a_file_that_could_not_be_opened_is_checked() {
+    for text in [
+        "setup; creat foo; run; write bar 0 4K; write foo 0 4K; fsync foo",
+        "setup; creat foo; write bar 0 4K; run; write foo 0 4K; fsync foo",
+    ] {
+        let result = run(Bug::ForgetsFlush, "flushed", text);
+        assert_eq!(broken(&result), [Promise::FsyncData], "{text}: {result:?}");
+        // That it is not the workload as it is written is said all the same.
+        let why = result.inconclusive.expect("it was refused");
+        assert!(why.contains("write bar 0 4K, was refused"), "{why}");
+        let clean = run(Bug::None, ALL, text);
+        assert_eq!(broken(&clean), [], "{text}: {clean:?}");
+        assert!(clean.states_checked > 0, "{text}");
+    }
+}
+
+#[test]
 fn a_result_repeats() {
     let of = |mut result: WorkloadResult| {
         result.timing = crate::result::Timing::default();

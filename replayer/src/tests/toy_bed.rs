@@ -454,6 +454,10 @@ impl Run {
             }
             Op::Sync | Op::Syncfs => Outcome::Done,
             _ if self.toy.apply(number, op).is_some() => Outcome::Done,
+            Op::Write {
+                target: Target::Path(path),
+                ..
+            } if self.toy.find(path).is_none() => Outcome::Refused(libc::ENOENT),
             _ => Outcome::Refused(libc::EINVAL),
         };
         if outcome == Outcome::Done {

@@ -2,6 +2,7 @@
 
 mod inside;
 mod machines;
+mod processor;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use workloads::Workload;
 
 pub(crate) use inside::run_hidden;
+pub(crate) use processor::{Took, adopt_orphans, took};
 
 use crate::cluster;
 

@@ -102,6 +102,12 @@ pub struct Prefix<'a> {
     _logs: Logs,
 }
 
+/// A fork of such a run, which goes on from there.
+pub struct Future<'a> {
+    run: Run<'a>,
+    logs: Logs,
+}
+
 /// A cluster, and how it is simulated: runs of it.
 #[derive(Clone)]
 pub struct Laboratory {
@@ -340,9 +346,17 @@ impl<'a> Prefix<'a> {
     /// If the run cannot go on, or its kernels cannot be forked.
     pub fn future(&mut self, failure: &Failure, kept: Option<&Path>) -> Result<LiveRun> {
         self.advance(failure)?;
+        self.fork(kept)?.end_with(failure)
+    }
+
+    /// Forks it where it is.
+    ///
+    /// # Errors
+    /// If its kernels cannot be forked.
+    pub fn fork(&mut self, kept: Option<&Path>) -> Result<Future<'a>> {
         let logs = Logs::new(kept)?;
         let run = self.run.fork(logs.path())?;
-        run.end_with(failure, &logs)
+        Ok(Future { run, logs })
     }
 
     /// A fork for a failure, which stops at a time.
@@ -365,5 +379,15 @@ impl<'a> Prefix<'a> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Future<'_> {
+    /// Goes on with a failure, to the end.
+    ///
+    /// # Errors
+    /// If the run cannot go on.
+    pub fn end_with(self, failure: &Failure) -> Result<LiveRun> {
+        self.run.end_with(failure, &self.logs)
     }
 }

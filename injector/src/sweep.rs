@@ -23,6 +23,12 @@ const REPEATED_OF: usize = 16;
 /// little, and tried further out of their order.
 pub const TOGETHER_MAX: usize = 32;
 
+/// So often a failure is tried again at most, if kernels are lost each time.
+const AGAIN_MAX: usize = 2;
+
+/// What is said of one that came to nothing each time that it was tried again.
+const NOT_REPEATED: &str = "it was tried again, and a kernel was gone for no reason of its own each time: nothing says that it repeats";
+
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -417,34 +423,80 @@ fn attempt<'a>(
     let run = if failure.forked_ns.is_none() {
         laboratory.run(failure, None, cancelled)?
     } else {
-        let prefix = match prefix {
-            Some(prefix) => prefix,
-            None => prefix.insert(laboratory.prefix(false, cancelled)?),
+        let begin = || laboratory.prefix(false, cancelled);
+        let fork = |prefix: &mut Prefix<'a>| {
+            prefix.advance(failure)?;
+            prefix.fork(None)
         };
-        prefix.future(failure, None)?
+        forked(prefix, begin, fork, |future| future.end_with(failure))?
     };
     compared(address, run, twice, || {
         laboratory.run(failure, None, cancelled)
     })
 }
 
-/// What comes of a failure that was tried; it is tried once more if `twice`, or if it breaks something. A run
-/// that has lost a kernel is like no other, and says nothing.
+/// Has a run be forked from a prefix, which is begun if there is none. One that may have lost a kernel is not
+/// forked again.
+fn forked<P, F>(
+    prefix: &mut Option<P>,
+    begin: impl FnMut() -> Result<P>,
+    fork: impl FnMut(&mut P) -> Result<F>,
+    end: impl FnOnce(F) -> Result<LiveRun>,
+) -> Result<LiveRun> {
+    let run = end(fork_of(prefix, begin, fork)?)?;
+    if run.has_lost_kernel {
+        *prefix = None;
+    }
+    Ok(run)
+}
+
+/// A fork of a prefix. If that fails it is tried with another one, once: the host may have ended a kernel while
+/// the prefix stood still.
+fn fork_of<P, F>(
+    prefix: &mut Option<P>,
+    mut begin: impl FnMut() -> Result<P>,
+    mut fork: impl FnMut(&mut P) -> Result<F>,
+) -> Result<F> {
+    let begun = match prefix {
+        Some(begun) => begun,
+        None => prefix.insert(begin()?),
+    };
+    match fork(begun) {
+        Err(error) if !is_interrupted(&error) => {
+            tracing::debug!(%error, "cannot be forked: another one is begun");
+        }
+        forked => return forked,
+    }
+    // Its machines go before there are others.
+    *prefix = None;
+    fork(prefix.insert(begin()?))
+}
+
+fn is_interrupted(error: &Error) -> bool {
+    matches!(error, Error::Cluster(cluster::Error::Interrupted))
+}
+
+/// What comes of a failure that was tried; it is tried once more if `twice`, or if it does not say `ok`. A run
+/// that has lost a kernel is like no other, and says nothing, neither of the failure nor of another run of it.
 fn compared(
     address: &Address,
-    run: LiveRun,
+    mut run: LiveRun,
     twice: bool,
-    again: impl FnOnce() -> Result<LiveRun>,
+    mut again: impl FnMut() -> Result<LiveRun>,
 ) -> Result<LiveResult> {
     let is_repeated = (twice || run.judged != Judged::Ok) && !run.has_lost_kernel;
-    if is_repeated {
-        let again = again()?;
-        if again.has_lost_kernel {
-            return Ok(LiveResult::new(address.clone(), again, false));
-        }
-        refuse_difference(address, &run, &again)?;
+    if !is_repeated {
+        return Ok(LiveResult::new(address.clone(), run, false));
     }
-    Ok(LiveResult::new(address.clone(), run, is_repeated))
+    for _ in 0..AGAIN_MAX {
+        let again = again()?;
+        if !again.has_lost_kernel {
+            refuse_difference(address, &run, &again)?;
+            return Ok(LiveResult::new(address.clone(), run, true));
+        }
+    }
+    run.held.notes.push(NOT_REPEATED.into());
+    Ok(LiveResult::new(address.clone(), run, false))
 }
 
 fn refuse_difference(address: &Address, run: &LiveRun, again: &LiveRun) -> Result<()> {
@@ -549,31 +601,94 @@ mod tests {
         }
     }
 
-    /// It need not come again, and is no reason to end a sweep: the failure is inconclusive.
+    /// One that has lost a kernel: that need not come again.
+    fn lost() -> LiveRun {
+        let why = "it ended".into();
+        LiveRun {
+            has_lost_kernel: true,
+            ..run(Judged::Inconclusive { why }, "other")
+        }
+    }
+
+    /// That is no reason to end a sweep, nor to forget what the first run came to.
     #[test]
     fn a_run_that_has_lost_a_kernel_is_not_compared_with_another() {
         let address = &wanted(&seed_plan(), &selection(None, 2))[0].address;
-        let lost = || LiveRun {
-            has_lost_kernel: true,
-            ..run(
-                Judged::Inconclusive {
-                    why: "it ended".into(),
-                },
-                "other",
-            )
-        };
         for judged in [Judged::Ok, broken("key-1 is lost")] {
             let whole = || run(judged.clone(), "one");
-            for (first, again) in [(lost(), whole()), (whole(), lost())] {
-                let came = compared(address, first, true, || Ok(again)).expect("it goes on");
-                assert_eq!((&came.judged, came.repeated), (&lost().judged, false));
+            for (first, again, repeated, notes) in [
+                (lost(), vec![], false, 0),
+                (whole(), vec![whole()], true, 0),
+                (whole(), vec![lost(), whole()], true, 0),
+                (whole(), vec![lost(), lost()], false, 1),
+            ] {
+                let judged = first.judged.clone();
+                let mut again = again.into_iter();
+                let came = compared(address, first, true, || Ok(again.next().expect("one more")));
+                let came = came.expect("it goes on");
+                assert_eq!((came.judged, came.repeated), (judged, repeated));
+                assert_eq!((came.held.notes.len(), again.len()), (notes, 0));
             }
-            let came = compared(address, whole(), true, || Ok(whole())).expect("it is the same");
-            assert_eq!((&came.judged, came.repeated), (&judged, true));
-            let other = run(judged.clone(), "other");
-            let refused = compared(address, whole(), true, || Ok(other));
-            assert!(matches!(refused, Err(Error::NotDeterministic { .. })));
+            for lost in [vec![], vec![lost()]] {
+                let mut again = lost.into_iter().chain([run(judged.clone(), "other")]);
+                let refused = compared(address, whole(), true, || Ok(again.next().expect("one")));
+                assert!(matches!(refused, Err(Error::NotDeterministic { .. })));
+            }
         }
+    }
+
+    /// The kernel may be that of the prefix, which all later forks would be without.
+    #[test]
+    fn after_a_run_that_has_lost_a_kernel_another_prefix_is_begun() {
+        let (mut prefix, mut begun) = (None, 0);
+        let mut of_prefix = Vec::new();
+        for run in [run(Judged::Ok, "one"), lost(), run(Judged::Ok, "two")] {
+            let begin = || {
+                begun += 1;
+                Ok(begun)
+            };
+            let fork = |prefix: &mut i32| {
+                of_prefix.push(*prefix);
+                Ok(())
+            };
+            let came = forked(&mut prefix, begin, fork, |()| Ok(run.clone()));
+            assert_eq!(came.expect("it is forked"), run);
+        }
+        assert_eq!(of_prefix, [1, 1, 2]);
+    }
+
+    /// The host may have ended its kernel while it stood still.
+    #[test]
+    fn if_a_prefix_cannot_be_forked_another_one_is_begun_once() {
+        let gone = || Error::System {
+            doing: "have the kernel of a fork itself".into(),
+            error: std::io::ErrorKind::BrokenPipe.into(),
+        };
+        let interrupted = || Error::Cluster(cluster::Error::Interrupted);
+        let ended = || Ok(run(Judged::Ok, "one"));
+        for (came, tried, left, is_run) in [
+            (vec![Ok(())], vec![1], Some(1), true),
+            (vec![Err(gone()), Ok(())], vec![1, 2], Some(2), true),
+            (vec![Err(gone()), Err(gone())], vec![1, 2], Some(2), false),
+            (vec![Err(interrupted())], vec![1], Some(1), false),
+        ] {
+            let (mut prefix, mut of_prefix) = (Some(1), Vec::new());
+            let mut came = came.into_iter();
+            let fork = |prefix: &mut i32| {
+                of_prefix.push(*prefix);
+                came.next().expect("once more")
+            };
+            let forked = forked(&mut prefix, || Ok(2), fork, |()| ended());
+            assert_eq!((forked.is_ok(), of_prefix, prefix), (is_run, tried, left));
+        }
+        // It is not the fork that fails.
+        let (mut prefix, mut begun) = (Some(1), 0);
+        let begin = || {
+            begun += 1;
+            Ok(2)
+        };
+        let forked = forked(&mut prefix, begin, |_| Ok(()), |()| Err(gone()));
+        assert_eq!((forked.is_ok(), begun), (false, 0));
     }
 
     #[test]

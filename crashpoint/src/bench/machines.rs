@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 use ::machine::{OwnDirectory, Uml};
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, columns, say};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 use serde_json::{Value, json};
 use simulation::{BITS_PER_SECOND, Clock, End, Happening, Link, MachineSpec, Settings, Simulation};
 
 use super::inside::{ECHO_COMMAND, INIT_COMMAND, MESSAGE_BYTES};
+use super::processor::processor_s;
 
 /// At least so many rounds, unless there is hardly any time: then one is enough.
 const ROUNDS_MIN: usize = 3;
@@ -45,7 +44,6 @@ const DATAGRAMS: u32 = 1000;
 /// Messages there and back in the floor.
 const ECHOES: u32 = 50_000;
 
-const US_PER_S: f64 = 1e6;
 const MS_PER_S: f64 = 1e3;
 const KIB_PER_MIB: f64 = 1024.0;
 
@@ -330,20 +328,6 @@ fn echoes(number: usize) -> anyhow::Result<(f64, f64)> {
     child.wait().context("wait for a process that answers")?;
     rest.context("speak with a process that answers")?;
     Ok((echo_s, echo_s))
-}
-
-/// Processor time of this process and of all that have ended and were waited for, in seconds.
-fn processor_s() -> anyhow::Result<f64> {
-    let mut all_us = 0;
-    for who in [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN] {
-        let usage = getrusage(who).context("ask for the processor time")?;
-        let times = [usage.user_time(), usage.system_time()];
-        all_us += times
-            .map(|time| time.num_microseconds())
-            .iter()
-            .sum::<i64>();
-    }
-    Ok(all_us as f64 / US_PER_S)
 }
 
 /// What a process and its descendants have in memory, in KiB: of what several have, each its share.

@@ -11,7 +11,7 @@ use specification::{About, Specification, Unlooked, Violated};
 use super::story::{KIND, Printed, Story, own_directory};
 use super::{Judged, Laboratory};
 use crate::error::{Error, Result};
-use crate::online::{Ran, RunFacts, examine};
+use crate::online::{KnownCalls, Ran, RunFacts, examine};
 
 /// What runs are held against.
 #[derive(Clone)]
@@ -116,6 +116,7 @@ impl Laboratory {
             nodes: &nodes,
             clients: &clients,
             kinds: vec![KIND; story.failures()],
+            calls: KnownCalls::default(),
             ran,
             files: &files,
             lines_ns: &story.lines_ns(printed),

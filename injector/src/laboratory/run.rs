@@ -132,7 +132,7 @@ impl Run<'_> {
         let victims: BTreeSet<_> = faults.flat_map(|fault| fault.victims.clone()).collect();
         let mut victims = victims.into_iter();
         // One that seemed ready may have been about to look at what it has.
-        match victims.try_for_each(|node| self.cluster.refuse_end_of(node)) {
+        match victims.try_for_each(|node| self.stays_up(node)) {
             Ok(()) => Ok(judged),
             Err(error) => self.down("does not stay up", error),
         }
@@ -325,6 +325,16 @@ impl Run<'_> {
         Judged::Inconclusive { why }
     }
 
+    /// Fails if a node has ended in a way that the cluster file does not allow.
+    fn stays_up(&mut self, node: usize) -> cluster::Result<()> {
+        let how = self.cluster.end_of(node);
+        let config = &self.cluster.file().nodes[node];
+        if how.is_some_and(|how| config.may_end(&how) == Some(true)) {
+            return Ok(());
+        }
+        self.cluster.refuse_end_of(node)
+    }
+
     /// What there is to say of a node that does not come up.
     fn not_up(&mut self, error: ClusterError) -> Result<Judged> {
         if !is_of_machine(&error) {
@@ -341,7 +351,8 @@ impl Run<'_> {
 
     /// The same of one that does not do what it should.
     fn down(&mut self, does_not: &str, error: ClusterError) -> Result<Judged> {
-        let judged = of_down(does_not, error)?;
+        self.story.look(&mut self.cluster);
+        let judged = of_down(does_not, error, &self.story.doubts())?;
         self.story.is_cut_short |= matches!(judged, Judged::Inconclusive { .. });
         Ok(judged)
     }
@@ -411,8 +422,8 @@ fn of_ended(
 }
 
 /// What there is to say of a node that is down; `does_not` says how. It is inconclusive if its machine could not
-/// do what it was asked for, or somebody else killed it.
-fn of_down(does_not: &str, error: ClusterError) -> Result<Judged> {
+/// do what it was asked for, or somebody else killed it, or another one that it may need.
+fn of_down(does_not: &str, error: ClusterError, doubts: &[String]) -> Result<Judged> {
     let is_killed = error.is_killed();
     let (node, what, tail) = match error {
         ClusterError::NotReady { node, what, tail } => (node, what, tail),
@@ -429,7 +440,7 @@ fn of_down(does_not: &str, error: ClusterError) -> Result<Judged> {
     }
     let log = tail.iter().map(|line| format!("its log: {line}"));
     let broken = [first].into_iter().chain(log).collect();
-    Ok(Judged::Broken { broken })
+    Ok(broken_or_in_doubt(broken, doubts))
 }
 
 /// What there is to say if the machine of the check does not do what it is asked for: nothing of the cluster.
@@ -442,7 +453,7 @@ fn not_asked(error: ClusterError) -> Result<Judged> {
     }
 }
 
-/// What there is to say of what the check finds broken, where something else may have done it.
+/// What there is to say of what is broken, where something else may have done it.
 fn broken_or_in_doubt(broken: Vec<String>, doubts: &[String]) -> Judged {
     if doubts.is_empty() {
         return Judged::Broken { broken };
@@ -480,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_node_that_somebody_else_killed_is_no_finding() {
-        let of = |error| of_down("does not stay up", error).expect("it is of a node");
+        let of = |error| of_down("does not stay up", error, &[]).expect("it is of a node");
         let broken = of(not_ready("was ended by SIGSEGV by itself"));
         let words = [
             "node a does not stay up: it was ended by SIGSEGV by itself",
@@ -499,6 +510,17 @@ mod tests {
             let is_so = matches!(&judged, Judged::Inconclusive { why } if why.starts_with(begins));
             assert!(is_so, "{judged:?}");
         }
+    }
+
+    /// It may need the other one to come up, as a member of a cluster needs a majority.
+    #[test]
+    fn nor_is_one_that_is_down_beside_another_that_somebody_else_killed() {
+        let error = not_ready("was not ready within 30s");
+        let doubt = "b was ended by SIGKILL".to_owned();
+        let judged = of_down("does not come up", error, &[doubt]).expect("it is of a node");
+        let why = "node a does not come up: it was not ready within 30s; its log: a line; that may come of \
+                   this: b was ended by SIGKILL";
+        assert_eq!(judged, Judged::Inconclusive { why: why.into() });
     }
 
     #[test]

@@ -13,7 +13,9 @@ use injector::LiveManifest;
 use injector::online::{FACTS_FILE, RunFacts, RunFiles};
 use node_sweep::{Numbered, Recorded, facts_of, load_trace};
 use serde_json::json;
-use specification::{About, FACTS, FACTS_VERSION, Specification, rows};
+use specification::{
+    About, FACTS, Specification, UNREADABLE, facts_version, misled_by_unreadable, rows,
+};
 
 use crate::finding::{facts_of_file_system, facts_of_live_run};
 use crate::inject::Finished;
@@ -55,6 +57,9 @@ pub(crate) struct RulesArgs {
     format: OutputFormat,
 }
 
+/// What is said of a violation that may be there only since a file system would not show something.
+const DOUBTFUL: &str = " (not certain)";
+
 /// Rules of the command line, or of a file.
 struct Asked {
     specification: Specification,
@@ -68,7 +73,7 @@ struct Asking<'a> {
     /// A run that has left out some facts so far.
     run: Option<&'a RunFacts<'a>>,
     /// Why a violation is not certain.
-    doubt: Option<&'static str>,
+    doubt: Option<String>,
 }
 
 impl Asking<'_> {
@@ -128,7 +133,7 @@ fn of_crash_state(
     let (database, is_partial) = facts_of(&arguments.directory, &trace, request, finding)?;
     let doubt = "not all calls of the run were recorded: what is absent may have been done";
     let of = Asking {
-        doubt: is_partial.then_some(doubt),
+        doubt: is_partial.then(|| doubt.into()),
         ..Asking::of(About::CrashState)
     };
     answer(arguments, &programs, database, &of, interrupt)
@@ -145,7 +150,7 @@ fn of_live_run(
     let Some(path) = facts_of_live_run(directory, manifest, number, interrupt)? else {
         return Ok(Outcome::Incomplete);
     };
-    let database = Database::open(&path, FACTS_VERSION)?;
+    let database = Database::open(&path, facts_version(About::LiveRun))?;
     let of = Asking::of(About::LiveRun);
     answer(arguments, &programs, database, &of, interrupt)
 }
@@ -168,7 +173,7 @@ fn of_file_system(
     let Some(path) = facts_of_file_system(finding, fs, interrupt)? else {
         return Ok(Outcome::Incomplete);
     };
-    let database = Database::open(&path, FACTS_VERSION)?;
+    let database = Database::open(&path, facts_version(About::FileSystem))?;
     let of = Asking::of(About::FileSystem);
     answer(arguments, &programs, database, &of, interrupt)
 }
@@ -181,23 +186,18 @@ fn answer(
     of: &Asking<'_>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
-    let mut answers = Answers {
-        most: arguments.most,
-        format: arguments.format,
-        text: String::new(),
-        violations: 0,
-        unlooked: 0,
-    };
+    let is_partial = of.about == About::FileSystem && database.count(UNREADABLE)? > 0;
+    let mut answers = Answers::new(arguments, is_partial);
     let stop = interrupt.clone();
     database.stop_when(move || stop.requested())?;
     if arguments.facts {
         answers.list(&database, of.about)?;
     }
     refuse_long_files(programs, &database, of.about)?;
-    if of.about == About::FileSystem && database.count("unreadable")? > 0 {
+    if is_partial {
         say("the file system would not show everything of this state: what is absent may be there");
     }
-    if let Some(doubt) = of.doubt {
+    if let Some(doubt) = &of.doubt {
         say(doubt);
     }
     let answered = answers.answer_all(programs, of.run, &mut database);
@@ -305,12 +305,28 @@ struct Answers {
     most: u64,
     format: OutputFormat,
     text: String,
+    /// Whether the file system would not show everything: what is absent may be there.
+    is_partial: bool,
     violations: u64,
+    /// How many may be there only since something was not shown.
+    doubtful: u64,
     /// How many violations had nothing to look at.
     unlooked: u64,
 }
 
 impl Answers {
+    fn new(arguments: &RulesArgs, is_partial: bool) -> Self {
+        Self {
+            most: arguments.most,
+            format: arguments.format,
+            text: String::new(),
+            is_partial,
+            violations: 0,
+            doubtful: 0,
+            unlooked: 0,
+        }
+    }
+
     /// The relations that there are facts of.
     fn list(&mut self, database: &Database, about: About) -> anyhow::Result<()> {
         for known in FACTS.iter().filter(|known| known.is_of(about)) {
@@ -391,17 +407,25 @@ impl Answers {
         name: &str,
     ) -> anyhow::Result<()> {
         let (facts, count) = database.facts(program, &relation.name, self.most)?;
+        let is_doubtful = self.is_partial
+            && relation.is_violation()
+            && misled_by_unreadable(program).contains(&*relation.name);
+        let doubtful = if is_doubtful { DOUBTFUL } else { "" };
         for fact in &facts {
             let derivation = database.derivation(program, fact)?;
             match self.format {
-                OutputFormat::Json => self.as_json(relation, fact, name, &derivation),
+                OutputFormat::Json => {
+                    self.as_json((relation, fact), name, &derivation, is_doubtful)
+                }
                 OutputFormat::Text if relation.is_violation() => {
-                    self.text += &format!("violation {fact}\n{derivation}\n");
+                    self.text += &format!("violation {fact}{doubtful}\n{derivation}\n");
                 }
                 OutputFormat::Text => self.text += &format!("{fact}\n"),
             }
         }
-        if relation.is_violation() {
+        if is_doubtful {
+            self.doubtful += count;
+        } else if relation.is_violation() {
             self.violations += count;
         }
         self.conclude(&relation.name, count, facts.len() as u64);
@@ -425,7 +449,7 @@ impl Answers {
     }
 
     fn outcome(&self) -> Outcome {
-        match (self.violations, self.unlooked) {
+        match (self.violations, self.doubtful + self.unlooked) {
             (1.., _) => Outcome::Findings,
             (0, 1..) => Outcome::Incomplete,
             (0, 0) => Outcome::Clean,
@@ -434,10 +458,10 @@ impl Answers {
 
     fn as_json(
         &mut self,
-        relation: &Relation,
-        fact: &Fact,
+        (relation, fact): (&Relation, &Fact),
         specification: &str,
         derivation: &Derivation,
+        is_doubtful: bool,
     ) {
         let columns = relation.columns.iter().zip(&fact.values);
         let values: serde_json::Map<_, _> = columns
@@ -449,7 +473,7 @@ impl Answers {
                 (column.name.clone(), value)
             })
             .collect();
-        let line = json!({
+        let mut line = json!({
             "type": "fact",
             "specification": specification,
             "relation": relation.name,
@@ -458,6 +482,9 @@ impl Answers {
             "since_ns": fact.since_ns,
             "derivation": derivation.to_string(),
         });
+        if is_doubtful {
+            line["doubtful"] = true.into();
+        }
         self.text += &format!("{line}\n");
     }
 
@@ -514,8 +541,8 @@ mod tests {
         arguments: RulesArgs,
     }
 
-    /// What files with these texts come to about something of which there is a node; and if it is not
-    /// certain.
+    /// What files with these texts come to about something of which there is a node, which does not show all
+    /// that it has if it is a file system; and if it is not certain.
     fn answered(about: About, texts: &[&str]) -> [anyhow::Result<Outcome>; 2] {
         let folder = tempfile::tempdir().expect("a directory");
         let mut words = vec![
@@ -535,8 +562,12 @@ mod tests {
             let programs = programs(&arguments, about)?;
             let mut database = Database::in_memory(&specification::facts(about))?;
             database.add("node", [vec!["a".into()]])?;
+            if about == About::FileSystem {
+                let row = ["a", "d", "list", "EIO"].map(Value::from);
+                database.add(UNREADABLE, [row.to_vec()])?;
+            }
             let of = Asking {
-                doubt,
+                doubt: doubt.map(str::to_owned),
                 ..Asking::of(about)
             };
             answer(&arguments, &programs, database, &of, &Interrupt::default())
@@ -559,6 +590,43 @@ mod tests {
         for about in [About::Run, About::CrashState] {
             assert_outcome(about, &[NODE], Outcome::Findings, Outcome::Incomplete);
             assert_outcome(about, &[none], Outcome::Clean, Outcome::Clean);
+        }
+    }
+
+    #[test]
+    fn what_may_be_wrong_since_a_file_system_did_not_show_something_is_no_finding() {
+        let of = About::FileSystem;
+        let absent = "violation absent(N) :- node(N), !entry(node: N).";
+        let excused = "violation e(N) :- node(N), !entry(node: N), !unreadable(path: \"x\").";
+        assert_outcome(of, &[absent], Outcome::Incomplete, Outcome::Incomplete);
+        for certain in [&[NODE][..], &[absent, NODE], &[excused]] {
+            assert_outcome(of, certain, Outcome::Findings, Outcome::Incomplete);
+        }
+    }
+
+    #[test]
+    fn each_violation_says_whether_it_is_certain() {
+        let rules = "violation absent(N) :- node(N), !entry(node: N). violation v(N) :- node(N).";
+        let about = About::FileSystem;
+        let told = |format: &str, is_partial| {
+            let words = ["rules", "results", "1", rules, "--format", format];
+            let arguments = Words::try_parse_from(words).expect("right").arguments;
+            let programs = programs(&arguments, about).expect("right");
+            let facts = specification::facts(about);
+            let mut database = Database::in_memory(&facts).expect("a database");
+            database.add("node", [vec!["a".into()]]).expect("added");
+            let mut answers = Answers::new(&arguments, is_partial);
+            let answered = answers.answer_all(&programs, None, &mut database);
+            answered.expect("answered");
+            answers.text
+        };
+        for (format, doubt) in [("text", "(not certain)"), ("json", "\"doubtful\":true")] {
+            let text = told(format, true);
+            let mut doubtful = text.lines().filter(|line| line.contains(doubt));
+            let one = doubtful.next().expect("one that is not certain");
+            assert!(one.contains("absent"), "{text}");
+            assert_eq!(doubtful.next(), None, "{text}");
+            assert!(!told(format, false).contains(doubt));
         }
     }
 

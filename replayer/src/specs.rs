@@ -14,7 +14,7 @@ use checker::{BrokenRule, Finding};
 use datalog::{Database, Problem, Program, Value};
 use local_fs::Tree;
 use specification::rows::{self, Fact};
-use specification::{About, FACTS_VERSION, Specification, Unlooked};
+use specification::{About, Specification, Unlooked, facts_version, misled_by_unreadable};
 
 use crate::error::Result;
 
@@ -26,12 +26,6 @@ const TOLD_MAX: u64 = 3;
 /// So many facts of a relation are derived from one state: the database is in memory, and rules that
 /// derive more and more are to be found before that is full.
 const DERIVED_MAX: u64 = 1_000_000;
-
-/// Relations of which facts are missing where the file system would not show something.
-const SHOWN: [&str; 5] = ["entry", "content", "line", "xattr", "attributes"];
-
-/// The relation that says what it would not show.
-const UNREADABLE: &str = "unreadable";
 
 /// Relations that tell states apart that recover from the same content, after the same operations.
 const OF_DISKS: [&str; 2] = ["disk_state", "lost_write"];
@@ -217,7 +211,7 @@ impl Rules {
         };
         let is_misled = |finding: &Finding| {
             self.programs.iter().any(|(name, program)| {
-                let mut misled = program.misled_by_missing(&SHOWN, UNREADABLE).into_iter();
+                let mut misled = misled_by_unreadable(program).into_iter();
                 misled.any(|relation| finding.rule_name() == Some(&*rule_name(name, relation)))
             })
         };
@@ -314,19 +308,20 @@ pub fn keep_facts(path: &Path, address: &str, facts: KeptFacts) -> Result<()> {
         }
         database.set_note(address)
     };
-    let made = Database::create::<datalog::Error>(path, &known, FACTS_VERSION, fill);
+    let version = facts_version(About::FileSystem);
+    let made = Database::create::<datalog::Error>(path, &known, version, fill);
     Ok(made.map(drop)?)
 }
 
 /// The name of the crash state that kept facts are of; none if there is no such file, or it does not say.
 ///
 /// # Errors
-/// If the file is something else.
+/// If the file is something else, or of another version.
 pub fn state_of_facts(path: &Path) -> Result<Option<String>> {
     if !path.exists() {
         return Ok(None);
     }
-    Ok(Database::open(path, FACTS_VERSION)?.note())
+    Ok(Database::open(path, facts_version(About::FileSystem))?.note())
 }
 
 impl Untold {

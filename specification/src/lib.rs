@@ -10,7 +10,7 @@ pub mod rows;
 mod schema;
 mod specification;
 
-pub use schema::{About, FACTS, FACTS_VERSION, Known, facts};
+pub use schema::{About, FACTS, Known, UNREADABLE, facts, facts_version, misled_by_unreadable};
 pub use specification::{Examined, Specification, Unlooked, Violated};
 
 #[cfg(test)]

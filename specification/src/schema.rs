@@ -1,11 +1,10 @@
 //! Which facts there are of runs and of crash states: the table of docs/specifications.md.
 
-use datalog::{InputRelation, Kind, Source};
+use std::collections::BTreeSet;
+
+use datalog::{InputRelation, Kind, Program, Source};
 
 use About::{CrashState, FileSystem, LiveRun, Run};
-
-/// The version of these relations; a database of another one is made anew.
-pub const FACTS_VERSION: u32 = 1;
 
 /// What rules are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +75,15 @@ pub fn facts(about: About) -> Vec<InputRelation> {
     known.map(|known| known.relation).collect()
 }
 
+/// The version of these relations: tables of another one may have other columns.
+pub fn facts_version(about: About) -> u32 {
+    match about {
+        // Since 2 `call_hit` says where the call is made, and there are `made` and `cut_off`.
+        Run => 2,
+        LiveRun | CrashState | FileSystem => 1,
+    }
+}
+
 /// The short forms that every specification has.
 pub(crate) fn given(about: About) -> Source {
     let all = include_str!("given.dl");
@@ -85,6 +93,17 @@ pub(crate) fn given(about: About) -> Source {
         CrashState | FileSystem => all.to_owned(),
     };
     Source::new("the short forms", text)
+}
+
+/// The relation that says what a file system would not show.
+pub const UNREADABLE: &str = "unreadable";
+
+/// Relations of which facts are missing where a file system would not show something.
+const SHOWN: [&str; 5] = ["entry", "content", "line", "xattr", "attributes"];
+
+/// The relations of rules whose facts may be there only since a file system would not show something.
+pub fn misled_by_unreadable(program: &Program) -> BTreeSet<&str> {
+    program.misled_by_missing(&SHOWN, UNREADABLE)
 }
 
 const INTEGER: Kind = Kind::Integer;
@@ -293,6 +312,13 @@ pub const FACTS: &[Known] = &[
         "a node or a client is on side 1 of a partition or a worse link, that of `on`, or on side 2",
     ),
     seen(
+        PLANNED,
+        "cut_off",
+        &[("node", TEXT), ("time", INTEGER)],
+        TIME,
+        "a node was cut off from everybody, until everything was healed, as only a majority was restored at first",
+    ),
+    seen(
         RUN,
         "fault_ended",
         &[("fault", INTEGER), ("time", INTEGER)],
@@ -323,11 +349,35 @@ pub const FACTS: &[Known] = &[
             ("call", TEXT),
             ("path", TEXT),
             ("comes", TEXT),
+            ("site", TEXT),
+            ("called_by", TEXT),
             ("time", INTEGER),
         ],
         TIME,
         "the first call on this node that a fault hit, its file, and what came of it: `fails with \
-         EIO`, `is held`, `takes 0.5 s more`, `100 of 4096 bytes`",
+         EIO`, `is held`, `takes 0.5 s more`, `100 of 4096 bytes`, `a bit is flipped`. `site` is the place in \
+         the program (the number of its stack), if the fault hits calls of one place only, as those of \
+         `exhaustive` do; `called_by` the functions that make it, if they are known. Both may be empty",
+    ),
+    seen(
+        PLANNED,
+        "made",
+        &[
+            ("node", TEXT),
+            ("point", TEXT),
+            ("call", TEXT),
+            ("file", TEXT),
+            ("role", TEXT),
+            ("site", TEXT),
+            ("called_by", TEXT),
+            ("times", INTEGER),
+        ],
+        None,
+        "a node made this call on a file of its directory of data so many times, from when the last fault was \
+         in place (`heal` is none; without one, from the start of the clients) until no fault was waited for \
+         any more, at least 0.3 s after the clients had ended: a failure point as `--points` prints it, with \
+         its ID. Only of runs of `--strategy exhaustive` and `--want` in which calls are counted: of others a \
+         specification with `made` says nothing, and is no pass",
     ),
     seen(
         PLANNED,
@@ -390,7 +440,7 @@ pub const FACTS: &[Known] = &[
         "progress",
         &[("time", INTEGER)],
         TIME,
-        "an operation was acknowledged after that",
+        "an operation was acknowledged after that, or before it, after a majority was restored",
     ),
     seen(
         RUN,
@@ -609,7 +659,7 @@ pub const FACTS: &[Known] = &[
     ),
     watched(
         DISK,
-        "unreadable",
+        UNREADABLE,
         &[
             ("node", TEXT),
             ("path", TEXT),

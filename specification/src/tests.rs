@@ -59,8 +59,10 @@ fn of_a_live_run_there_are_no_facts_that_only_a_plan_or_a_probe_brings_about() {
     for (relation, atom) in [
         ("role", "role(time: T)"),
         ("cut", "cut(time: T)"),
+        ("cut_off", "cut_off(time: T)"),
         ("call", "call(time: T)"),
         ("call_hit", "call_hit(time: T)"),
+        ("made", "made(times: T)"),
         ("probe_failed", "probe_failed(time: T)"),
         ("progress", "progress(T)"),
         ("fault_missed", "fault_missed(fault: T)"),
@@ -282,6 +284,135 @@ fn a_sync_makes_the_image_durable_that_was_written_before_it_and_no_later_one() 
         of(&[&begun, &synced, &named, &begun, &synced, &named]),
         [""; 0]
     );
+    let file_synced = [("fsync", new, "")];
+    let emptied = [("truncate", new, ""), ("write", new, "")];
+    assert_eq!(of(&[&begun, &file_synced, &named]), [""; 0]);
+    assert_eq!(
+        of(&[&begun, &file_synced, &emptied, &named]),
+        ["image_is_not_durable(6)"]
+    );
+    assert_eq!(
+        of(&[&begun, &file_synced, &emptied, &file_synced, &named]),
+        [""; 0]
+    );
+    // Of a file whose beginning nobody has seen, any sync may be the one.
+    assert_eq!(of(&[&file_synced, &named]), [""; 0]);
+}
+
+/// What is done to a file of a member of etcd, which is called this, and the name that it gets.
+type OfMember<'a> = (&'a str, &'a str, &'a str, i64);
+
+/// What `etcd-snapshots.dl` says of these events.
+fn of_member(events: &[OfMember<'_>]) -> Vec<String> {
+    let mut database = datalog::Database::in_memory(&facts(About::CrashState)).expect("made");
+    for (event, &(op, path, to, file)) in (1_i64..).zip(events) {
+        let texts = ["m", op, path, to].map(datalog::Value::from);
+        let numbers = [file, 0, 9].map(datalog::Value::from);
+        let row = [event.into()].into_iter().chain(texts).chain(numbers);
+        let row = row.chain(["call".into(), event.into()]).collect();
+        database.add("file_op", [row]).expect("added");
+    }
+    let text = include_str!("../../specs/etcd-snapshots.dl");
+    violated(text, About::CrashState, &mut database)
+}
+
+#[test]
+fn a_log_of_etcd_is_removed_once_a_snapshot_of_what_is_in_it_is_durable() {
+    let first = "member/wal/0000000000000000-0000000000000000.wal";
+    let next = "member/wal/0000000000000001-0000000000000010.wal";
+    let old = "member/snap/0000000000000002-000000000000000f.snap";
+    let new = "member/snap/0000000000000002-0000000000000010.snap";
+    let begun = [
+        (
+            "creat",
+            "member/wal.tmp/0000000000000000-0000000000000000.wal",
+            "",
+            1,
+        ),
+        ("rename", "member/wal/1.tmp", next, 2),
+    ];
+    let (removed, sync) = ([("unlink", first, "", 1)], ("fsync", new, "", 3));
+    let (made, write) = (("creat", new, "", 3), ("write", new, "", 3));
+    let (temporary, named) = (
+        ("creat", "member/snap/t", "", 3),
+        ("rename", "member/snap/t", new, 3),
+    );
+    let of_names = ("fsync", "member/snap", "", 4);
+    for (saved, is_durable) in [
+        (&[made, write, sync][..], true),
+        (&[made, write], false),
+        (&[], false),
+        // What is written later is not durable.
+        (&[made, write, sync, write], false),
+        (&[made, sync, write, of_names], false),
+        // One that ends in the log which is removed.
+        (&[("creat", old, "", 3), write, sync], false),
+        (&[temporary, write, sync, named], false),
+        (&[temporary, write, sync, named, of_names], true),
+        (&[temporary, write, named, of_names], false),
+        (&[made, write, ("sync", "", "", 0)], true),
+    ] {
+        let found = of_member(&[&begun, saved, &removed].concat());
+        assert_eq!(found.is_empty(), is_durable, "{saved:?}: {found:?}");
+        // It may have been there before anything was recorded.
+        assert_eq!(of_member(&[&begun[1..], saved, &removed].concat()), [""; 0]);
+    }
+}
+
+/// What `before-or-after.dl` says of these lines of clients, and of what is in the file then.
+fn of_value(printed: &[(&str, &str)], holds: &str) -> Vec<String> {
+    let mut database = datalog::Database::in_memory(&facts(About::CrashState)).expect("made");
+    for (number, &(client, line)) in (1_i64..).zip(printed) {
+        let row = vec![number.into(), line.into()];
+        database.add("printed", [row]).expect("added");
+        let row = vec![number.into(), client.into(), number.into(), number.into()];
+        database.add("printed_by", [row]).expect("added");
+    }
+    let lines = rows::lines("program", "value", holds.as_bytes());
+    database.add("line", lines).expect("added");
+    let text = include_str!("../../specs/before-or-after.dl");
+    let of_name = |fact: String| fact.split('(').next().map(str::to_owned);
+    let found = violated(text, About::CrashState, &mut database);
+    found.into_iter().filter_map(of_name).collect()
+}
+
+#[test]
+fn a_file_holds_the_value_that_was_acknowledged_last_or_one_that_was_begun_since() {
+    let (try_1, set_1) = (("a", "try value one"), ("a", "set value one"));
+    let (try_2, set_2) = (("a", "try value two"), ("a", "set value two"));
+    let (other_try, other_set) = (("b", "try value two"), ("b", "set value two"));
+    let (whole, neither) = (&[][..], &["neither"][..]);
+    for (printed, holds, expected) in [
+        (&[try_1, set_1][..], "one\n", whole),
+        (&[try_1, set_1], "", &["gone"]),
+        (&[try_1, set_1], "on", neither),
+        (&[try_1, set_1], "one\nrest\n", &["mixed"]),
+        // Nobody knows what it held before.
+        (&[try_1], "", whole),
+        (&[try_1], "on", whole),
+        (&[try_1, set_1, try_2], "one\n", whole),
+        (&[try_1, set_1, try_2], "two\n", whole),
+        (&[try_1, set_1, try_2], "tne\n", neither),
+        (&[try_1, set_1, try_2, set_2], "one\n", neither),
+        (&[try_1, set_1, try_2, set_2, try_1, set_1], "one\n", whole),
+        (
+            &[try_1, set_1, try_2, set_2, try_1, set_1],
+            "two\n",
+            neither,
+        ),
+        // Who began before the other was answered may come last.
+        (&[try_1, other_try, set_1, other_set], "one\n", whole),
+        (&[try_1, other_try, other_set], "one\n", whole),
+        (&[other_try, try_1, set_1, other_set, try_1], "two\n", whole),
+        // Another file.
+        (
+            &[try_1, set_1, ("a", "try v two"), ("a", "set v two")],
+            "two\n",
+            neither,
+        ),
+    ] {
+        assert_eq!(of_value(printed, holds), expected, "{printed:?} {holds}");
+    }
 }
 
 /// What `names-are-there.dl` has nothing to look at for in a state whose file has a line.

@@ -224,7 +224,7 @@ fn run_again(
 }
 
 /// The facts of a finding, in a file in a directory of results: made by its run, which is made again, if
-/// they are not there. Nothing if somebody interrupts.
+/// they are not there. Nothing if it does not come again, or somebody interrupts.
 pub(crate) fn facts_of(
     directory: &Path,
     manifest: &LiveManifest,
@@ -252,11 +252,11 @@ pub(crate) fn facts_of(
     let run = ran?;
     if run.history != result.history {
         let _ = std::fs::remove_file(&path);
-        bail!(
+        say(&format!(
             "the run of finding {number} came to something else: history {}, not {}",
-            run.history,
-            result.history
-        );
+            run.history, result.history
+        ));
+        return Ok(None);
     }
     Ok(Some(path))
 }

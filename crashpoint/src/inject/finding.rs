@@ -217,7 +217,7 @@ fn compared(
     }
 }
 
-/// Looks for fewer faults and fewer operations that break the same.
+/// Looks for fewer faults, fewer parts of triggers and fewer operations that break the same.
 pub(crate) fn minimize(
     directory: &Path,
     number: usize,

@@ -106,6 +106,11 @@ pub(crate) struct InjectArgs {
     #[arg(long, requires = "proposes", conflicts_with = "resume")]
     all_occurrences: bool,
 
+    /// Of --points and the strategy `exhaustive`: a read that returns wrong bytes once is a failure, too.
+    /// Not every program promises to notice that
+    #[arg(long, conflicts_with = "resume")]
+    corrupt_reads: bool,
+
     /// Of the strategy `exhaustive`: so many failures in a run at most. Each further one is at a call or
     /// message that came after those before, such as in recovery
     #[arg(

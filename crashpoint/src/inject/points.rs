@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use cluster::ClusterFile;
 use injector::Judged;
 use injector::online::{
-    At, Collected, Disks, EXHAUSTIVE, Exhaustive, InjectManifest, Order, PointFailure, Ran,
-    RunFiles, SeenPoint, Strategy, points_table, without_faults,
+    At, Collected, Disks, EXHAUSTIVE, Exhaustive, InjectManifest, Order, Ran, RunFiles, SeenPoint,
+    Strategy, points_table, without_faults,
 };
 use machine::OwnDirectory;
 use serde_json::json;
@@ -50,21 +50,24 @@ pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Re
 /// Points as a table, or as lines of JSON.
 fn text(arguments: &InjectArgs, file: &ClusterFile, points: &[SeenPoint]) -> String {
     let disks = Disks::of(file);
+    let collected = collected_of(arguments, points.to_vec());
     match arguments.format {
         OutputFormat::Text => {
-            let collected = collected_of(arguments, points.to_vec());
             let runs = Exhaustive::new(file, 0, &collected).count();
-            points_table(points, arguments.at, &disks, runs.unwrap_or_default())
+            points_table(&collected, arguments.at, &disks, runs.unwrap_or_default())
         }
-        OutputFormat::Json => points.iter().map(|seen| line(seen, &disks)).collect(),
+        OutputFormat::Json => points
+            .iter()
+            .map(|seen| line(&collected, seen, &disks))
+            .collect(),
     }
 }
 
 /// A point as a line of JSON.
-fn line(seen: &SeenPoint, disks: &Disks) -> String {
+fn line(collected: &Collected, seen: &SeenPoint, disks: &Disks) -> String {
     let mut value = json!(seen);
     value["times"] = json!(seen.count());
-    let failures: Vec<_> = PointFailure::at(seen, disks).collect();
+    let failures: Vec<_> = collected.failures(seen, disks).collect();
     value["failures"] = json!(failures);
     format!("{value}\n")
 }
@@ -97,6 +100,7 @@ pub(super) fn refuse_elsewhere(arguments: &InjectArgs) -> anyhow::Result<()> {
         (arguments.max_failures != 1, "--max-failures"),
         (arguments.order != Order::default(), "--order"),
         (arguments.all_occurrences, "--all-occurrences"),
+        (arguments.corrupt_reads, "--corrupt-reads"),
         (arguments.points_of.is_some(), "--points-of"),
         (arguments.at != At::default(), "--at"),
     ];
@@ -252,6 +256,7 @@ fn collected_of(arguments: &InjectArgs, points: Vec<SeenPoint>) -> Collected {
         all_occurrences: arguments.all_occurrences,
         failures_max: arguments.max_failures,
         order: arguments.order,
+        corrupt_reads: arguments.corrupt_reads,
     }
 }
 

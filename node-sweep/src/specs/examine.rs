@@ -8,7 +8,7 @@ use std::sync::Arc;
 use campaign::Interrupt;
 use datalog::{Database, Error, Program, Result, Value};
 use specification::rows::{Fact, text};
-use specification::{About, FACTS_VERSION, facts};
+use specification::{About, facts, facts_version};
 
 use super::events::{Events, Runs};
 use super::leftover::{Leftover, Wanted};
@@ -373,19 +373,23 @@ pub(super) fn filled(
     Ok(database)
 }
 
-/// The facts of a state in a file. One that is there already has them.
+/// The facts of a state in a file. One that is there already has them; it is made anew if it is of another
+/// version.
 pub(super) fn kept(
     path: &Path,
     of: (&Specs, &Runs),
     state: &CrashState,
     found: &[String],
 ) -> crate::Result<Database> {
-    if path.exists() {
-        return Ok(Database::open(path, FACTS_VERSION)?);
+    let version = facts_version(About::CrashState);
+    match path.exists().then(|| Database::open(path, version)) {
+        None | Some(Err(Error::OtherVersion { .. })) => {
+            Database::create(path, &facts_known(), version, |database| {
+                fill(database, of, state, found)
+            })
+        }
+        Some(opened) => Ok(opened?),
     }
-    Database::create(path, &facts_known(), FACTS_VERSION, |database| {
-        fill(database, of, state, found)
-    })
 }
 
 fn fill(

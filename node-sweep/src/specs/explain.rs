@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use datalog::Database;
+use datalog::Error::{NoEnd, TooLarge, TooMany};
 use specification::Examined;
 use trace_store::Trace;
 
@@ -23,7 +24,7 @@ pub const FACTS_FOLDER: &str = "facts";
 /// Adds to findings why rules say what they say.
 ///
 /// # Errors
-/// If a state cannot be made again, or the rules have no end.
+/// If a state cannot be made again, or its facts not be told.
 pub(crate) fn explain(trace: &Trace, request: &Request, findings: &mut [Finding]) -> Result<()> {
     let of_rules =
         |finding: &&mut Finding| finding.complaint.of_rules > 0 && !finding.level().is_of_disks();
@@ -43,7 +44,7 @@ pub(crate) fn explain(trace: &Trace, request: &Request, findings: &mut [Finding]
 /// The same of a finding of this state.
 ///
 /// # Errors
-/// If the rules have no end.
+/// If the facts of the state cannot be told.
 pub(crate) fn explain_state(
     trace: &Trace,
     request: &Request,
@@ -63,12 +64,21 @@ fn derivations(
     complaint: &Complaint,
 ) -> Result<Vec<String>> {
     let mut database = filled((specs, runs), state, complaint.of_check())?;
+    derived(specs, &mut database, complaint)
+}
+
+/// Why rules say what is in this complaint of a state whose facts are in a database.
+pub(super) fn derived(
+    specs: &Specs,
+    database: &mut Database,
+    complaint: &Complaint,
+) -> Result<Vec<String>> {
     let mut examined = Examined::default();
     for (name, program) in &specs.programs {
         let evaluated = database.evaluate(program);
-        match evaluated.and_then(|()| examined.add(name, program, &database)) {
+        match evaluated.and_then(|()| examined.add(name, program, database)) {
             // What one cannot say, it has not said of the state either.
-            Ok(()) | Err(datalog::Error::TooLarge { .. } | datalog::Error::TooMany { .. }) => {}
+            Ok(()) | Err(NoEnd { .. } | TooMany { .. } | TooLarge { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }

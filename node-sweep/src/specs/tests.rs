@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use campaign::Interrupt;
+use datalog::Database;
 use pace_rules::nodes::{Explore, Model, Relaxations, Request, Spaces, Split, State};
 use specification::Specification;
 use trace::{
@@ -11,8 +12,10 @@ use trace::{
 use trace_store::{Before, Recovers, Trace};
 
 use super::events::{Events, Runs};
-use super::examine::{Examiner, Said};
+use super::examine::{Examiner, Said, filled, kept};
+use super::explain::derived;
 use super::{Asking, Looked, Specs};
+use crate::check::Complaint;
 use crate::error::Error;
 use crate::states::{CrashState, States};
 
@@ -250,6 +253,55 @@ fn what_one_specification_cannot_say_keeps_no_other_from_what_it_finds() {
             }
         }
     }
+}
+
+#[test]
+fn rules_without_an_end_keep_no_finding_from_its_derivation() {
+    let trace = trace();
+    let of = |name: &str, text: &str| Specification {
+        name: name.into(),
+        text: text.into(),
+    };
+    let endless = "n(N) :- node(_), N = 0. n(M) :- n(N), M = N + 1. violation b(N) :- n(N), N < 0.";
+    let specifications = [
+        of("endless", endless),
+        of("found", "violation a(N) :- node(N), N = \"a\"."),
+    ];
+    let specs = Specs::of(&specifications).expect("right");
+    let runs = Runs::of(&trace, &specs);
+    let (_, state) = states(&trace, &specs).swap_remove(0);
+    let mut database = filled((&specs, &runs), &state, &[]).expect("facts");
+    database.derive_at_most(100);
+    let complaint = Complaint::default().with_rules(vec!["found: a(\"a\")".into()]);
+    let derivations = derived(&specs, &mut database, &complaint).expect("told");
+    assert_eq!(derivations.len(), 1);
+    // What the database cannot do says nothing of the rules.
+    let mut without_tables = Database::in_memory(&[]).expect("made");
+    let refused = derived(&specs, &mut without_tables, &complaint);
+    let is_of_database = |error| matches!(error, Error::Facts(datalog::Error::Database { .. }));
+    assert!(refused.is_err_and(is_of_database));
+}
+
+#[test]
+fn facts_that_are_kept_are_opened_again_and_made_anew_if_they_are_of_another_version() {
+    let trace = trace();
+    let specs = Specs::everything();
+    let runs = Runs::of(&trace, &specs);
+    let (_, state) = states(&trace, &specs).swap_remove(0);
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("1-key.sqlite");
+    // Those of the version are what a file has, and it is empty.
+    for (version, nodes) in [(1, 0), (9, 2)] {
+        let known = specification::facts(specification::About::CrashState);
+        let nothing = |_: &mut Database| Ok::<_, datalog::Error>(());
+        Database::create(&path, &known, version, nothing).expect("made");
+        for _ in 0..2 {
+            let database = kept(&path, (&specs, &runs), &state, &[]).expect("facts");
+            assert_eq!(database.count("node").expect("counted"), nodes);
+        }
+    }
+    std::fs::write(&path, "another").expect("written");
+    assert!(kept(&path, (&specs, &runs), &state, &[]).is_err());
 }
 
 #[test]

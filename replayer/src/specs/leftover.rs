@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use datalog::Value;
 use local_fs::{Content, Inode, InodeKind, Tree};
+use specification::UNREADABLE;
 use specification::rows::{self, BEGINS, text};
 
-use super::{Rules, Told, UNREADABLE, Untold, named};
+use super::{Rules, Told, Untold, named};
 
 /// A file system that is told of.
 pub(super) struct Leftover<'a> {

@@ -574,6 +574,14 @@ fn facts_are_kept_with_the_name_of_their_state() {
     keep_facts(&path, "prefix@9", facts).expect("kept");
     let kept = state_of_facts(&path).expect("a file");
     assert_eq!(kept.as_deref(), Some("prefix@9"));
+    // Relations of runs with faults may be others: these are not.
+    let known = specification::facts(About::FileSystem);
+    let fill = |database: &mut Database| database.set_note("prefix@8");
+    for (version, state) in [(1, Some("prefix@8")), (9, None)] {
+        Database::create(&path, &known, version, fill).expect("made");
+        let kept = state_of_facts(&path).ok().flatten();
+        assert_eq!(kept.as_deref(), state, "{version}");
+    }
     std::fs::write(&path, "another").expect("written");
     state_of_facts(&path).expect_err("another file");
 }

@@ -9,7 +9,7 @@ use history::{History, Operation, Outcome, ReadError};
 use specification::About;
 
 use super::logs::{each_line, log_of, read_times};
-use super::{RunFacts, refused_file};
+use super::{KnownCalls, MADE, RunFacts, refused_file};
 use crate::error::Result;
 use crate::laboratory::Judged;
 use crate::online::ran::{FaultCame, Happening, State};
@@ -31,6 +31,9 @@ pub(super) fn fill(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
     printed(database, run)?;
     faults(database, run)?;
     happened(database, run)?;
+    if run.about == About::Run {
+        database.add(MADE, run.calls.made(&run.ran.points))?;
+    }
     let end_ns = run.end_ns();
     database.add("over", [vec![end_ns.into()]])?;
     if let Judged::Broken { broken } = &run.ran.judged {
@@ -235,10 +238,15 @@ fn happened(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
     for event in &run.ran.events {
         let time = ns(event.time_ns);
         if let Happening::Call { node, words } = &event.what
-            && let Some(hit) = hit(words)
+            && let Some(hit) = hit(words, &run.calls)
         {
             let node = vec![node.as_str().into()];
             told.add("call_hit", [node, hit, vec![time.clone()]].concat());
+        }
+        if let Happening::Restored { nodes } = &event.what {
+            for node in run.nodes.iter().filter(|node| !nodes.contains(node)) {
+                told.add("cut_off", vec![node.as_str().into(), time.clone()]);
+            }
         }
         if let Some((relation, mut row)) = fact(run, &event.what) {
             row.push(time);
@@ -273,8 +281,10 @@ fn fact(run: &RunFacts<'_>, what: &Happening) -> Option<(&'static str, Vec<Value
         Happening::ProbeFailed { why } => ("probe_failed", vec![value(why)]),
         Happening::Healed => ("healed", Vec::new()),
         Happening::Progress => ("progress", Vec::new()),
-        // The run is over then, or the fault is told of as one that was missed.
-        Happening::Checked | Happening::NotInjected { .. } => return None,
+        // The run is over then, or the fault is told of as one that was missed, or it is a row for each node.
+        Happening::Checked | Happening::NotInjected { .. } | Happening::Restored { .. } => {
+            return None;
+        }
     })
 }
 
@@ -284,14 +294,23 @@ fn term(more: &str) -> Value {
     Value::Integer(first.and_then(|first| first.parse().ok()).unwrap_or(0))
 }
 
-/// What `fsync log: fails with EIO (fault 2)` says, as columns of `call_hit`: fault, call, path and
-/// what comes of it.
-fn hit(words: &str) -> Option<Vec<Value>> {
+/// What `fsync log: fails with EIO (fault 2)` says, as columns of `call_hit`: fault, call, path, what comes
+/// of it, and where in the program the call is made, as far as that is known.
+fn hit(words: &str, calls: &KnownCalls) -> Option<Vec<Value>> {
     let (rest, fault) = words.strip_suffix(')')?.rsplit_once(" (fault ")?;
     let (made, comes) = rest.rsplit_once(": ")?;
     let (call, path) = made.split_once(' ').unwrap_or((made, ""));
-    let fault = fault.parse().ok().map(Value::Integer)?;
-    Some(vec![fault, call.into(), path.into(), comes.into()])
+    let fault: usize = fault.parse().ok()?;
+    let number = Value::Integer(i64::try_from(fault).ok()?);
+    let [site, called_by] = calls.place_of_hit(fault);
+    Some(vec![
+        number,
+        call.into(),
+        path.into(),
+        comes.into(),
+        site,
+        called_by,
+    ])
 }
 
 impl RunFacts<'_> {
@@ -307,15 +326,18 @@ mod tests {
 
     #[test]
     fn a_call_that_was_hit_is_taken_apart() {
-        let row = hit("fsync wal/log: fails with EIO (fault 12)").expect("it was hit");
+        let calls = KnownCalls::default();
+        let row = hit("fsync wal/log: fails with EIO (fault 12)", &calls).expect("it was hit");
         let expected: Vec<Value> = vec![
             12.into(),
             "fsync".into(),
             "wal/log".into(),
             "fails with EIO".into(),
+            "".into(),
+            "".into(),
         ];
         assert_eq!(row, expected);
-        assert!(hit("is about to fsync log").is_none());
+        assert!(hit("is about to fsync log", &calls).is_none());
         assert_eq!(term("7 since a while"), Value::Integer(7));
         assert_eq!(term("x"), Value::Integer(0));
     }

@@ -1,17 +1,19 @@
 //! What happened in a run, as facts in a database, and specifications that are held against them.
 
+mod calls;
 mod fill;
 mod logs;
 
 use std::path::{Path, PathBuf};
 
 use datalog::{Database, Program};
-use specification::{About, Examined, FACTS_VERSION, Specification, facts};
+use specification::{About, Examined, Specification, facts, facts_version};
 
 use super::ran::Ran;
 use super::run::HISTORY;
 use crate::error::{Error, Result};
 
+pub use calls::KnownCalls;
 pub use logs::LogTime;
 pub(crate) use logs::write_times;
 pub(super) use logs::{log_of, log_times};
@@ -27,6 +29,9 @@ pub const LOG_TIMES: &str = "log-times.jsonl";
 
 /// The database of a run.
 pub const FACTS_FILE: &str = "facts.sqlite";
+
+/// The relation of calls that were counted.
+const MADE: &str = "made";
 
 /// Where a run left what it left.
 #[derive(Debug, Clone)]
@@ -51,6 +56,11 @@ impl RunFiles {
             log_times: directory.join(LOG_TIMES),
         }
     }
+
+    /// Whether it is there what clients did and said: every run whose clients were started has left that.
+    fn are_there(&self) -> bool {
+        self.history.exists() && self.acknowledgements.exists()
+    }
 }
 
 /// A run that rules are about.
@@ -64,6 +74,8 @@ pub struct RunFacts<'a> {
     pub clients: &'a [String],
     /// Of each fault how a plan calls it.
     pub kinds: Vec<&'static str>,
+    /// What is known of its calls.
+    pub calls: KnownCalls,
     /// What happened.
     pub ran: &'a Ran,
     /// What it left.
@@ -73,23 +85,27 @@ pub struct RunFacts<'a> {
 }
 
 impl RunFacts<'_> {
-    /// Its facts, in a file that stays, or in memory. A file that is there already has them.
+    /// Its facts, in a file that stays, or in memory. A file that is there already has them; it is made anew
+    /// if it is of another version.
     ///
     /// # Errors
     /// If something of the run cannot be read, or the database not be made; if there is a file of
-    /// another version.
+    /// another version, and what the run left is gone.
     pub fn database(&self, path: Option<&Path>) -> Result<Database> {
-        match path {
-            None => {
-                let mut database = Database::in_memory(&facts(self.about))?;
-                fill::fill(&mut database, self)?;
-                Ok(database)
-            }
-            Some(path) if path.exists() => Ok(Database::open(path, FACTS_VERSION)?),
-            Some(path) => Database::create(path, &facts(self.about), FACTS_VERSION, |database| {
-                fill::fill(database, self)
-            }),
+        let (inputs, version) = (facts(self.about), facts_version(self.about));
+        let Some(path) = path else {
+            let mut database = Database::in_memory(&inputs)?;
+            fill::fill(&mut database, self)?;
+            return Ok(database);
+        };
+        match path.exists().then(|| Database::open(path, version)) {
+            None => {}
+            Some(Err(datalog::Error::OtherVersion { .. })) if self.files.are_there() => {}
+            Some(opened) => return Ok(opened?),
         }
+        Database::create(path, &inputs, version, |database| {
+            fill::fill(database, self)
+        })
     }
 
     /// Its facts in a new file that stays, with what nodes logged: nothing else of it is there later.
@@ -97,8 +113,8 @@ impl RunFacts<'_> {
     /// # Errors
     /// If something of the run cannot be read, or the database not be made.
     pub fn keep(&self, path: &Path) -> Result<()> {
-        let inputs = facts(self.about);
-        let made = Database::create(path, &inputs, FACTS_VERSION, |database| {
+        let (inputs, version) = (facts(self.about), facts_version(self.about));
+        let made = Database::create(path, &inputs, version, |database| {
             fill::fill(database, self)?;
             fill::fill_logs(database, self)
         });
@@ -109,8 +125,19 @@ impl RunFacts<'_> {
     /// none of it is there.
     ///
     /// # Errors
-    /// If logs cannot be read.
+    /// If logs cannot be read, or a program asks for calls that were not counted: what it says of them would
+    /// be wrong.
     pub fn complete(&self, database: &mut Database, program: &Program) -> Result<()> {
+        // Of others it is a name that rules may have for themselves.
+        if self.about == About::Run
+            && program.mentions(MADE)
+            && let Some(why) = self.calls.unknown(self.ran)
+        {
+            return Err(Error::System {
+                doing: format!("look at `{MADE}`"),
+                error: std::io::Error::other(why),
+            });
+        }
         if program.mentions("logged") && database.count("logged")? == 0 {
             database.add_whole(|database| fill::fill_logs(database, self))?;
         }

@@ -4,7 +4,11 @@ use std::path::Path;
 
 use super::*;
 use crate::laboratory::Judged;
+use crate::online::directory::InjectManifest;
+use crate::online::given::{cluster_of, plan_of};
+use crate::online::points::{At, CallPoint, Point, SeenPoint};
 use crate::online::ran::{Happening, RunEvent};
+use crate::online::strategies::EXHAUSTIVE;
 
 const SPECS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../specs");
 
@@ -82,6 +86,7 @@ fn examined_all(
         nodes: &nodes,
         clients: &["work".to_owned()],
         kinds: Vec::new(),
+        calls: KnownCalls::default(),
         ran: &run(events),
         files: &files,
         lines_ns: &[],
@@ -454,6 +459,7 @@ fn logs_are_put_in_whole_or_not_at_all() {
         nodes: &nodes,
         clients: &[],
         kinds: Vec::new(),
+        calls: KnownCalls::default(),
         ran: &run(Vec::new()),
         files: &files,
         lines_ns: &[],
@@ -476,6 +482,50 @@ fn logs_are_put_in_whole_or_not_at_all() {
     assert_eq!(complete().expect("read"), 3);
 }
 
+/// What is asked of a run, whose kept facts are of this version.
+fn of_kept_facts(version: u32, is_run_there: bool) -> Result<u64> {
+    let folder = tempfile::tempdir().expect("a directory");
+    let files = RunFiles::kept(folder.path());
+    if is_run_there {
+        std::fs::write(&files.history, "").expect("written");
+        std::fs::write(&files.acknowledgements, "one\ntwo\n").expect("written");
+    }
+    let facts = RunFacts {
+        about: About::Run,
+        nodes: &[],
+        clients: &[],
+        kinds: Vec::new(),
+        calls: KnownCalls::default(),
+        ran: &run(Vec::new()),
+        files: &files,
+        lines_ns: &[],
+    };
+    let path = folder.path().join(FACTS_FILE);
+    // One relation is enough.
+    let known = facts_of_runs("printed");
+    let nothing = |_: &mut Database| Ok::<_, datalog::Error>(());
+    Database::create(&path, &known, version, nothing).expect("made");
+    facts.database(Some(&path))?;
+    Ok(facts.database(Some(&path))?.count("printed")?)
+}
+
+fn facts_of_runs(name: &str) -> Vec<datalog::InputRelation> {
+    let mut known = facts(About::Run);
+    known.retain(|relation| relation.name == name);
+    known
+}
+
+#[test]
+fn facts_of_another_version_are_made_anew_as_long_as_it_is_there_what_the_run_left() {
+    let known = specification::facts_version(About::Run);
+    assert_eq!(of_kept_facts(known, true).expect("they are there"), 0);
+    assert_eq!(of_kept_facts(known - 1, true).expect("made anew"), 2);
+    assert_eq!(of_kept_facts(known, false).expect("they are there"), 0);
+    let refused = of_kept_facts(known - 1, false);
+    let is_of_version = |error| matches!(error, Error::Facts(datalog::Error::OtherVersion { .. }));
+    assert!(refused.is_err_and(is_of_version));
+}
+
 #[test]
 fn of_a_live_run_it_is_known_when_each_line_was_printed_and_which_kind_a_fault_is() {
     let folder = tempfile::tempdir().expect("a directory");
@@ -494,6 +544,7 @@ fn of_a_live_run_it_is_known_when_each_line_was_printed_and_which_kind_a_fault_i
         nodes: &["a".to_owned()],
         clients: &["client".to_owned()],
         kinds: vec!["power-loss"],
+        calls: KnownCalls::default(),
         ran: &ran,
         files: &files,
         lines_ns: &[10, 12, 20],
@@ -510,4 +561,121 @@ fn of_a_live_run_it_is_known_when_each_line_was_printed_and_which_kind_a_fault_i
     let violated = examined.violated.iter().map(|one| one.fact.as_str());
     let violated: Vec<_> = violated.collect();
     assert_eq!(violated, ["before(\"put 1\", 10)", "after(\"put 2\", 20)"]);
+}
+
+/// A run of a campaign in which calls were counted, as far as `points` says.
+fn counted(at: At, ran: &Ran, text: &str) -> Examined {
+    let cluster =
+        cluster_of("[[nodes]]\nname = \"a\"\ncommand = \"sh\"\n[client]\ncommand = \"sh\"\n");
+    let plan = "[[faults]]\nat = { time_s = 1 }\nfault = \"call\"\non = \"a\"\ncall = \"fsync\"\n\
+                site = \"00000000000000ff\"\nfails = \"EIO\"\n";
+    let plan = plan_of(plan, &cluster).expect("a plan");
+    let manifest = InjectManifest {
+        strategy: Some(EXHAUSTIVE.into()),
+        at,
+        ..InjectManifest::new(&cluster, Path::new("/c.toml"))
+    };
+    let folder = tempfile::tempdir().expect("a directory");
+    let facts = RunFacts {
+        about: About::Run,
+        nodes: &["a".to_owned()],
+        clients: &[],
+        kinds: plan.kinds(),
+        calls: KnownCalls::of(&manifest, &plan, ran),
+        ran,
+        files: &RunFiles::kept(folder.path()),
+        lines_ns: &[],
+    };
+    examine(&[own("s", text)], &facts, None, || false).expect("examined")
+}
+
+/// A run whose fault has hit a call, and whose node came to a failure point after that.
+fn with_point() -> Ran {
+    let words = |words: &str| Happening::Call {
+        node: "a".into(),
+        words: words.into(),
+    };
+    let point = Point::Call(CallPoint {
+        call: "fsync".into(),
+        site: "00000000000000ff".into(),
+        ..CallPoint::default()
+    });
+    let seen = SeenPoint {
+        by_node: [("a".to_owned(), 3)].into(),
+        callers: vec!["sync".into(), "append".into()],
+        ..SeenPoint::of(point)
+    };
+    Ran {
+        points: vec![seen],
+        ..run(vec![event(7, words("fsync .: fails with EIO (fault 1)"))])
+    }
+}
+
+#[test]
+fn calls_that_were_counted_are_facts_and_a_call_that_was_hit_says_where_it_was_made() {
+    let text = "violation hit(S, By) :- call_hit(fault: 1, site: S, called_by: By).\n\
+                violation often(C, F, S, By, N) :- made(node: \"a\", call: C, file: F, site: S, \
+                called_by: By, times: N).";
+    let examined = counted(At::Calls, &with_point(), text);
+    let violated = examined.violated.iter().map(|one| one.fact.as_str());
+    assert_eq!(
+        violated.collect::<Vec<_>>(),
+        [
+            "hit(\"00000000000000ff\", \"sync < append\")",
+            "often(\"fsync\", \".\", \"00000000000000ff\", \"sync < append\", 3)"
+        ]
+    );
+    let derivation = &examined.violated[0].derivation;
+    assert!(
+        derivation.contains("called_by: \"sync < append\""),
+        "{derivation}"
+    );
+}
+
+#[test]
+fn who_is_cut_off_while_a_majority_is_restored_is_a_fact() {
+    let text = "violation outside(N, T) :- cut_off(N, T).";
+    let nodes = ["b", "c"].map(str::to_owned).into();
+    let events = vec![event(7, Happening::Restored { nodes })];
+    let examined = examined_all(&[own("own", text)], "", events);
+    let violated = examined.violated.into_iter().map(|one| one.fact);
+    assert_eq!(violated.collect::<Vec<_>>(), ["outside(\"a\", 7)"]);
+}
+
+/// What is absent was perhaps made.
+#[test]
+fn of_a_run_whose_calls_were_not_counted_nothing_is_said_of_them() {
+    let absent = "violation none(N) :- node(N), !made(node: N, call: \"rename\").";
+    let judged = |at, ran: &Ran| {
+        let mut judged = ran.clone();
+        judged.take_in(counted(at, ran, absent), true);
+        judged.judged
+    };
+    let all = with_point();
+    let is_broken = |judged: &Judged| matches!(judged, Judged::Broken { .. });
+    assert!(is_broken(&judged(At::Calls, &all)) && is_broken(&judged(At::All, &all)));
+    let lost = Ran {
+        has_lost_points: true,
+        ..all.clone()
+    };
+    for (at, ran, expected) in [
+        (
+            At::Messages,
+            &all,
+            "look at `made`: the calls of this run were not counted",
+        ),
+        (
+            At::Calls,
+            &lost,
+            "look at `made`: not all that was to be counted in this run is known",
+        ),
+    ] {
+        let Judged::Inconclusive { why } = judged(at, ran) else {
+            panic!("{at:?} is no pass, and accuses nobody");
+        };
+        assert!(why.contains(expected), "{why}");
+    }
+    // Rules that do not ask for them are held against it.
+    let text = "violation v(N) :- node(N).";
+    assert_eq!(counted(At::Messages, &all, text).violated.len(), 1);
 }

@@ -2,6 +2,7 @@
 
 mod clients;
 mod histories;
+mod logs;
 mod node;
 mod raw;
 mod simulated;
@@ -16,10 +17,12 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 pub use self::clients::{ProbeConfig, Side, SidedClient, Sometimes};
+pub use self::logs::LogErrors;
 use self::raw::RawFile;
 pub use self::simulated::SimulatedConfig;
 pub use self::steps::Step;
 use crate::error::{Error, Result};
+use crate::process::Ending;
 use crate::words::{Values, find_program};
 
 /// Where nodes see their directories of data: each its own, under its name.
@@ -65,6 +68,8 @@ pub struct ClusterFile {
     pub probe: Option<ProbeConfig>,
     /// What should happen in some run with faults.
     pub sometimes: Vec<Sometimes>,
+    /// Which lines of logs are errors that nobody expects, while faults are injected.
+    pub logs: Vec<LogErrors>,
     /// What judges it.
     pub check: Option<Check>,
     /// What its machines are like where it is simulated.
@@ -121,6 +126,8 @@ pub struct NodeConfig {
     pub stop: Signal,
     /// How long it may take to, before it is killed.
     pub stop_within: Duration,
+    /// How it may end by itself, if that is said: every other end breaks what the file promises then.
+    pub may_end: Option<Vec<Ending>>,
     /// The nodes that have to be ready before it is started, by their places.
     pub after: Vec<usize>,
     /// The steps that have to be done before it is started for the first time, by their places.
@@ -131,6 +138,13 @@ impl NodeConfig {
     /// Where it sees its directory of data.
     pub fn directory(&self) -> PathBuf {
         Path::new(DIRECTORY).join(&self.name)
+    }
+
+    /// Whether it may end by itself as these words say ([`Ending`]). Nothing if the file does not say that, or
+    /// the words are of no status and no signal: `may_end` cannot name that, such as a kernel that gave up.
+    pub fn may_end(&self, how: &str) -> Option<bool> {
+        let may_end = self.may_end.as_ref()?;
+        Ending::is_known(how).then(|| may_end.iter().any(|ending| ending.to_string() == how))
     }
 }
 

@@ -47,8 +47,9 @@ pub use disk::{Disk, PowerCut};
 pub use ends::NodeEnd;
 pub use error::{Error, Result, UNUSABLE_DISK, is_killed};
 pub use file::{
-    ADDRESS_VARIABLE, CLIENT, Check, ClientConfig, ClusterFile, DIRECTORY, Explore, NodeConfig,
-    PATIENCE_VARIABLE, ProbeConfig, Ready, Side, SidedClient, SimulatedConfig, Sometimes, Step,
+    ADDRESS_VARIABLE, CLIENT, Check, ClientConfig, ClusterFile, DIRECTORY, Explore, LogErrors,
+    NodeConfig, PATIENCE_VARIABLE, ProbeConfig, Ready, Side, SidedClient, SimulatedConfig,
+    Sometimes, Step,
 };
 pub use hidden::{run_as_user, run_hidden};
 pub use links::{Link, Links, Member, between};

@@ -53,11 +53,22 @@ pub enum Ending {
     Unknown,
 }
 
+/// How the words begin of an end with a status, and of one by a signal.
+const STATUS: &str = "ended with status ";
+const SIGNAL: &str = "was ended by ";
+
+impl Ending {
+    /// Whether words are of an end of a command that is known: not those of a kernel that gave up.
+    pub(crate) fn is_known(how: &str) -> bool {
+        how.starts_with(STATUS) || how.starts_with(SIGNAL)
+    }
+}
+
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Status(status) => write!(f, "ended with status {status}"),
-            Self::Signal(signal) => write!(f, "was ended by {signal}"),
+            Self::Status(status) => write!(f, "{STATUS}{status}"),
+            Self::Signal(signal) => write!(f, "{SIGNAL}{signal}"),
             Self::Unknown => f.write_str("ended"),
         }
     }

@@ -26,8 +26,8 @@ pub use directory::{LiveDirectory, manifest, merge, plans, results, summary};
 pub use disks::Keeps;
 pub use error::{Error, Result};
 pub use laboratory::{
-    DiskLeft, Happened, Held, Judged, Laboratory, LiveRun, OPERATIONS, Prefix, Reference, Rules,
-    StandStill,
+    DiskLeft, Future, Happened, Held, Judged, Laboratory, LiveRun, OPERATIONS, Prefix, Reference,
+    Rules, StandStill,
 };
 pub use minimize::{Minimized, minimize};
 pub use plan::{Address, At, Failure, Fault, ForkPoint, Moment, Plan, PointRange, Victims};

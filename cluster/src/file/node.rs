@@ -1,7 +1,9 @@
 //! A node of a cluster file, and what it means.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::str::FromStr;
 
 use nix::sys::signal::Signal;
@@ -11,6 +13,7 @@ use serde::Deserialize;
 use super::raw::{Words, seconds};
 use super::{CLIENT, DIRECTORY, NodeConfig, Ready};
 use crate::network;
+use crate::process::Ending;
 use crate::words::Values;
 
 /// The kernel allows 64 bytes.
@@ -40,6 +43,7 @@ pub(super) struct RawNode {
     ready_within_s: Option<f64>,
     stop: Option<String>,
     stop_within_s: Option<f64>,
+    may_end: Option<Vec<String>>,
     #[serde(default)]
     pub(super) after: Vec<String>,
 }
@@ -91,6 +95,7 @@ impl RawNode {
             ready_within: seconds(self.ready_within_s, READY_WITHIN_S)?,
             stop: self.stop_signal().map_err(here)?,
             stop_within: seconds(self.stop_within_s, STOP_WITHIN_S)?,
+            may_end: self.may_end().map_err(here)?,
             // These may be of nodes that come later.
             after: Vec::new(),
             after_steps: Vec::new(),
@@ -141,6 +146,25 @@ impl RawNode {
     fn stop_signal(&self) -> Words<Signal> {
         let name = self.stop.as_deref().unwrap_or("SIGTERM");
         Signal::from_str(name).map_err(|_| format!("{name} is no signal, such as SIGTERM"))
+    }
+
+    fn may_end(&self) -> Words<Option<Vec<Ending>>> {
+        let may_end = self.may_end.as_ref();
+        let settled = may_end.map(|all| all.iter().map(|text| ending(text)).collect());
+        settled.transpose()
+    }
+}
+
+/// An end, as a cluster file has it: `status 1`, or the name of a signal. A status that stands for a signal
+/// is that one.
+fn ending(text: &str) -> Words<Ending> {
+    let status = text.strip_prefix("status ").map(u8::from_str);
+    match (status, Signal::from_str(text)) {
+        (Some(Ok(status)), _) => Ok(Ending::from(ExitStatus::from_raw(i32::from(status) << 8))),
+        (None, Ok(signal)) => Ok(Ending::Signal(signal)),
+        _ => Err(format!(
+            "may_end: {text} is no end, such as \"status 1\" or \"SIGABRT\""
+        )),
     }
 }
 

@@ -9,10 +9,11 @@ use toml::Spanned;
 
 use super::clients::{self, RawProbe, RawSidedClient, RawSometimes};
 use super::histories::{self, RawHistory};
+use super::logs::{self, RawLog};
 use super::node::{RawNode, check_node_name, own_values};
 use super::simulated::RawSimulated;
 use super::steps::{self, Names, RawStep};
-use super::{Check, ClientConfig, ClusterFile, Explore, NodeConfig, Step};
+use super::{Check, ClientConfig, ClusterFile, Explore, LogErrors, NodeConfig, Step};
 use crate::words::{Values, unknown_in};
 
 /// More than one machine serves.
@@ -39,6 +40,8 @@ pub(super) struct RawFile {
     probe: Option<RawProbe>,
     #[serde(default)]
     sometimes: Vec<RawSometimes>,
+    #[serde(default)]
+    logs: Vec<Spanned<RawLog>>,
     check: Option<RawCheck>,
     #[serde(default)]
     simulated: RawSimulated,
@@ -146,6 +149,7 @@ impl RawFile {
         let values = Values::of_addresses(&names);
         let nodes = self.nodes(&values)?;
         let steps = self.steps(&nodes, &values)?;
+        let logs = self.logs(&nodes)?;
         let explore = self.explore(&nodes)?;
         let prepare = self.prepare(&values)?;
         let first_alone = self.first_alone()?;
@@ -165,6 +169,7 @@ impl RawFile {
             client,
             clients: clients::clients(self.clients, &values)?,
             sometimes: clients::sometimes(self.sometimes, roles)?,
+            logs,
             probe,
             check,
             simulated: self.simulated.settle()?,
@@ -210,6 +215,10 @@ impl RawFile {
         })?;
         steps::refuse_circle(nodes, &steps)?;
         Ok(steps)
+    }
+
+    fn logs(&self, nodes: &[NodeConfig]) -> std::result::Result<Vec<LogErrors>, Wrong> {
+        logs::errors(&self.logs, nodes.len(), &Names::of(nodes, self))
     }
 
     fn explore(&self, nodes: &[NodeConfig]) -> std::result::Result<Explore, Wrong> {

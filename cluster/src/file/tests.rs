@@ -183,6 +183,26 @@ fn what_makes_no_sense_is_refused_with_the_name() {
             "there is no majority of 4 of 3 nodes",
         ),
         ("SIGKILL", "KILLED", "node replica-1: KILLED is no signal"),
+        (
+            "stop = ",
+            "may_end = [\"status 256\"]\nstop = ",
+            "line 12: node replica-1: may_end: status 256 is no end, such as \"status 1\" or",
+        ),
+        (
+            "[check]",
+            "[[logs]]\nerror = \"ERROR\"\nexpected = [\"RR\"]\n[check]",
+            "line 25: logs: each line with \"ERROR\" has \"RR\" in it, so none would be an error",
+        ),
+        (
+            "[check]",
+            "[[logs]]\nerror = \"\"\n[check]",
+            "line 25: logs: error is what lines have",
+        ),
+        (
+            "[check]",
+            "[[logs]]\nerror = \"ERROR\"\nnodes = [\"prim\"]\n[check]",
+            "logs: there is no node prim: there are primary",
+        ),
         ("0.5", "-1", "-1 is no number of seconds"),
         (
             "\"redis.conf\" =",
@@ -218,6 +238,42 @@ fn what_makes_no_sense_is_refused_with_the_name() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn how_nodes_may_end_and_which_errors_they_may_log_is_as_the_file_says() {
+    let file = parse(SYSTEM).expect("it is right");
+    assert!(file.logs.is_empty());
+    assert_eq!(file.nodes[1].may_end("ended with status 1"), None);
+    let may_end = "may_end = [\"status 1\", \"SIGABRT\", \"status 139\"]\nstop = ";
+    let text = SYSTEM.replace("stop = ", may_end)
+        + "[[logs]]\nerror = \"ERROR\"\nexpected = [\"refused\", \"reset\"]\nnodes = [\"primary\"]\n\
+           [[logs]]\nerror = \"panic\"\n";
+    let file = parse(&text).expect("it is right");
+    let node = &file.nodes[1];
+    for (how, may) in [
+        ("ended with status 1", Some(true)),
+        ("ended with status 12", Some(false)),
+        ("was ended by SIGABRT", Some(true)),
+        ("was ended by SIGSEGV", Some(true)),
+        ("was ended by SIGBUS", Some(false)),
+        ("ended", None),
+        ("has a kernel that gave up: no memory", None),
+        ("switched itself off", None),
+    ] {
+        assert_eq!(node.may_end(how), may, "{how}");
+    }
+    let [errors, panics] = &file.logs[..] else {
+        panic!("{:?}", file.logs)
+    };
+    assert!(errors.is_unexpected(0, "1 ERROR disk is gone"));
+    assert!(
+        !errors.is_unexpected(1, "1 ERROR disk is gone"),
+        "another node"
+    );
+    assert!(!errors.is_unexpected(0, "1 ERROR connection reset"));
+    assert!(!errors.is_unexpected(0, "1 INFO disk is gone"));
+    assert!(panics.is_unexpected(2, "panic: x"));
 }
 
 #[test]

@@ -386,10 +386,16 @@ impl Runner<'_> {
             Undo::Heal(cuts) => Some(cuts),
             _ => None,
         });
-        let kept: Vec<_> = others.flatten().copied().collect();
+        let kept: Vec<_> = others.flatten().chain(&self.healing.cut).copied().collect();
         let healed = cuts.iter().copied().filter(|cut| !kept.contains(cut));
         let healed: Vec<_> = healed.collect();
         said(self.ground.heal(&healed))
+    }
+
+    /// Whether links that a fault has cut stay so, as only a majority is restored.
+    pub(super) fn stays_cut(&self, undo: &Undo) -> bool {
+        let is_cut = |cut: &(Member, Member)| self.healing.cut.contains(cut);
+        matches!(undo, Undo::Heal(cuts) if cuts.iter().any(is_cut))
     }
 
     fn members(&self, all: &[Member]) -> Vec<String> {

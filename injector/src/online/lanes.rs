@@ -153,6 +153,9 @@ impl Lanes {
             clients,
             faults: faults(ran),
             marks: marks(ran, |what| match what {
+                Happening::Restored { nodes } => {
+                    Some(format!("only a majority is restored: {}", nodes.join(", ")))
+                }
                 Happening::Healed => Some("everything is healed".into()),
                 Happening::Progress => Some("operations are acknowledged again".into()),
                 Happening::ProbeFailed { why } => Some(format!("the probe failed: {why}")),

@@ -5,7 +5,7 @@ use std::path::Path;
 use cluster::ClusterFile;
 
 use super::directory::InjectResult;
-use super::plan::{FaultPlan, PlannedFault};
+use super::plan::{FaultPlan, PlannedFault, Trigger};
 use super::ran::Ran;
 use super::text::alike;
 use crate::error::Result;
@@ -25,8 +25,8 @@ pub struct Minimized {
     pub runs: usize,
 }
 
-/// Looks for the fewest faults of the plan of a run that break the same, and then for the fewest
-/// operations, by halves. Nothing if the plan does not break it again.
+/// Looks for the fewest faults of the plan of a run that break the same, then for triggers of the fewest
+/// parts, and then for the fewest operations, by halves. Nothing if the plan does not break it again.
 ///
 /// # Errors
 /// If a run cannot be made.
@@ -50,18 +50,56 @@ pub fn minimize(
         ..plan.clone()
     };
     let faults = campaign::ddmin(&plan.faults, |faults| {
-        // The first of a plan has no fault before it, and a fault is needed.
+        // A fault is needed.
         let plan = with(faults);
-        let is_plan = FaultPlan::parse(&plan.to_string(), Path::new("plan"), file).is_ok();
-        Ok::<_, crate::Error>(!faults.is_empty() && is_plan && trials.breaks(&plan)?)
+        let may_be = !faults.is_empty() && is_plan(&plan, file);
+        Ok::<_, crate::Error>(may_be && trials.breaks(&plan)?)
     })?;
+    let smallest = trials.with_smaller_triggers(with(&faults), file)?;
     let clients = file.all_clients().len() as u64;
-    let smallest = trials.with_fewer_operations(with(&faults), clients)?;
+    let smallest = trials.with_fewer_operations(smallest, clients)?;
     Ok(Some(Minimized {
         plan: smallest,
         result: trials.last.expect("it broke the same"),
         runs: trials.runs,
     }))
+}
+
+/// Whether it can be read: the first fault of a plan has no fault before it.
+fn is_plan(plan: &FaultPlan, file: &ClusterFile) -> bool {
+    FaultPlan::parse(&plan.to_string(), Path::new("plan"), file).is_ok()
+}
+
+/// The plans in which one trigger has one part less.
+fn with_a_smaller_trigger(plan: &FaultPlan) -> Vec<FaultPlan> {
+    let mut all = Vec::new();
+    let mut put = |place: usize, fault: PlannedFault| {
+        let mut smaller = plan.clone();
+        smaller.faults[place] = fault;
+        all.push(smaller);
+    };
+    for (place, fault) in plan.faults.iter().enumerate() {
+        for at in fault.at.smaller() {
+            put(
+                place,
+                PlannedFault {
+                    at,
+                    ..fault.clone()
+                },
+            );
+        }
+        for until in fault.until.iter().flat_map(Trigger::smaller) {
+            let until = Some(until);
+            put(
+                place,
+                PlannedFault {
+                    until,
+                    ..fault.clone()
+                },
+            );
+        }
+    }
+    all
 }
 
 /// Runs of plans, which are compared with what was found.
@@ -95,6 +133,27 @@ impl Trials<'_> {
         }
         self.last = broke;
         Ok(true)
+    }
+
+    /// The plan that breaks the same when no part of a trigger can be taken away.
+    fn with_smaller_triggers(
+        &mut self,
+        mut smallest: FaultPlan,
+        file: &ClusterFile,
+    ) -> Result<FaultPlan> {
+        loop {
+            let mut broke = None;
+            for plan in with_a_smaller_trigger(&smallest) {
+                if is_plan(&plan, file) && self.breaks(&plan)? {
+                    broke = Some(plan);
+                    break;
+                }
+            }
+            match broke {
+                Some(plan) => smallest = plan,
+                None => return Ok(smallest),
+            }
+        }
     }
 
     /// The plan with the fewest operations, by halves, that breaks the same. It says nothing of them if
@@ -175,6 +234,34 @@ mod tests {
             let found = minimized(&ran, &mut |_| Ok(ran.clone()));
             assert_eq!(found.runs, wanted);
         }
+    }
+
+    #[test]
+    fn a_part_of_a_trigger_that_is_not_needed_is_taken_away() {
+        let at = "{ lines = 1, then = { all = [{ log = \"x\" }, { log = \"y\", then = { log = \"z\" } }] } }";
+        let text = PLAN.replace("{ time_s = 0 }", at)
+            + "until = { any = [{ after_s = 1 }, { log = \"w\" }] }\n";
+        let result = InjectResult {
+            index: 0,
+            plan: text,
+            ran: broken(0),
+        };
+        let file = cluster_of(&format!("{CLUSTER}{CLIENT}"));
+        let found = minimize(&file, &result, &mut |plan| {
+            let text = plan.to_string();
+            let is_needed = text.contains("log = \"x\"") && text.contains("log = \"w\"");
+            Ok(if is_needed {
+                broken(0)
+            } else {
+                Ran::without(&cluster::Error::Interrupted)
+            })
+        });
+        let found = found.expect("it runs").expect("it breaks the same");
+        let expected =
+            "at = { log = \"x\" }\nfault = \"kill\"\non = \"a\"\nuntil = { log = \"w\" }\n";
+        let printed = found.plan.to_string();
+        assert!(printed.ends_with(expected), "{printed}");
+        assert_eq!(found.result.plan, printed);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod act_limits;
 mod calls;
 mod campaign;
 mod clients;
+mod combined;
 mod directory;
 mod disk_fault;
 mod errno;
@@ -57,7 +58,7 @@ pub use disk_fault::{DiskFault, Requested};
 pub use errno::Errno;
 pub(crate) use facts::write_times;
 pub use facts::{
-    ACKNOWLEDGEMENTS, FACTS_FILE, LOG_TIMES, LOGS, LogTime, RunFacts, RunFiles, examine,
+    ACKNOWLEDGEMENTS, FACTS_FILE, KnownCalls, LOG_TIMES, LOGS, LogTime, RunFacts, RunFiles, examine,
 };
 pub use ground::{Ground, Loses, ProgramId};
 pub use lanes::{Bar, Came, ClientLane, FaultBar, Lanes, Mark, NodeLane, RoleBar, Violation};

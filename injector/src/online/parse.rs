@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cluster::ClusterFile;
+use cluster::{ClusterFile, Explore};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
@@ -17,6 +17,7 @@ use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
 use super::plan::{
     Awaited, Begins, Corruption, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What,
 };
+use super::select::majority_size;
 use super::sent::{after, sent};
 use super::worse::{Worse, worse};
 use crate::disks::Keeps;
@@ -44,7 +45,16 @@ struct RawPlan {
     within_s: Option<Spanned<f64>>,
     progress_within_s: Option<Spanned<f64>>,
     restart_after_s: Option<Spanned<f64>>,
+    restores: Option<Spanned<Restores>>,
     faults: Vec<RawFault>,
+}
+
+/// What is restored at first, after the faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Restores {
+    All,
+    Majority,
 }
 
 #[derive(Debug, Deserialize)]
@@ -113,7 +123,10 @@ pub(super) struct RawTrigger {
     log: Option<String>,
     role: Option<Spanned<String>>,
     changed: Option<Spanned<String>>,
+    value_changed: Option<Spanned<String>>,
     ended: Option<bool>,
+    all: Option<Spanned<Vec<Spanned<RawTrigger>>>>,
+    any: Option<Spanned<Vec<Spanned<RawTrigger>>>>,
     call: Option<Spanned<String>>,
     path: Option<Spanned<String>>,
     site: Option<Spanned<String>>,
@@ -126,6 +139,7 @@ pub(super) struct RawTrigger {
     client: Option<Spanned<String>>,
     node: Option<Spanned<String>>,
     delay_s: Option<f64>,
+    then: Option<Box<Spanned<RawTrigger>>>,
 }
 
 /// One name or several.
@@ -204,9 +218,46 @@ fn settle(raw: RawPlan, file: &ClusterFile) -> Checked<FaultPlan> {
         within: given(&raw.within_s, FaultPlan::WITHIN)?,
         progress_within: given(&raw.progress_within_s, FaultPlan::PROGRESS_WITHIN)?,
         restart_after: restart.transpose()?,
+        restores_majority: restores_majority(raw.restores.as_ref(), file)?,
         faults,
     };
     Ok(plan)
+}
+
+/// Whether only a majority is restored at first. Of it progress is demanded, which somebody has to see.
+fn restores_majority(restores: Option<&Spanned<Restores>>, file: &ClusterFile) -> Checked<bool> {
+    let Some(restores) = restores.filter(|restores| *restores.get_ref() == Restores::Majority)
+    else {
+        return Ok(false);
+    };
+    let wrong = |what: &str| Err(Wrong(restores.span(), what.to_owned()));
+    if !file.all_clients().iter().any(|client| client.endless) {
+        return wrong(
+            "a majority has to make progress, which an endless client sees: [[clients]] of this cluster has none",
+        );
+    }
+    match &file.explore {
+        Explore::PrimaryReplicas { .. } => {
+            return wrong("`explore` of this cluster has a primary: no majority of it decides");
+        }
+        Explore::ReplicatedStateMachine { majority: None } if has_kinds(file) => {
+            return wrong(
+                "nodes of this cluster are of several kinds: say in `explore` how many are a majority",
+            );
+        }
+        Explore::ReplicatedStateMachine { .. } => {}
+    }
+    if majority_size(file) >= file.nodes.len() {
+        return wrong("a majority of this cluster is all of its nodes");
+    }
+    Ok(true)
+}
+
+/// Whether nodes are of several kinds.
+fn has_kinds(file: &ClusterFile) -> bool {
+    file.nodes
+        .iter()
+        .any(|node| node.kind != file.nodes[0].kind)
 }
 
 /// Where no client ends by itself, a fault would last for ever that has no end.
@@ -312,17 +363,27 @@ fn settle_fault(
         Some(what) => what,
         None => what(&mut raw, (worse, begins), file, known)?,
     };
-    let until = raw.until.map(|until| settle_trigger(until, false, known));
+    let (at, until) = triggers(&raw, is_first, known)?;
     let fault = PlannedFault {
-        at: settle_trigger(raw.at, is_first, known)?,
+        at,
         what,
         on,
-        until: until.transpose()?,
+        until,
     };
     if is_first && fault.needs_a_fault_before() {
         return Err(hits_none_before(&raw.fault));
     }
     Ok(fault)
+}
+
+/// What a fault waits for, and its end.
+fn triggers(raw: &RawFault, is_first: bool, known: &Known) -> Checked<(Trigger, Option<Trigger>)> {
+    let of_end = Before::default();
+    let until = raw.until.as_ref();
+    let until = until.map(|until| settle_trigger(until, of_end, known));
+    let until = until.transpose()?;
+    let before = Before { is_first, ..of_end };
+    Ok((settle_trigger(&raw.at, before, known)?, until))
 }
 
 fn hits_none_before(fault: &Spanned<Name>) -> Wrong {
@@ -460,24 +521,54 @@ fn unknown(name: &str, known: &Known) -> String {
     )
 }
 
-fn settle_trigger(raw: Spanned<RawTrigger>, is_first: bool, known: &Known) -> Checked<Trigger> {
-    let place = raw.span();
-    let raw = raw.into_inner();
-    let awaited = awaited(&raw, &place, known)?;
-    refuse_whose(&raw, &awaited)?;
-    if is_first && matches!(awaited, Awaited::After(_) | Awaited::Ended) {
-        let what = "there is no fault before the first one: say time_s";
-        return Err(Wrong(place, what.into()));
-    }
-    let seconds = |given: f64| duration(place, given);
+/// What there is before something is waited for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Before {
+    /// Whether it belongs to the first fault of all, so that there is no fault.
+    is_first: bool,
+    /// Whether another part of the same trigger has fired.
+    is_then: bool,
+}
+
+fn settle_trigger(raw: &Spanned<RawTrigger>, before: Before, known: &Known) -> Checked<Trigger> {
+    let (place, raw) = (raw.span(), raw.get_ref());
+    let seconds = |given: f64| duration(place.clone(), given);
+    let delay = raw.delay_s.map_or(Ok(Duration::ZERO), seconds)?;
+    let awaited = awaited(raw, (&place, before, delay), known)?;
+    refuse_whose(raw, &awaited)?;
+    refuse_without_fault(&awaited, before, &place)?;
+    let then = raw.then.as_ref().map(|then| {
+        let is_then = true;
+        settle_trigger(then, Before { is_then, ..before }, known)
+    });
     Ok(Trigger {
         awaited,
-        delay: raw.delay_s.map_or(Ok(Duration::ZERO), seconds)?,
+        delay,
+        then: then.transpose()?.map(Box::new),
     })
 }
 
-/// The one thing that is waited for.
-fn awaited(raw: &RawTrigger, place: &Range<usize>, known: &Known) -> Checked<Awaited> {
+/// Refuses what is about a fault before the first one.
+fn refuse_without_fault(awaited: &Awaited, before: Before, place: &Range<usize>) -> Checked<()> {
+    let Before { is_first, is_then } = before;
+    let is_of_fault = match awaited {
+        Awaited::After(_) => !is_then,
+        Awaited::Ended => true,
+        _ => false,
+    };
+    if is_first && is_of_fault {
+        let what = "there is no fault before the first one: say time_s";
+        return Err(Wrong(place.clone(), what.into()));
+    }
+    Ok(())
+}
+
+/// The one thing that is waited for, at a place and before a delay.
+fn awaited(
+    raw: &RawTrigger,
+    (place, before, delay): (&Range<usize>, Before, Duration),
+    known: &Known,
+) -> Checked<Awaited> {
     let client = raw.client.as_ref().map(|name| named_client(name, known));
     let client = client.transpose()?;
     let node = raw.node.as_ref().filter(|_| raw.call.is_none());
@@ -490,13 +581,14 @@ fn awaited(raw: &RawTrigger, place: &Range<usize>, known: &Known) -> Checked<Awa
     }
     all.extend(awaited_call(raw, known)?);
     all.extend(sent(raw, known)?.into_iter().map(Awaited::Sent));
+    all.extend(combined(raw, before, delay, known)?);
     <[Awaited; 1]>::try_from(all)
         .map(|[awaited]| awaited)
         .map_err(|all| {
             let what = if all.is_empty() {
                 "it says not what is waited for"
             } else {
-                "one thing is waited for at a time"
+                "one thing is waited for at a time, or several in `all`, `any` or `then`"
             };
             Wrong(place.clone(), format!("{what}: {AWAITED}"))
         })
@@ -504,7 +596,57 @@ fn awaited(raw: &RawTrigger, place: &Range<usize>, known: &Known) -> Checked<Awa
 
 /// What one can wait for.
 const AWAITED: &str = "time_s, after_s, lines, invoked, acknowledged, acknowledged_more, log, role, \
-                       changed, call, bytes, messages, ended";
+                       changed, value_changed, call, bytes, messages, ended, all, any";
+
+/// Several triggers that are waited for together, before a delay.
+fn combined(
+    raw: &RawTrigger,
+    before: Before,
+    delay: Duration,
+    known: &Known,
+) -> Checked<Vec<Awaited>> {
+    let mut combined = Vec::new();
+    if let Some(all) = &raw.all {
+        let parts = parts("all", all, before, known)?;
+        if delay.is_zero() {
+            refuse_held(all.get_ref(), &parts)?;
+        }
+        combined.push(Awaited::All(parts));
+    }
+    if let Some(any) = &raw.any {
+        combined.push(Awaited::Any(parts("any", any, before, known)?));
+    }
+    Ok(combined)
+}
+
+fn parts(
+    key: &str,
+    raw: &Spanned<Vec<Spanned<RawTrigger>>>,
+    before: Before,
+    known: &Known,
+) -> Checked<Vec<Trigger>> {
+    if raw.get_ref().len() < 2 {
+        let what = format!("`{key}` is of two triggers or more: say one without it");
+        return Err(Wrong(raw.span(), what));
+    }
+    let parts = raw.get_ref().iter();
+    parts
+        .map(|part| settle_trigger(part, before, known))
+        .collect()
+}
+
+/// Refuses a call that would be held while others are waited for, which may need it to go on.
+fn refuse_held(raw: &[Spanned<RawTrigger>], parts: &[Trigger]) -> Checked<()> {
+    let mut all = raw.iter().zip(parts);
+    match all.find(|(_, part)| part.fires_at_a_call()) {
+        Some((raw, _)) => {
+            let what = "a call in `all` cannot be held exactly there, as other parts may come after \
+                        it: put it last, with `then`, or give it `delay_s`, with which it is not held";
+            Err(Wrong(raw.span(), what.into()))
+        }
+        None => Ok(()),
+    }
+}
 
 /// Times that are waited for.
 fn timed(raw: &RawTrigger, place: &Range<usize>) -> Checked<Vec<Awaited>> {
@@ -552,10 +694,13 @@ fn shown(raw: &RawTrigger, node: Option<String>, known: &Known) -> Checked<Vec<A
         all.push(Awaited::Log(node.clone(), text));
     }
     if let Some(role) = &raw.role {
-        all.push(Awaited::Role(node, named_role(role, known)?));
+        all.push(Awaited::Role(node.clone(), named_role(role, known)?));
     }
     if let Some(role) = &raw.changed {
         all.push(Awaited::Changed(named_role(role, known)?));
+    }
+    if let Some(name) = &raw.value_changed {
+        all.push(Awaited::Value(node, named_value(name, known)?));
     }
     Ok(all)
 }
@@ -575,10 +720,11 @@ fn refuse_whose(raw: &RawTrigger, awaited: &Awaited) -> Checked<()> {
     }
     let has_node = matches!(
         awaited,
-        Awaited::Log(..) | Awaited::Role(..) | Awaited::Call { .. }
+        Awaited::Log(..) | Awaited::Role(..) | Awaited::Value(..) | Awaited::Call { .. }
     );
     if !has_node {
-        refuse(place(raw.node.as_ref()), "node", "log, role and call")?;
+        let of = "log, role, value_changed and call";
+        refuse(place(raw.node.as_ref()), "node", of)?;
     }
     Ok(())
 }
@@ -655,6 +801,18 @@ fn named_role(name: &Spanned<String>, known: &Known) -> Checked<String> {
     Err(Wrong(name.span(), what))
 }
 
+fn named_value(name: &Spanned<String>, known: &Known) -> Checked<String> {
+    let value = name.get_ref();
+    let what = if !known.has_probe {
+        format!("nobody says what `{value}` is: the cluster file has no [probe]")
+    } else if value.is_empty() || value.contains(|c: char| c == '=' || c.is_whitespace()) {
+        "a value is named by one word, which the probe says before `=`".into()
+    } else {
+        return Ok(value.clone());
+    };
+    Err(Wrong(name.span(), what))
+}
+
 pub(super) fn duration(place: Range<usize>, seconds: f64) -> Checked<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| Wrong(place, format!("{seconds} is no number of seconds")))
@@ -680,6 +838,72 @@ roles = [\"leader\", \"follower\"]
 
     fn parsed(text: &str) -> Result<FaultPlan, PlanError> {
         parse(text, Path::new("p.toml"), &cluster_of(CLUSTER))
+    }
+
+    #[test]
+    fn a_majority_is_restored_first_where_somebody_sees_whether_it_serves() {
+        let plan = "restores = \"majority\"\nfaults = []\n";
+        let of = |plan: &str, clients: &str, names: &str| {
+            let file = CLUSTER.replace("[client]", clients);
+            let file = file.replace("[\"a\", \"b\", \"c\"]", names);
+            parse(plan, Path::new("p.toml"), &cluster_of(&file))
+        };
+        let endless = "[[clients]]\nname = \"x\"\nendless = true";
+        let three = "[\"a\", \"b\", \"c\"]";
+        let parsed = of(plan, endless, three).expect("it is right");
+        assert!(parsed.restores_majority);
+        assert_eq!(of(&parsed.to_string(), endless, three), Ok(parsed));
+        let all = of("restores = \"all\"\nfaults = []\n", "[client]", three);
+        assert!(!all.expect("it is right").restores_majority);
+        for (plan, clients, names, expected) in [
+            (
+                plan,
+                "[client]",
+                three,
+                "p.toml:1:12: a majority has to make progress",
+            ),
+            (
+                plan,
+                endless,
+                "[\"a\", \"b\"]",
+                "p.toml:1:12: a majority of this cluster is all",
+            ),
+            (
+                "restores = \"most\"\nfaults = []",
+                endless,
+                three,
+                "p.toml:1:12: unknown variant `most`",
+            ),
+        ] {
+            let wrong = of(plan, clients, names)
+                .expect_err("it is wrong")
+                .to_string();
+            assert!(wrong.starts_with(expected), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_majority_is_not_restored_where_none_decides_or_nobody_says_how_many_are_one() {
+        let plan = "restores = \"majority\"\nfaults = []\n";
+        let of = |explore: &str, names: &str| {
+            let endless = "[[clients]]\nname = \"x\"\nendless = true";
+            let file = CLUSTER.replace("[client]", endless);
+            let file = explore.to_owned() + &file.replace("[\"a\", \"b\", \"c\"]", names);
+            let parsed = parse(plan, Path::new("p.toml"), &cluster_of(&file));
+            parsed.map_err(|wrong| wrong.to_string())
+        };
+        let three = "[\"a\", \"b\", \"c\"]";
+        let kinds = "[\"a\", \"b\"]\nkind = \"x\"\ncommand = \"sh\"\n[[nodes]]\nname = \"c\"";
+        let primary = of("explore = { primary = \"a\" }", three).expect_err("it has one");
+        let expected = "p.toml:1:12: `explore` of this cluster has a primary";
+        assert!(primary.starts_with(expected), "{primary}");
+        let several = of("", kinds).expect_err("it has several");
+        let expected = "p.toml:1:12: nodes of this cluster are of several kinds";
+        assert!(several.starts_with(expected), "{several}");
+        for names in [three, kinds] {
+            let parsed = of("explore = { majority = 2 }", names).expect("it is right");
+            assert!(parsed.restores_majority);
+        }
     }
 
     #[test]

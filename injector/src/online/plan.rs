@@ -29,6 +29,8 @@ pub struct FaultPlan {
     /// So long after a node has ended by itself it is started again, if at all before everything is
     /// healed.
     pub restart_after: Option<Duration>,
+    /// Whether only a majority is restored at first, and has to make progress before all others are.
+    pub restores_majority: bool,
     /// The faults. The trigger of each is looked at from when the one before it is in place.
     pub faults: Vec<PlannedFault>,
 }
@@ -265,6 +267,8 @@ pub struct Trigger {
     pub awaited: Awaited,
     /// How long it takes from then on.
     pub delay: Duration,
+    /// What is waited for after that: it fires when that does.
+    pub then: Option<Box<Trigger>>,
 }
 
 /// What can be waited for.
@@ -288,6 +292,8 @@ pub enum Awaited {
     Role(Option<String>, String),
     /// A node has a role that did not have it when this was first waited for.
     Changed(String),
+    /// A node, or this one, has another value with a name than when this was first waited for.
+    Value(Option<String>, String),
     /// A node, or one of these, makes a system call.
     Call {
         /// Which.
@@ -301,6 +307,10 @@ pub enum Awaited {
     Sent(Sent),
     /// The last fault has ended.
     Ended,
+    /// Each of these has fired, in whichever order.
+    All(Vec<Trigger>),
+    /// One of these has fired.
+    Any(Vec<Trigger>),
 }
 
 impl Trigger {
@@ -309,6 +319,7 @@ impl Trigger {
         Self {
             awaited,
             delay: Duration::ZERO,
+            then: None,
         }
     }
 }
@@ -317,7 +328,7 @@ impl Awaited {
     /// Whether the probe has to say it.
     pub fn needs_roles(&self) -> bool {
         match self {
-            Self::Role(..) | Self::Changed(_) => true,
+            Self::Role(..) | Self::Changed(_) | Self::Value(..) => true,
             _ => self.selectors().any(Selector::needs_roles),
         }
     }
@@ -362,13 +373,15 @@ impl PlannedFault {
 
     /// Whether it is about those that a fault before it has hit.
     pub(super) fn needs_a_fault_before(&self) -> bool {
-        let mut all = self.at.awaited.selectors().chain(self.selectors());
+        let awaited = self.at.single().into_iter().flat_map(Awaited::selectors);
+        let mut all = awaited.chain(self.selectors());
         all.any(|one| *one == Selector::Hit)
     }
 
-    /// What it waits for, and what its end does.
-    pub(super) fn triggers(&self) -> impl Iterator<Item = &Trigger> + Clone {
-        [Some(&self.at), self.until.as_ref()].into_iter().flatten()
+    /// All single things that it waits for, and that its end does.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = &Awaited> + Clone {
+        let triggers = [Some(&self.at), self.until.as_ref()];
+        triggers.into_iter().flatten().flat_map(Trigger::single)
     }
 }
 
@@ -392,6 +405,7 @@ impl FaultPlan {
             within: Self::WITHIN,
             progress_within: Self::PROGRESS_WITHIN,
             restart_after: None,
+            restores_majority: false,
             faults,
         }
     }
@@ -441,15 +455,15 @@ impl FaultPlan {
 
     /// Whether it is to be counted what is sent.
     pub fn needs_counts(&self) -> bool {
-        let mut triggers = self.faults.iter().flat_map(PlannedFault::triggers);
-        triggers.any(|trigger| matches!(trigger.awaited, Awaited::Sent(_)))
+        let mut awaited = self.faults.iter().flat_map(PlannedFault::awaited);
+        awaited.any(|awaited| matches!(awaited, Awaited::Sent(_)))
     }
 
     /// Whether somebody has to say which roles nodes have.
     pub fn needs_roles(&self) -> bool {
         self.faults.iter().any(|fault| {
-            let mut awaited = fault.triggers().map(|trigger| &trigger.awaited);
-            awaited.any(Awaited::needs_roles) || fault.selectors().any(Selector::needs_roles)
+            fault.awaited().any(Awaited::needs_roles)
+                || fault.selectors().any(Selector::needs_roles)
         })
     }
 }

@@ -25,6 +25,9 @@ impl Display for FaultPlan {
         if let Some(after) = self.restart_after {
             writeln!(f, "restart_after_s = {}", seconds(after))?;
         }
+        if self.restores_majority {
+            writeln!(f, "restores = \"majority\"")?;
+        }
         if self.faults.is_empty() {
             writeln!(f, "faults = []")?;
         }
@@ -110,10 +113,19 @@ fn key(awaited: &Awaited) -> Whose<'_> {
         Awaited::Log(node, text) => (node.as_ref(), ("log", quoted(text))),
         Awaited::Role(node, role) => (node.as_ref(), ("role", quoted(role))),
         Awaited::Changed(role) => (None, ("changed", quoted(role))),
+        Awaited::Value(node, name) => (node.as_ref(), ("value_changed", quoted(name))),
         Awaited::Call { of, .. } => (None, ("call", quoted(&of.call))),
         Awaited::Sent(sent) => (None, sent.key()),
         Awaited::Ended => (None, ("ended", "true".into())),
+        Awaited::All(parts) => (None, ("all", listed(parts))),
+        Awaited::Any(parts) => (None, ("any", listed(parts))),
     }
+}
+
+/// Several triggers.
+fn listed(parts: &[Trigger]) -> String {
+    let parts: Vec<_> = parts.iter().map(Trigger::to_string).collect();
+    format!("[{}]", parts.join(", "))
 }
 
 impl Display for Trigger {
@@ -126,7 +138,10 @@ impl Display for Trigger {
         let (who, whose) = key(&self.awaited);
         put(whose.0, whose.1);
         if let Some(who) = who {
-            let is_of_node = matches!(self.awaited, Awaited::Log(..) | Awaited::Role(..));
+            let is_of_node = matches!(
+                self.awaited,
+                Awaited::Log(..) | Awaited::Role(..) | Awaited::Value(..)
+            );
             put(if is_of_node { "node" } else { "client" }, quoted(who));
         }
         for (key, value) in self.awaited.further() {
@@ -134,6 +149,9 @@ impl Display for Trigger {
         }
         if !self.delay.is_zero() {
             put("delay_s", seconds(self.delay));
+        }
+        if let Some(then) = &self.then {
+            put("then", then.to_string());
         }
         write!(f, "{{ {text} }}")
     }

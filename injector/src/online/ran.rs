@@ -37,8 +37,8 @@ pub struct Ran {
     pub notes: Vec<String>,
     /// Why what is broken may be nothing of the system: who was killed by somebody else, and what else was
     /// not as the plan has it.
-    #[serde(skip)]
-    pub(crate) doubts: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
     /// What it violates of the specifications that it was held against.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violated>,
@@ -49,8 +49,8 @@ pub struct Ran {
     /// wrong, in words: of these it says nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unjudged: Vec<String>,
-    /// The calls that nodes made since the last fault was put in place, or all if there was none, until
-    /// everything was healed; none if they were not counted.
+    /// The calls that nodes made since the last fault was put in place (none is `heal`), or all if there was
+    /// none, until the faults of the plan were over; none if they were not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<SeenPoint>,
     /// Whether some of these are missing: then nothing follows from which they are.
@@ -156,6 +156,11 @@ pub enum Happening {
         /// Why.
         why: String,
     },
+    /// Only these nodes are restored: all others are cut off from now on, until everything is healed.
+    Restored {
+        /// Their names.
+        nodes: Vec<String>,
+    },
     /// From now on no fault is in place, and all nodes are ready.
     Healed,
     /// An operation was acknowledged after that.
@@ -226,6 +231,9 @@ impl FaultCame {
 /// What is said of a node that somebody else killed.
 pub(crate) const NO_FAULT: &str = "no fault did that, and its machine may be short of memory: try fewer --jobs, or more `memory_mib`";
 
+/// What is said of a node that ended by itself, where the cluster file does not say whether it may.
+pub(super) const UNEXPLAINED: &str = "no fault of its calls, disk or clock explains that";
+
 /// Why what is broken is inconclusive, where something else may have done it.
 pub(crate) fn doubtful(broken: &[String], doubts: &[String]) -> String {
     let (broken, doubts) = (broken.join("; "), doubts.join("; "));
@@ -252,6 +260,11 @@ impl Ran {
         let is_before = |event: &&RunEvent| !matches!(event.what, Happening::InPlace { .. });
         let mut before = self.events.iter().take_while(is_before);
         before.any(|event| matches!(&event.what, Happening::Role { role: has, .. } if has == role))
+    }
+
+    /// Whether a node ended by itself, which is only told.
+    pub fn has_unexplained_end(&self) -> bool {
+        self.notes.iter().any(|note| note.contains(UNEXPLAINED))
     }
 
     /// Whether it shows what a search is for.
@@ -294,31 +307,62 @@ impl Ran {
     }
 
     fn take_in_violations(&mut self, has_no_faults: bool) {
-        let words = self.violations.iter().map(Violated::words);
-        let was_hit = has_no_faults || self.faults.iter().any(FaultCame::happened);
-        match &mut self.judged {
-            Judged::Broken { broken } => broken.extend(words),
-            _ if was_hit && !self.doubts.is_empty() => {
-                let why = doubtful(&words.collect::<Vec<_>>(), &self.doubts);
-                self.judged = Judged::Inconclusive { why };
+        let words: Vec<_> = self.violations.iter().map(Violated::words).collect();
+        let was_hit = self.was_hit(has_no_faults);
+        let judged = match &mut self.judged {
+            Judged::Broken { broken } => {
+                broken.extend(words);
+                return;
             }
-            _ if was_hit => {
-                // What else is not as it was to be has to be known to believe that.
-                if let Judged::Inconclusive { why } = &self.judged {
-                    self.notes.push(why.clone());
-                }
-                let broken = words.collect();
-                self.judged = Judged::Broken { broken };
-            }
-            _ => {
-                let words: Vec<_> = words.collect();
+            _ if !was_hit => {
                 let why = format!(
-                    "a specification is violated, although no fault was in place: {}",
+                    "a specification is violated, although no fault of the plan was in place: {}",
                     words.join("; ")
                 );
-                self.judged = Judged::Inconclusive { why };
+                Judged::Inconclusive { why }
             }
+            _ if self.doubts.is_empty() => Judged::Broken { broken: words },
+            _ => {
+                let why = doubtful(&words, &self.doubts);
+                Judged::Inconclusive { why }
+            }
+        };
+        // What else is not as it was to be has to be known to believe that.
+        if let Judged::Inconclusive { why } = std::mem::replace(&mut self.judged, judged) {
+            self.notes.push(why);
         }
+    }
+
+    /// Whether a fault was in place, or its plan has none: if not, what is broken says nothing.
+    fn was_hit(&self, has_no_faults: bool) -> bool {
+        has_no_faults || self.faults.iter().any(FaultCame::happened)
+    }
+
+    /// Why what rules say is violated in it is not certain, where its plan may have no faults.
+    pub fn doubt(&self, has_no_faults: bool) -> Option<String> {
+        if self.is_cut_short {
+            return Some("the run was cut short: what is absent may have come later".into());
+        }
+        if !self.was_hit(has_no_faults) {
+            return Some("no fault was in place: what is violated did not come of one".into());
+        }
+        let doubts = match &self.doubts[..] {
+            [] => self.killed(),
+            doubts => doubts.to_vec(),
+        };
+        let because = || format!("what is violated may come of this: {}", doubts.join("; "));
+        (!doubts.is_empty()).then(because)
+    }
+
+    /// Which nodes were killed by somebody else: that is a doubt, which runs of old do not have.
+    fn killed(&self) -> Vec<String> {
+        let killed = self.events.iter().filter_map(|event| match &event.what {
+            Happening::NodeEnded { node, how } if cluster::is_killed(how) => {
+                Some(format!("{node} {how}; {NO_FAULT}"))
+            }
+            _ => None,
+        });
+        killed.collect()
     }
 
     /// Takes back that it shows what a search is for.

@@ -10,6 +10,9 @@ use super::ground::{Ground, ProgramId};
 /// Ends an answer of a probe that keeps running.
 const END: &[u8] = b"end";
 
+/// What the first number behind a role is called.
+const TERM: &str = "term";
+
 /// What a node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Role {
@@ -22,6 +25,14 @@ impl Role {
     /// A number that the probe says first behind the role, such as a term.
     pub(super) fn term(&self) -> Option<u64> {
         self.more.split_whitespace().next()?.parse().ok()
+    }
+
+    /// The value with a name that the probe says behind the role, in a word `NAME=VALUE`, or as the term.
+    fn value(&self, name: &str) -> Option<&str> {
+        let mut words = self.more.split_whitespace();
+        let first = words.clone().next();
+        let named = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        named.or_else(|| first.filter(|_| name == TERM && self.term().is_some()))
     }
 }
 
@@ -41,6 +52,12 @@ impl Roles {
         all.filter(|(_, has)| has.role == role)
             .map(|(node, _)| *node)
             .collect()
+    }
+
+    /// The values with a name that nodes have.
+    pub(super) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+        let all = self.of.iter();
+        all.filter_map(move |(node, role)| Some((*node, role.value(name)?)))
     }
 
     /// Whether they were asked for after the last fault was put in place, if one was: who had a role before

@@ -8,6 +8,7 @@ mod hear;
 mod judge;
 #[cfg(test)]
 mod tests;
+mod unexpected;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,6 +38,8 @@ use crate::laboratory::Judged;
 use begin::begin;
 use faults::Next;
 use heal::Healing;
+use unexpected::Unexpected;
+pub(super) use unexpected::without_line;
 
 /// What the file with the operations of the clients is called.
 pub const HISTORY: &str = "history.jsonl";
@@ -95,6 +98,8 @@ pub(super) struct Runner<'a> {
     pub(super) problems: Vec<String>,
     /// What was done to nodes, and by no fault of the plan: what is broken may come of that.
     doubts: Vec<String>,
+    /// What nodes did that they should not do by themselves.
+    unexpected: Unexpected,
     cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -154,7 +159,10 @@ impl Runner<'_> {
         self.sometimes = Some(Reached::new(&self.seen()));
         self.counted_faults()?;
         let acknowledged_before_heal = self.clients.acknowledged();
-        let mut broken = self.heal()?;
+        let mut broken = self.restore_majority()?;
+        if broken.is_empty() {
+            broken = self.heal()?;
+        }
         if broken.is_empty() {
             broken.extend(self.progress()?);
         }
@@ -163,7 +171,8 @@ impl Runner<'_> {
         let seconds = self.since_begin(self.ground.now()) as f64 / 1e9;
         self.close();
         write_times(&place.log_times, &self.log_times)?;
-        let (judged, notes) = self.judge(verdict);
+        let (judged, mut notes) = self.judge(verdict);
+        notes.append(&mut self.unexpected.told);
         Ok(Ran {
             acknowledged_before_heal,
             seconds,
@@ -368,6 +377,10 @@ fn nemesis(what: &Happening) -> Option<(&'static str, String)> {
     Some(match what {
         Happening::InPlace { words, .. } => ("fault", words.clone()),
         Happening::Undone { fault } => ("end", format!("fault {fault}")),
+        Happening::Restored { nodes } => {
+            let words = format!("all but {} are cut off until the heal", nodes.join(", "));
+            ("fault", words)
+        }
         Happening::Healed => ("heal", String::new()),
         _ => return None,
     })

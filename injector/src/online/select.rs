@@ -71,19 +71,41 @@ impl Known<'_> {
     /// The largest minority that the seed draws.
     fn minority(&self) -> Vec<usize> {
         let count = self.file.nodes.len();
-        let said = match self.file.explore {
-            Explore::ReplicatedStateMachine { majority } => majority,
-            Explore::PrimaryReplicas { .. } => None,
-        };
-        let majority = said.unwrap_or(count / 2 + 1);
         let mut chance = Chance::new(self.seed, "minority");
         let mut left: Vec<_> = (0..count).collect();
-        let drawn = (majority..count).map(|_| {
-            let place = chance.below(left.len() as u64) as usize;
-            left.swap_remove(place)
-        });
+        let drawn = (majority_size(self.file)..count).map(|_| draw(&mut left, &mut chance));
         drawn.collect()
     }
+
+    /// The smallest majority that the seed draws, with as many of these nodes as it has room for.
+    pub(super) fn majority_with(&self, first: &[usize]) -> Vec<usize> {
+        let size = majority_size(self.file);
+        let mut chance = Chance::new(self.seed, "restored");
+        let all = 0..self.file.nodes.len();
+        let (first, others): (Vec<_>, Vec<_>) = all.partition(|node| first.contains(node));
+        let mut drawn = Vec::new();
+        for mut group in [first, others] {
+            while drawn.len() < size && !group.is_empty() {
+                drawn.push(draw(&mut group, &mut chance));
+            }
+        }
+        drawn.sort_unstable();
+        drawn
+    }
+}
+
+/// How many nodes are a majority: as many as the cluster file says, or more than half.
+pub(super) fn majority_size(file: &ClusterFile) -> usize {
+    let said = match file.explore {
+        Explore::ReplicatedStateMachine { majority } => majority,
+        Explore::PrimaryReplicas { .. } => None,
+    };
+    said.unwrap_or(file.nodes.len() / 2 + 1)
+}
+
+fn draw(left: &mut Vec<usize>, chance: &mut Chance) -> usize {
+    let place = chance.below(left.len() as u64) as usize;
+    left.swap_remove(place)
 }
 
 fn nobody_is(role: &str) -> String {

@@ -9,6 +9,7 @@ use super::campaign::Summary;
 use super::directory::{InjectManifest, InjectResult, OnMachines};
 use super::plan::{CallFault, CallOf, Comes};
 use super::ran::{Happening, Ran, SimulatedRun};
+use super::run::without_line;
 use crate::laboratory::Judged;
 use crate::text::likeness;
 
@@ -67,6 +68,7 @@ pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
             counted(summary.missed(), "run")
         );
     }
+    text += &unexplained_ends(summary);
     for name in summary.never_reached(&manifest.sometimes) {
         let _ = writeln!(text, "never reached: {name}");
     }
@@ -79,10 +81,28 @@ pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
     text
 }
 
+/// In how many runs a node ended by itself, which accuses nobody; nothing if it did in none.
+fn unexplained_ends(summary: &Summary) -> String {
+    let with = |result: &&InjectResult| result.ran.has_unexplained_end();
+    let runs = summary.results.iter().filter(with).count();
+    if runs == 0 {
+        return String::new();
+    }
+    let runs = counted(runs, "run");
+    format!(
+        "a node ended by itself in {runs}, and no fault explains that: `may_end` in the cluster file says whether \
+         it may\n"
+    )
+}
+
 /// Whether two runs are broken in the same way: in the same words, but for numbers. Of a violation of a
-/// specification, its name says that: which keys it is about may be another each time.
+/// specification, its name says that: which keys it is about may be another each time. Of an error that was
+/// logged, the node and the text of `[[logs]]` say it.
 pub fn alike(one: &InjectResult, other: &InjectResult) -> bool {
-    let likeness = |result: &InjectResult| likeness(&result.ran.judged, &result.ran.violations);
+    let likeness = |result: &InjectResult| {
+        let words = likeness(&result.ran.judged, &result.ran.violations)?;
+        Some(without_line(&words).to_owned())
+    };
     likeness(one).is_some() && likeness(one) == likeness(other)
 }
 
@@ -220,6 +240,12 @@ fn words(what: &Happening) -> Option<String> {
         Happening::NotReady { node, why } => format!("{node} is not ready: {why}"),
         Happening::ClientEnded { client, how } => format!("client {client} {how}"),
         Happening::ProbeFailed { why } => format!("the probe failed: {why}"),
+        Happening::Restored { nodes } => {
+            format!(
+                "only a majority is restored: {}; all others are cut off",
+                nodes.join(", ")
+            )
+        }
         Happening::Healed => "everything is healed".into(),
         Happening::Progress => "operations are acknowledged again".into(),
         Happening::Checked => return None,
@@ -228,7 +254,7 @@ fn words(what: &Happening) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ran::FaultCame;
+    use super::super::ran::{FaultCame, UNEXPLAINED};
     use super::*;
 
     fn result(index: u64, faults: usize, broken: &str, reached: &[&str]) -> InjectResult {
@@ -309,6 +335,22 @@ mod tests {
         assert!(!alike(&left, &violation("stale", "left")));
         let said = result(0, 1, &left.ran.violations[0].words(), &[]);
         assert!(!alike(&left, &said), "the check says it");
+    }
+
+    #[test]
+    fn ends_that_accuse_nobody_are_counted_by_runs() {
+        let mut summary = Summary {
+            results: vec![result(0, 1, "", &[]), result(1, 1, "", &[])],
+            ..Summary::default()
+        };
+        assert_eq!(unexplained_ends(&summary), "");
+        let note = format!("a was ended by SIGABRT by itself at 1.000 s, and {UNEXPLAINED}");
+        summary.results[1].ran.notes = vec![note.clone(), note];
+        let told = unexplained_ends(&summary);
+        assert!(
+            told.starts_with("a node ended by itself in 1 run, and no fault"),
+            "{told}"
+        );
     }
 
     #[test]

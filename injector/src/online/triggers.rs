@@ -1,6 +1,6 @@
 //! What a fault, or its end, waits for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cluster::{ClusterFile, Member};
@@ -20,20 +20,42 @@ pub(super) struct Waiting {
     /// Since when, and what logs had said by then: so many looks at them.
     armed: Duration,
     looks: u64,
-    /// When the last fault was put in place by then: a later one is not meant. Where none was, since
-    /// when it is waited for.
-    placed: Duration,
+    after: After,
     acknowledged: u64,
     /// Who had the role then that is to change; nobody knows before the probe has answered.
     had: Option<BTreeSet<usize>>,
+    /// The values that are to change, as far as the probe has said what they were then.
+    values: BTreeMap<usize, String>,
     /// The call that is waited for, once it is known of whom.
     call: Option<CallWatch>,
+    /// The node that made it, and the call in words, until that is told.
+    called: Option<(usize, String)>,
+    /// Whether a call was let go, since what comes after it is waited for.
+    has_let_go: bool,
     /// The directions in which is sent what is waited for, once they are known, and what was sent by then.
     sent: Option<(Vec<(Member, Member)>, Carried)>,
     /// Why they are not, if they are waited for.
     unknown: Option<String>,
     /// When it was reached; its delay goes on from then.
     reached: Option<Duration>,
+    /// The line of a log with which it was, among those of that look.
+    line: Option<(u64, usize)>,
+    /// What it is made of.
+    parts: Vec<Waiting>,
+    /// What comes after it, once that is waited for.
+    then: Option<Box<Waiting>>,
+}
+
+/// What something is waited for after.
+#[derive(Clone)]
+struct After {
+    /// When that came. It is the last fault that was put in place by then, a later one is not meant, or the
+    /// part of the trigger before; where there is none, this is since when it is waited for.
+    placed: Duration,
+    /// The lines of logs that it was, among those that are new: what the node of one logs after it counts.
+    lines: Vec<usize>,
+    /// Whether nothing more is waited for once it has come: a call is held then.
+    is_last: bool,
 }
 
 /// What is known of a run.
@@ -77,10 +99,35 @@ impl Seen<'_> {
         name.is_none_or(|name| self.file.nodes[node].name == name)
     }
 
-    /// Whether a line with this text is new, and was not there when it was looked so often.
-    fn is_logged(&self, looks: u64, name: Option<&str>, text: &str) -> bool {
-        let mut logged = self.logged.iter().filter(|_| self.looks > looks);
-        logged.any(|(node, line)| self.is_named(name, *node) && line.contains(text))
+    /// The place of a line with this text that is new, and was not there when it was looked so often, or
+    /// comes after one at these places.
+    fn logged(
+        &self,
+        (looks, after): (u64, &[usize]),
+        name: Option<&str>,
+        text: &str,
+    ) -> Option<usize> {
+        let node = |place: usize| self.logged[place].0;
+        let is_after = |place: usize| {
+            let mut after = after.iter();
+            after.any(|after| place > *after && node(place) == node(*after))
+        };
+        let mut logged = self.logged.iter().enumerate();
+        let found = logged.find(|(place, (node, line))| {
+            let is_new = self.looks > looks || is_after(*place);
+            is_new && self.is_named(name, *node) && line.contains(text)
+        });
+        found.map(|(place, _)| place)
+    }
+
+    /// The values with a name that the probe says, of all nodes or this one.
+    fn values<'a>(
+        &self,
+        (node, name): (Option<&str>, &'a str),
+        roles: &'a Roles,
+    ) -> BTreeMap<usize, &'a str> {
+        let all = roles.values(name);
+        all.filter(|(of, _)| self.is_named(node, *of)).collect()
     }
 
     fn has_role(&self, name: Option<&str>, role: &str, roles: &Roles) -> bool {
@@ -92,6 +139,15 @@ impl Seen<'_> {
 impl Waiting {
     /// From now on.
     pub(super) fn new(trigger: &Trigger, seen: &Seen) -> Self {
+        let after = After {
+            placed: seen.last_placed.unwrap_or(seen.now),
+            lines: Vec::new(),
+            is_last: true,
+        };
+        Self::since(trigger, seen, after)
+    }
+
+    fn since(trigger: &Trigger, seen: &Seen, after: After) -> Self {
         let acknowledged = match &trigger.awaited {
             Awaited::AcknowledgedMore(client, _) => {
                 seen.clients.counts(client.as_deref()).acknowledged
@@ -102,18 +158,32 @@ impl Waiting {
             (Awaited::Changed(role), Some(roles)) => having(role, roles, seen.now),
             _ => None,
         };
+        let parts = trigger.awaited.parts().iter();
+        let of_parts = After {
+            is_last: matches!(trigger.awaited, Awaited::Any(_)) && holds(trigger, &after),
+            ..after.clone()
+        };
         let mut waiting = Self {
             trigger: trigger.clone(),
             armed: seen.now,
             looks: seen.looks,
-            placed: seen.last_placed.unwrap_or(seen.now),
+            after,
             acknowledged,
             had,
+            values: BTreeMap::new(),
             call: None,
+            called: None,
+            has_let_go: false,
             sent: None,
             unknown: None,
             reached: None,
+            line: None,
+            parts: parts
+                .map(|part| Self::since(part, seen, of_parts.clone()))
+                .collect(),
+            then: None,
         };
+        waiting.look_for_values(seen);
         waiting.look_for_call(seen);
         waiting.look_for_senders(seen);
         waiting
@@ -124,10 +194,32 @@ impl Waiting {
         if let Awaited::Call { of, on, when } = &self.trigger.awaited
             && self.call.is_none()
         {
-            // A call is not held while other time passes.
-            let holds = self.trigger.delay.is_zero();
+            let holds = holds(&self.trigger, &self.after);
             self.call = watch(seen, of, on.as_ref(), *when, holds);
         }
+    }
+
+    /// Takes what the probe has said not long ago of values that are to change.
+    fn look_for_values(&mut self, seen: &Seen) {
+        if let Awaited::Value(node, name) = &self.trigger.awaited
+            && let Some(roles) = seen.roles.filter(|roles| is_fresh(roles, seen.now))
+        {
+            let now = seen.values((node.as_deref(), name), roles);
+            are_others(&mut self.values, now);
+        }
+    }
+
+    /// Whether the probe says another value than before.
+    fn is_value_changed(&mut self, seen: &Seen) -> bool {
+        let (Awaited::Value(node, name), Some(roles)) = (&self.trigger.awaited, self.fresh(seen))
+        else {
+            return false;
+        };
+        let now = seen.values((node.as_deref(), name), roles);
+        let is_changed = are_others(&mut self.values, now);
+        let is_unknown = self.values.is_empty();
+        self.unknown = is_unknown.then(|| format!("the probe said no value `{name}`"));
+        is_changed
     }
 
     /// Counts what is sent from now on, if it is known by whom.
@@ -146,9 +238,39 @@ impl Waiting {
         }
     }
 
-    /// Why nothing could come that is waited for, if it was not even known whose that is.
-    pub(super) fn unknown(&self) -> Option<&str> {
-        self.unknown.as_deref()
+    /// What there is to say of it beside what the plan says, if it has not fired: which part did not come, and
+    /// why nothing could come, if it was not even known whose that is.
+    pub(super) fn lacking(&self, now: Duration) -> Option<String> {
+        if !self.trigger.is_combined() {
+            return self.unknown.clone();
+        }
+        Some(format!("what did not come: {}", self.missing(now)?))
+    }
+
+    /// The parts that have not fired.
+    fn missing(&self, now: Duration) -> Option<String> {
+        if let Some(then) = &self.then {
+            return then.missing(now);
+        }
+        if self.is_over(now) {
+            return None;
+        }
+        let missing = self.parts.iter().filter(|_| self.reached.is_none());
+        let missing: Vec<_> = missing.filter_map(|part| part.missing(now)).collect();
+        Some(match (&self.trigger.awaited, &self.unknown) {
+            (Awaited::Any(_), _) if !missing.is_empty() => {
+                format!("one of {}", missing.join(", "))
+            }
+            (_, None) if !missing.is_empty() => missing.join(" and "),
+            (_, None) => self.trigger.alone().to_string(),
+            (_, Some(why)) => format!("{} ({why})", self.trigger.alone()),
+        })
+    }
+
+    /// What it is made of, as far as that is waited for.
+    fn inner(&mut self) -> impl Iterator<Item = &mut Self> {
+        let then = self.then.as_deref_mut();
+        self.parts.iter_mut().chain(then)
     }
 
     /// Whether so much was sent.
@@ -159,19 +281,30 @@ impl Waiting {
         })
     }
 
-    /// The node that made the call, and the call in words, if one was waited for and came.
-    pub(super) fn call(&self) -> Option<(usize, String)> {
-        self.call.as_ref()?.fired()
+    /// The nodes that made calls that were waited for, and the calls in words, each once.
+    pub(super) fn take_called(&mut self) -> Vec<(usize, String)> {
+        let own = self.called.take();
+        let inner = self.inner().flat_map(Self::take_called);
+        own.into_iter().chain(inner).collect()
     }
 
-    /// Lets the call go that was waited for, if one was.
+    /// Lets calls go that were waited for, if there are any.
     pub(super) fn let_call_go(&mut self) -> bool {
-        self.call.take().is_some()
+        let own = self.call.take().is_some();
+        let inner = self.inner();
+        inner.fold(own, |any, part| part.let_call_go() || any)
+    }
+
+    /// Whether a call was let go since this was asked last, as what comes after it is waited for now.
+    pub(super) fn has_let_go(&mut self) -> bool {
+        let own = std::mem::take(&mut self.has_let_go);
+        let inner = self.inner();
+        inner.fold(own, |any, part| part.has_let_go() || any)
     }
 
     /// Whether the probe has to say it.
     pub(super) fn needs_roles(&self) -> bool {
-        self.trigger.awaited.needs_roles()
+        self.trigger.single().into_iter().any(Awaited::needs_roles)
     }
 
     /// Whether it fires now.
@@ -179,11 +312,56 @@ impl Waiting {
         if self.reached.is_none() && self.is_reached(seen) {
             self.reached = Some(seen.now);
         }
-        self.has_fired(seen.now)
+        if self.is_over(seen.now) {
+            self.go_on(seen);
+        }
+        let then = self.then.as_mut();
+        let is_then = then.is_none_or(|then| then.fires(seen));
+        is_then && self.has_fired(seen.now)
+    }
+
+    /// Waits for what comes after it, if there is more.
+    fn go_on(&mut self, seen: &Seen) {
+        let Some(next) = self.trigger.then.as_ref().filter(|_| self.then.is_none()) else {
+            return;
+        };
+        let after = After {
+            placed: seen.now,
+            lines: self.lines(seen),
+            is_last: self.after.is_last,
+        };
+        let next = Self::since(next, seen, after);
+        // A call is held until the next one is waited for.
+        self.has_let_go = self.let_call_go();
+        self.then = Some(Box::new(next));
+    }
+
+    /// The places of the lines of logs with which it has just fired: each was enough.
+    fn lines(&self, seen: &Seen) -> Vec<usize> {
+        if let Some(then) = &self.then {
+            return then.lines(seen);
+        }
+        let is_any = matches!(self.trigger.awaited, Awaited::Any(_));
+        let fired = |part: &&Self| is_any && part.has_fired(seen.now);
+        let parts = self.parts.iter().filter(fired);
+        let of_parts = parts.flat_map(|part| part.lines(seen));
+        let own = self.line.filter(|(looks, _)| *looks == seen.looks);
+        own.map(|(_, place)| place)
+            .into_iter()
+            .chain(of_parts)
+            .collect()
     }
 
     /// Whether it fires, as far as it was looked.
     pub(super) fn has_fired(&self, now: Duration) -> bool {
+        match &self.then {
+            Some(then) => then.has_fired(now),
+            None => self.trigger.then.is_none() && self.is_over(now),
+        }
+    }
+
+    /// Whether its time has come, whatever comes after it.
+    fn is_over(&self, now: Duration) -> bool {
         let delay = self.trigger.delay;
         self.reached.is_some_and(|at| now >= at + delay)
     }
@@ -196,11 +374,18 @@ impl Waiting {
         within: Duration,
         is_one_running: bool,
     ) -> bool {
+        if let Some(then) = &self.then {
+            return then.may_fire((ended, now), within, is_one_running);
+        }
+        let mut parts = self.parts.iter();
+        let may_fire = |part: &Self| part.may_fire((ended, now), within, is_one_running);
         let is_in_time = now < ended.max(self.armed) + within;
         match self.trigger.awaited {
             _ if self.reached.is_some() => true,
             // That always comes.
             Awaited::Time(_) | Awaited::After(_) => true,
+            Awaited::All(_) => parts.all(may_fire),
+            Awaited::Any(_) => parts.any(may_fire),
             Awaited::Lines(..)
             | Awaited::Invoked(..)
             | Awaited::Acknowledged(..)
@@ -212,22 +397,18 @@ impl Waiting {
     fn is_reached(&mut self, seen: &Seen) -> bool {
         match &self.trigger.awaited {
             Awaited::Time(after) => seen.now >= seen.clients.begun() + *after,
-            Awaited::After(after) => seen.now >= self.placed + *after,
+            Awaited::After(after) => seen.now >= self.after.placed + *after,
             Awaited::Lines(..)
             | Awaited::Invoked(..)
             | Awaited::Acknowledged(..)
             | Awaited::AcknowledgedMore(..) => self.have_clients_done(seen),
-            Awaited::Log(name, text) => seen.is_logged(self.looks, name.as_deref(), text),
-            Awaited::Role(name, role) => self
-                .fresh(seen)
-                .is_some_and(|roles| seen.has_role(name.as_deref(), role, roles)),
-            Awaited::Changed(role) => {
-                let now = self.fresh(seen).map(|roles| roles.having(role));
-                now.is_some_and(|now| is_changed(&mut self.had, now.into_iter().collect()))
+            Awaited::Log(..) | Awaited::Role(..) | Awaited::Changed(_) | Awaited::Value(..) => {
+                self.is_shown(seen)
             }
             Awaited::Call { .. } => {
                 self.look_for_call(seen);
-                self.call().is_some()
+                self.called = self.call.as_ref().and_then(CallWatch::fired);
+                self.called.is_some()
             }
             Awaited::Sent(sent) => {
                 let sent = sent.clone();
@@ -235,7 +416,48 @@ impl Waiting {
                 self.is_sent(&sent, seen)
             }
             Awaited::Ended => seen.last_ended,
+            Awaited::All(_) | Awaited::Any(_) => self.have_parts_fired(seen),
         }
+    }
+
+    /// Whether nodes log or are what is waited for.
+    fn is_shown(&mut self, seen: &Seen) -> bool {
+        match &self.trigger.awaited {
+            Awaited::Log(name, text) => {
+                let after = (self.looks, &self.after.lines[..]);
+                let place = seen.logged(after, name.as_deref(), text);
+                self.line = place.map(|place| (seen.looks, place));
+                place.is_some()
+            }
+            Awaited::Role(name, role) => self
+                .fresh(seen)
+                .is_some_and(|roles| seen.has_role(name.as_deref(), role, roles)),
+            Awaited::Changed(role) => {
+                let now = self.fresh(seen).map(|roles| roles.having(role));
+                now.is_some_and(|now| is_changed(&mut self.had, now.into_iter().collect()))
+            }
+            Awaited::Value(..) => self.is_value_changed(seen),
+            _ => false,
+        }
+    }
+
+    /// Whether all of its parts have fired, or one of them if that is enough: then no call of the others is
+    /// to be held.
+    fn have_parts_fired(&mut self, seen: &Seen) -> bool {
+        let is_one_enough = matches!(self.trigger.awaited, Awaited::Any(_));
+        let count = self.parts.len();
+        // Each is looked at: what is logged is so only now.
+        let mut others = Vec::new();
+        for part in &mut self.parts {
+            if !part.fires(seen) {
+                others.push(part);
+            }
+        }
+        let has_fired = others.is_empty() || is_one_enough && others.len() < count;
+        for part in others.into_iter().filter(|_| has_fired) {
+            part.let_call_go();
+        }
+        has_fired
     }
 
     /// Whether clients have done as much as is waited for.
@@ -259,10 +481,20 @@ impl Waiting {
     }
 }
 
+/// Whether a call is held at which a trigger fires, which comes after something: not while other time
+/// passes, nor while something else may come that needs the call to go on.
+fn holds(trigger: &Trigger, after: &After) -> bool {
+    trigger.delay.is_zero() && (after.is_last || trigger.then.is_some())
+}
+
+/// Whether the probe was asked not long ago.
+fn is_fresh(roles: &Roles, now: Duration) -> bool {
+    now < roles.asked + ROLE_IS_FRESH
+}
+
 /// Who has a role now, if it was not long ago that the probe was asked: else others may have it by now.
 fn having(role: &str, roles: &Roles, now: Duration) -> Option<BTreeSet<usize>> {
-    let is_fresh = now < roles.asked + ROLE_IS_FRESH;
-    is_fresh.then(|| roles.having(role).into_iter().collect())
+    is_fresh(roles, now).then(|| roles.having(role).into_iter().collect())
 }
 
 /// Whether somebody has a role who had it not. Who has the role while nobody was known to have it
@@ -275,6 +507,15 @@ fn is_changed(had: &mut Option<BTreeSet<usize>>, now: BTreeSet<usize>) -> bool {
             false
         }
     }
+}
+
+/// Whether a node has another value than it had. One that is told for the first time is no other.
+fn are_others(had: &mut BTreeMap<usize, String>, now: BTreeMap<usize, &str>) -> bool {
+    let mut are_others = false;
+    for (node, value) in now {
+        are_others |= had.entry(node).or_insert_with(|| value.to_owned()) != value;
+    }
+    are_others
 }
 
 /// Waits for a call of those that are meant, if it is known who that is.

@@ -332,7 +332,7 @@ fn nearness(point: &SeenPoint, node: &str, log: &Log, place: usize) -> f64 {
 mod tests {
     use specification::About;
 
-    use super::super::facts::{RunFacts, examine};
+    use super::super::facts::{KnownCalls, RunFacts, examine};
     use super::super::points::{CallPoint, Point};
     use super::*;
     use crate::laboratory::Judged;
@@ -396,6 +396,7 @@ mod tests {
             nodes: &[],
             clients: &[],
             kinds: Vec::new(),
+            calls: KnownCalls::default(),
             ran: &Ran::of(Judged::Broken { broken }),
             files: &files,
             lines_ns: &[],

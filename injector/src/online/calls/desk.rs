@@ -435,8 +435,8 @@ impl State {
 
     /// A call has been made. What a program wrote is what it had, whatever was written.
     fn has_returned<'a>(&mut self, call: impl Fn() -> Made<'a>, kept: &Kept, result: i64) {
-        if let (true, Some(counted)) = (result < 0, &kept.counted) {
-            self.tally.failed(counted);
+        if let Some(counted) = &kept.counted {
+            self.tally.returned(counted, result);
         }
         let bytes = usize::try_from(result).unwrap_or(0);
         if let Some((id, spoilt)) = &kept.spoilt {

@@ -27,7 +27,7 @@ const KINDS: [(&str, &[&str]); 12] = [
 /// Both calls that sync a file.
 const SYNC: &str = "sync";
 const WRITE: &str = "write";
-pub(super) const READ: &str = "read";
+pub(in crate::online) const READ: &str = "read";
 
 /// Those of which a part can be made.
 pub(in crate::online) const PARTIAL: [&str; 2] = [WRITE, READ];

@@ -30,7 +30,7 @@ use orders::{Orders, Report, Spec, Watched};
 use remote::Remote;
 
 pub use inside::run_hidden;
-pub(super) use kinds::{PARTIAL, names};
+pub(super) use kinds::{PARTIAL, READ, names};
 pub(super) use pattern::of_point;
 pub(super) use tally::{Made, Times};
 
@@ -413,14 +413,12 @@ impl FaultPlan {
     pub(super) fn calls(&self) -> impl Iterator<Item = (&CallOf, &[Selector])> + Clone {
         const ALL: &[Selector] = &[Selector::All];
         self.faults.iter().flat_map(|fault| {
-            let awaited = fault
-                .triggers()
-                .filter_map(|trigger| match &trigger.awaited {
-                    Awaited::Call { of, on, .. } => {
-                        Some((of, on.as_ref().map_or(ALL, std::slice::from_ref)))
-                    }
-                    _ => None,
-                });
+            let awaited = fault.awaited().filter_map(|awaited| match awaited {
+                Awaited::Call { of, on, .. } => {
+                    Some((of, on.as_ref().map_or(ALL, std::slice::from_ref)))
+                }
+                _ => None,
+            });
             let hit = match &fault.what {
                 What::Call(call) => Some((&call.of, &fault.on[..])),
                 _ => None,

@@ -453,6 +453,7 @@ mod tests {
             failed: 1,
             first_ns,
             bytes_min: None,
+            last_of_bytes: 0,
         };
         Report::Counted(number, made, times)
     }

@@ -30,12 +30,17 @@ pub(in crate::online) struct Times {
     pub(in crate::online) first_ns: u64,
     /// The fewest bytes that were asked for in one buffer, if it has bytes.
     pub(in crate::online) bytes_min: Option<u64>,
+    /// Which of them was the last that did any bytes, from 1 on; 0 if none did.
+    pub(in crate::online) last_of_bytes: u64,
 }
 
 impl Times {
     /// Those of the same call that were made later.
     fn add(&mut self, later: &Self) {
         // Machines may say any number.
+        if later.last_of_bytes > 0 {
+            self.last_of_bytes = self.count.saturating_add(later.last_of_bytes);
+        }
         self.count = self.count.saturating_add(later.count);
         self.failed = self.failed.saturating_add(later.failed);
         self.bytes_min = self.bytes_min.min(later.bytes_min);
@@ -56,10 +61,15 @@ impl Tally {
         self.made.clear();
     }
 
-    /// A call that was counted has failed.
-    pub(super) fn failed(&mut self, made: &Made) {
-        if let Some(times) = self.made.get_mut(made) {
-            times.failed += 1;
+    /// A call that was counted has returned this.
+    pub(super) fn returned(&mut self, made: &Made, result: i64) {
+        let Some(times) = self.made.get_mut(made) else {
+            return;
+        };
+        match result {
+            ..0 => times.failed += 1,
+            0 => {}
+            1.. => times.last_of_bytes = times.count,
         }
     }
 
@@ -69,6 +79,7 @@ impl Tally {
             failed: 0,
             first_ns: at_ns,
             bytes_min: bytes,
+            last_of_bytes: 0,
         };
         self.add(made, times);
     }
@@ -106,5 +117,38 @@ mod tests {
         tally.begin();
         tally.count(made("snapshot"), 9, None);
         assert!(!tally.made.contains_key(&made("log")));
+    }
+
+    #[test]
+    fn it_is_known_which_call_was_the_last_that_did_any_bytes() {
+        let made = Made {
+            call: "read".into(),
+            file: "log".into(),
+            site: 7,
+            role: None,
+        };
+        let tally = |results: &[i64]| {
+            let mut tally = Tally::default();
+            for result in results {
+                tally.count(made.clone(), 3, Some(20));
+                tally.returned(&made, *result);
+            }
+            tally
+        };
+        let last_of = |tally: &Tally| tally.made[&made].last_of_bytes;
+        for (results, last) in [
+            (&[0][..], 0),
+            (&[0, -5], 0),
+            (&[20, 4, 0], 2),
+            (&[0, 20, 0, 0], 2),
+            (&[20, 0, 4, -5], 3),
+        ] {
+            assert_eq!(last_of(&tally(results)), last, "{results:?}");
+            // The same node, when it was started again.
+            let mut both = tally(&[4, 0]);
+            both.add(made.clone(), tally(results).made[&made].clone());
+            let last = if last == 0 { 1 } else { 2 + last };
+            assert_eq!(last_of(&both), last, "{results:?}");
+        }
     }
 }

@@ -12,9 +12,10 @@ use simulation::{OfPorts, Port};
 
 use super::super::message::MessageOf;
 use super::super::plan::{
-    Awaited, Begins, CallFault, CallOf, Comes, Flow, Moment, PlannedFault, Selector, Trigger, What,
+    Awaited, Begins, CallFault, CallOf, Comes, Corruption, Flow, Moment, PlannedFault, Selector,
+    Trigger, What,
 };
-use super::{CallPoint, MessagePoint, Point, SeenPoint};
+use super::{CallPoint, Collected, MessagePoint, Occurrence, Point, SeenPoint};
 use crate::disks::Keeps;
 
 /// So long a node is down, and a call is held.
@@ -44,6 +45,8 @@ pub enum PointFailure {
     Short,
     /// The call waits for a while.
     Hold,
+    /// The bytes that the call returns are not those of the file, once.
+    CorruptRead,
     /// From the message on nothing gets from its sender to its receiver for a while.
     Cut,
     /// The same in both directions.
@@ -85,7 +88,7 @@ pub(in crate::online) struct Placed {
 }
 
 /// At which calls each can happen.
-const AT: [(PointFailure, &[&str]); 8] = [
+const AT: [(PointFailure, &[&str]); 9] = [
     (PointFailure::Kill, CHANGES),
     (PointFailure::Eio, ALL),
     (PointFailure::PowerLoss, CHANGES),
@@ -112,6 +115,7 @@ const AT: [(PointFailure, &[&str]); 8] = [
         PointFailure::Hold,
         &["fsync", "fdatasync", "write", "rename"],
     ),
+    (PointFailure::CorruptRead, &["read"]),
 ];
 
 /// What can happen at messages.
@@ -151,9 +155,30 @@ const ALL: &[&str] = &[
     "fallocate",
 ];
 
+impl Collected {
+    /// The failures that are tried at a point, where these nodes have disks of their own.
+    pub fn failures(&self, seen: &SeenPoint, disks: &Disks) -> impl Iterator<Item = PointFailure> {
+        let corrupts = self.corrupt_reads;
+        let all = PointFailure::at(seen, disks);
+        all.filter(move |failure| corrupts || *failure != PointFailure::CorruptRead)
+    }
+
+    /// Those of them that are tried at one of its times.
+    pub(in crate::online) fn failures_at(
+        &self,
+        seen: &SeenPoint,
+        one: Occurrence,
+        disks: &Disks,
+    ) -> impl Iterator<Item = PointFailure> {
+        let gets_bytes = seen.gets_bytes(one.node, one.nth);
+        let all = self.failures(seen, disks);
+        all.filter(move |failure| gets_bytes || *failure != PointFailure::CorruptRead)
+    }
+}
+
 impl PointFailure {
     /// Those that can happen at a point, where these nodes have disks of their own.
-    pub fn at(seen: &SeenPoint, disks: &Disks) -> impl Iterator<Item = Self> {
+    fn at(seen: &SeenPoint, disks: &Disks) -> impl Iterator<Item = Self> {
         let has_disks = seen.by_node.keys().all(|node| disks.0.contains(node));
         let mut receivers = seen.by_pair.iter().map(|pair| &pair.to);
         let have_receivers = receivers.all(|node| disks.0.contains(node));
@@ -173,11 +198,15 @@ impl PointFailure {
     fn at_call(seen: &SeenPoint, has_disks: bool) -> impl Iterator<Item = Self> {
         let call = seen.point.what().to_owned();
         let is_long = seen.bytes_min.is_some_and(|bytes| bytes > 1);
+        // A read of nothing returns no wrong bytes.
+        let mut nodes = seen.by_node.keys();
+        let has_bytes = seen.bytes_min.is_some() && nodes.any(|node| seen.gets_bytes(node, 1));
         let never_fails = seen.failed == 0;
         AT.into_iter().filter_map(move |(failure, calls)| {
             let can_be = match failure {
                 Self::PowerLoss => has_disks,
                 Self::Short => is_long,
+                Self::CorruptRead => has_bytes,
                 // A call that fails has changed nothing, and is not waited for.
                 Self::KillAfter => never_fails,
                 _ => true,
@@ -197,6 +226,7 @@ impl PointFailure {
             Self::Enospc => "ENOSPC",
             Self::Short => "short",
             Self::Hold => "hold",
+            Self::CorruptRead => "corrupt read",
             Self::Cut => "cut",
             Self::CutBoth => "cut both ways",
             Self::CutAndKillSender => "cut and kill sender",
@@ -219,6 +249,7 @@ impl PointFailure {
             Self::Enospc => "ENOSPC no space left on device",
             Self::Short => "short write",
             Self::Hold => "slow took too long timeout timed out",
+            Self::CorruptRead => "corrupt corrupted corruption checksum crc mismatch bad invalid",
         }
     }
 
@@ -316,6 +347,7 @@ impl PointFailure {
             | Self::CutAndPowerLossOfSender
             | Self::CutAndPowerLossOfReceiver => unreachable!("it is of a message"),
             Self::Hold => Comes::Held(None),
+            Self::CorruptRead => Comes::Corrupt(Corruption::Bit),
         };
         What::Call(CallFault { of, once, comes })
     }

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use cluster::ClusterFile;
 use serde::{Deserialize, Serialize};
 
-use super::calls::{Calls, Made, Times};
+use super::calls::{Calls, Made, READ, Times};
 use super::print::site_text;
 
 pub(super) use failure::Placed;
@@ -129,6 +129,9 @@ pub struct SeenPoint {
     /// The fewest bytes that were asked for, if that is known of such a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_min: Option<u64>,
+    /// Of reads, how many of each node's were the last and got no bytes, as at the end of a file.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub empty_at_end: BTreeMap<String, u64>,
     /// The functions of the program that made the call, from it outwards, if they have names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<String>,
@@ -148,6 +151,10 @@ pub struct Collected {
     /// Which further failures come first.
     #[serde(default)]
     pub order: Order,
+    /// Whether wrong bytes that a read returns are among the failures. Many programs do not promise to
+    /// notice them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub corrupt_reads: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -299,6 +306,7 @@ impl SeenPoint {
             first_ns: 0,
             failed: 0,
             bytes_min: None,
+            empty_at_end: BTreeMap::new(),
             callers: Vec::new(),
         }
     }
@@ -306,6 +314,10 @@ impl SeenPoint {
     fn add(&mut self, node: &str, times: &Times, callers: Vec<String>) {
         self.by_node.insert(node.to_owned(), times.count);
         self.failed = self.failed.saturating_add(times.failed);
+        let empty = times.count.saturating_sub(times.last_of_bytes);
+        if self.point.what() == READ && empty > 0 {
+            self.empty_at_end.insert(node.to_owned(), empty);
+        }
         self.bytes_min = match (self.bytes_min, times.bytes_min) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -319,6 +331,13 @@ impl SeenPoint {
     pub fn count(&self) -> u64 {
         let counts = self.by_node.values();
         counts.fold(0, |all, count| all.saturating_add(*count))
+    }
+
+    /// Whether a node gets bytes of a call that is that one of its times, or a later one.
+    fn gets_bytes(&self, node: &str, nth: u64) -> bool {
+        let times = self.by_node.get(node).copied().unwrap_or_default();
+        let empty = self.empty_at_end.get(node).copied().unwrap_or_default();
+        nth <= times.saturating_sub(empty)
     }
 
     /// Who comes there how often: each node, or each pair of nodes.
@@ -426,6 +445,29 @@ mod tests {
         assert_eq!(of(&[("a", 2)]), expected(&[("a", 1), ("a", 2)]));
         let several = [("b", 1), ("c", 4), ("c", 1)];
         assert_eq!(of(&[("b", 3), ("c", 4)]), expected(&several));
+    }
+
+    #[test]
+    fn reads_that_got_nothing_at_the_end_of_a_file_are_known_of_each_node() {
+        let times = |last_of_bytes| Times {
+            count: 4,
+            failed: 0,
+            first_ns: 0,
+            bytes_min: None,
+            last_of_bytes,
+        };
+        for (call, expected) in [("read", &[("b", 1), ("c", 4)][..]), ("fsync", &[])] {
+            let mut seen = SeenPoint::of(Point::Call(CallPoint {
+                call: call.into(),
+                ..CallPoint::default()
+            }));
+            for (node, last_of_bytes) in [("a", 4), ("b", 3), ("c", 0)] {
+                seen.add(node, &times(last_of_bytes), Vec::new());
+            }
+            let empty = seen.empty_at_end.iter();
+            let empty: Vec<_> = empty.map(|(node, times)| (node.as_str(), *times)).collect();
+            assert_eq!(empty, expected, "{call}");
+        }
     }
 
     #[test]

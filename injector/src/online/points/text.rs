@@ -6,7 +6,7 @@ use std::fmt::Write;
 use brief::counted;
 use campaign::columns;
 
-use super::{At, CallPoint, Disks, MessagePoint, Point, PointFailure, SeenPoint};
+use super::{At, CallPoint, Collected, Disks, MessagePoint, Point, PointFailure, SeenPoint};
 
 /// What is no point, though it may fail.
 fn unseen(at: At) -> String {
@@ -26,10 +26,12 @@ fn unseen(at: At) -> String {
 
 /// The points of a run, and how many failures there can be at them, which are so many `runs` of a
 /// campaign. Nodes that have `disks` can lose their power.
-pub fn points_table(points: &[SeenPoint], at: At, disks: &Disks, runs: u64) -> String {
+pub fn points_table(collected: &Collected, at: At, disks: &Disks, runs: u64) -> String {
+    let points = &collected.points;
     let mut text = calls_table(points) + &messages_table(points);
     let mut failures: BTreeMap<PointFailure, usize> = BTreeMap::new();
-    for failure in points.iter().flat_map(|seen| PointFailure::at(seen, disks)) {
+    let tried = points.iter();
+    for failure in tried.flat_map(|seen| collected.failures(seen, disks)) {
         *failures.entry(failure).or_default() += 1;
     }
     let all: usize = failures.values().sum();

@@ -18,6 +18,7 @@ use super::super::ran::FaultCame;
 use super::super::restarts::Restarts;
 use super::super::roles::{Probe, Roles};
 use super::heal::Healing;
+use super::unexpected::Unexpected;
 use super::{Last, Place, Runner};
 use crate::error::Result;
 
@@ -35,9 +36,10 @@ pub(super) fn begin<'a>(
     let calls = followed_calls(ground, plan, place.points.is_some_and(At::has_calls))?;
     start_nodes(ground, probe.is_some())?;
     let messages = counted_messages(ground, plan, place.points.is_some_and(At::has_messages))?;
+    let roles = first_roles(probe.as_mut(), ground, cancelled)?;
+    // What nodes log until the probe has answered is of before the clients.
     let logs = logs(ground);
     let log_times = first_log_times(ground, &logs);
-    let roles = first_roles(probe.as_mut(), ground, cancelled)?;
     Ok(Runner {
         clients: Clients::start(ground, plan, &place.acknowledgements, &place.history)?,
         ground,
@@ -64,6 +66,7 @@ pub(super) fn begin<'a>(
         is_over: false,
         problems: Vec::new(),
         doubts: Vec::new(),
+        unexpected: Unexpected::default(),
         cancelled,
     })
 }

@@ -83,12 +83,12 @@ impl Runner<'_> {
     /// Puts the next fault in place if it is time to, or says why it cannot be.
     fn fire(&mut self, next: &mut Option<Next>) -> bool {
         let Some(waiting) = next else { return false };
-        if waiting.fired.is_none() && waiting.trigger.fires(&self.seen()) {
+        if waiting.fired.is_none() && self.fires(&mut waiting.trigger) {
             waiting.fired = Some(self.ground.now());
-            if let Some((node, words)) = waiting.trigger.call() {
-                let node = self.name(node);
-                self.happened(Happening::Call { node, words });
-            }
+        }
+        for (node, words) in waiting.trigger.take_called() {
+            let node = self.name(node);
+            self.happened(Happening::Call { node, words });
         }
         let Some(hit) = self.hit_in_time(waiting) else {
             return false;
@@ -97,6 +97,19 @@ impl Runner<'_> {
         self.inject(fault, hit);
         *next = self.arm(fault + 1);
         true
+    }
+
+    /// Whether a trigger fires now. If it goes on with its next part, a call that was held at the one before
+    /// goes on only when that is waited for, by all nodes.
+    fn fires(&mut self, trigger: &mut Waiting) -> bool {
+        let fires = trigger.fires(&self.seen());
+        if trigger.has_let_go()
+            && !fires
+            && let Err(error) = self.ground.agree_on_calls()
+        {
+            self.failed(error);
+        }
+        fires
     }
 
     /// Puts a fault in place whose trigger fired, when it is known whom it hits, and has passed what is to
@@ -156,8 +169,8 @@ impl Runner<'_> {
             Some(limited) => self.give_up(fault, &limited)?,
             None => {
                 let at = &self.plan.faults[fault].at;
-                let unknown = next.trigger.unknown();
-                self.came[fault].why = unknown.map(|why| format!("at {at}: {why}"));
+                let lacking = next.trigger.lacking(self.ground.now());
+                self.came[fault].why = lacking.map(|why| format!("at {at}: {why}"));
             }
         }
         Ok(())
@@ -261,9 +274,7 @@ impl Runner<'_> {
         let mut place = 0;
         while place < self.active.len() {
             let mut until = self.active[place].until.take();
-            let is_over = until
-                .as_mut()
-                .is_some_and(|until| until.fires(&self.seen()));
+            let is_over = until.as_mut().is_some_and(|until| self.fires(until));
             self.active[place].until = until;
             if is_over && !self.stands_still(&self.active[place]) {
                 let active = self.active.remove(place);
@@ -323,6 +334,9 @@ impl Runner<'_> {
         if let Err(why) = self.end(&active.undo) {
             return self.not_undone(active, why);
         }
+        if self.stays_cut(&active.undo) {
+            return self.healing.cut_still.push(fault);
+        }
         let started = match &active.undo {
             Undo::Start(nodes) | Undo::Disks(nodes) => self.not_kept_down(nodes),
             _ => Vec::new(),
@@ -355,7 +369,7 @@ impl Runner<'_> {
         self.healing.undoes_all = false;
     }
 
-    fn undone(&mut self, fault: usize) {
+    pub(super) fn undone(&mut self, fault: usize) {
         let now = self.since_begin(self.ground.now());
         let came = &mut self.came[fault];
         came.undone_ns = Some(now);
@@ -374,6 +388,10 @@ impl Runner<'_> {
             }
             // When everything is healed nobody makes up for it.
             Undo::Calls(_) | Undo::Clocks(..) | Undo::SlowDisks(_) => {
+                self.doubts.push(words.clone());
+            }
+            // Links are healed then, but not when a majority is restored.
+            Undo::Heal(_) | Undo::Links(..) if self.plan.restores_majority => {
                 self.doubts.push(words.clone());
             }
             _ => {}

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use cluster::Error as ClusterError;
+use cluster::{Error as ClusterError, Member, between};
 
 use super::super::clients::RunningClient;
 use super::super::plan::What;
 use super::super::ran::{Happening, NO_FAULT};
-use super::super::triggers::Waiting;
 use super::Runner;
 use super::faults::after_disk_errors;
 use crate::error::Result;
@@ -23,19 +22,99 @@ pub(in super::super) struct Healing {
     pub(super) down: Vec<(usize, usize)>,
     /// Those that were hit and ran on until then: they may yet end of that, which is no fault of theirs.
     survivors: BTreeSet<usize>,
+    /// What stays cut while only a majority is restored.
+    pub(in super::super) cut: Vec<(Member, Member)>,
+    /// Partitions that have ended but for that: they are over when everything is healed.
+    pub(super) cut_still: Vec<usize>,
+}
+
+impl Healing {
+    /// What was done by now, in words.
+    fn done(&self) -> &'static str {
+        if self.cut.is_empty() {
+            "everything was healed"
+        } else {
+            "a majority was restored"
+        }
+    }
 }
 
 impl Runner<'_> {
     /// Ends everything, and waits until all nodes are ready. What is broken, if one is not.
     pub(super) fn heal(&mut self) -> Result<Vec<String>> {
+        self.healing.cut.clear();
+        self.end_faults()?;
+        self.ground.heal_all()?;
+        for fault in std::mem::take(&mut self.healing.cut_still) {
+            self.undone(fault);
+        }
+        let all: Vec<_> = (0..self.ground.file().nodes.len()).collect();
+        let broken = self.bring_up(&all)?;
+        if broken.is_empty() {
+            self.happened(Happening::Healed);
+        }
+        Ok(broken)
+    }
+
+    /// If the plan says so, restores a majority only, which has to make progress. The others are cut off from
+    /// everybody before faults end, and those that are down stay down. What is broken, if something is.
+    pub(super) fn restore_majority(&mut self) -> Result<Vec<String>> {
+        if !self.plan.restores_majority {
+            return Ok(Vec::new());
+        }
+        let whole = self.whole()?;
+        let restored = self.known().majority_with(&whole);
+        self.cut_off_all_but(&restored)?;
+        let nodes = restored.iter().map(|node| self.name(*node)).collect();
+        self.happened(Happening::Restored { nodes });
+        self.end_faults()?;
+        let broken = self.bring_up(&restored)?;
+        if !broken.is_empty() {
+            return Ok(broken);
+        }
+        self.progress()
+    }
+
+    /// The nodes that run, and that no fault hits.
+    fn whole(&mut self) -> Result<Vec<usize>> {
+        let mut whole = Vec::new();
+        for node in 0..self.ground.file().nodes.len() {
+            let name = self.name(node);
+            let mut active = self.active.iter();
+            let is_hit = active.any(|active| self.came[active.fault].on.contains(&name));
+            if !is_hit && self.ground.is_running(node)? {
+                whole.push(node);
+            }
+        }
+        Ok(whole)
+    }
+
+    fn cut_off_all_but(&mut self, restored: &[usize]) -> Result<()> {
+        let nodes = 0..self.ground.file().nodes.len();
+        let (inside, outside): (Vec<_>, Vec<_>) = nodes.partition(|node| restored.contains(node));
+        let clients = (0..self.clients.all.len()).map(Member::Client);
+        let inside: Vec<_> = inside
+            .into_iter()
+            .map(Member::Node)
+            .chain(clients)
+            .collect();
+        let outside: Vec<_> = outside.into_iter().map(Member::Node).collect();
+        let cut = between(&inside, &outside).chain(between(&outside, &inside));
+        self.healing.cut = cut.collect();
+        Ok(self.ground.cut(&self.healing.cut)?)
+    }
+
+    fn end_faults(&mut self) -> Result<()> {
         self.note_ends_that_never_came();
         self.healing.is_on = true;
         self.undo_all();
-        self.refuse_unusable()?;
-        self.ground.heal_all()?;
-        let count = self.ground.file().nodes.len();
+        self.refuse_unusable()
+    }
+
+    /// Waits until these nodes are ready, and starts those that are down. What is broken, if one is not.
+    fn bring_up(&mut self, nodes: &[usize]) -> Result<Vec<String>> {
         let (mut up, mut down) = (Vec::new(), Vec::new());
-        for node in 0..count {
+        for node in nodes.iter().copied() {
             self.ground.resume(&[node])?;
             self.ground.begin_time(node);
             let is_running = self.ground.is_running(node)?;
@@ -43,15 +122,15 @@ impl Runner<'_> {
         }
         let survivors = up.iter().copied().filter(|node| self.was_hit(*node));
         self.healing.survivors = survivors.collect();
-        let broken = self.wait_for(up, down)?;
-        if broken.is_empty() {
-            self.happened(Happening::Healed);
-        }
-        Ok(broken)
+        self.wait_for(up, down)
     }
 
-    /// Whether something was done to a node, not only to its links.
+    /// Whether something was done to a node, not only to its links. To restore a majority hits all: others are
+    /// cut off, and come back, and who gives up then is to be started again.
     fn was_hit(&self, node: usize) -> bool {
+        if self.plan.restores_majority {
+            return true;
+        }
         let name = self.name(node);
         let mut faults = self.plan.faults.iter().zip(&self.came);
         faults.any(|(planned, came)| {
@@ -67,10 +146,11 @@ impl Runner<'_> {
             }
             if let Some(until) = &self.plan.faults[active.fault].until {
                 let number = active.fault + 1;
-                let unknown = active.until.as_ref().and_then(Waiting::unknown);
-                let unknown = unknown.map_or_else(String::new, |why| format!(": {why}"));
+                let now = self.ground.now();
+                let lacking = active.until.as_ref().and_then(|until| until.lacking(now));
+                let lacking = lacking.map_or_else(String::new, |why| format!(": {why}"));
                 self.problems.push(format!(
-                    "fault {number} ended with everything else, as its end never came: until {until}{unknown}"
+                    "fault {number} ended with everything else, as its end never came: until {until}{lacking}"
                 ));
             }
         }
@@ -129,7 +209,7 @@ impl Runner<'_> {
             return Err(ClusterError::Unable { node, what }.into());
         }
         if broken.len() < self.ground.file().nodes.len() {
-            broken.push(format!("after everything was healed: {error}"));
+            broken.push(format!("after {}: {error}", self.healing.done()));
         }
         Ok(false)
     }
@@ -184,10 +264,23 @@ impl Runner<'_> {
         self.wait_for(Vec::new(), ended)
     }
 
+    /// Takes what clients have said by now: their last answers have their place a little later.
+    fn hear_what_was_said(&mut self) -> Result<()> {
+        let by = self.ground.now() + self.ground.lines_are_late_by();
+        while self.ground.now() <= by {
+            self.ground.pass()?;
+            self.hear()?;
+        }
+        Ok(())
+    }
+
     /// Waits until an operation of a client is acknowledged that goes on for ever. What is broken, if
     /// none is: one of them is enough, for another may stay with a node that does not serve any more.
     pub(super) fn progress(&mut self) -> Result<Vec<String>> {
         let has_one = |client: &RunningClient| client.config.endless && client.is_running();
+        if self.clients.all.iter().any(has_one) {
+            self.hear_what_was_said()?;
+        }
         let before = self.clients.acknowledged_to_endless();
         let within = self.plan.progress_within * self.ground.file().patience;
         let begun = self.ground.now();
@@ -200,8 +293,9 @@ impl Runner<'_> {
             }
             if self.ground.now() > begun + within {
                 return Ok(vec![format!(
-                    "nothing was acknowledged to any client within {} s after everything was healed",
-                    within.as_secs_f64()
+                    "nothing was acknowledged to any client within {} s after {}",
+                    within.as_secs_f64(),
+                    self.healing.done()
                 )]);
             }
             let broken = self.start_late_ends()?;
@@ -213,7 +307,9 @@ impl Runner<'_> {
         if !before.is_empty() {
             let what = "all endless clients had ended by themselves, so nobody saw whether operations are \
                         acknowledged again";
-            self.problems.push(what.into());
+            if !self.problems.iter().any(|problem| problem == what) {
+                self.problems.push(what.into());
+            }
         }
         self.start_late_ends()
     }

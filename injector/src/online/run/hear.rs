@@ -37,6 +37,7 @@ impl Runner<'_> {
     pub(super) fn hear_ends(&mut self) {
         for (node, how) in self.ground.ends() {
             self.restarts.ended(node, self.ground.now());
+            self.look_at_end(node, &how);
             let node = self.name(node);
             if cluster::is_killed(&how) {
                 self.doubts.push(format!("{node} {how}; {NO_FAULT}"));
@@ -46,7 +47,7 @@ impl Runner<'_> {
     }
 
     /// Takes what nodes log, and keeps when they did.
-    fn hear_logs(&mut self) {
+    pub(super) fn hear_logs(&mut self) {
         self.logged.clear();
         self.looks += 1;
         let time = self.since_begin(self.ground.now());
@@ -61,6 +62,7 @@ impl Runner<'_> {
                 self.log_times.push(LogTime { node, time, to });
             }
         }
+        self.look_at_logged(time);
     }
 
     fn end_late_clients(&mut self) {

@@ -69,6 +69,7 @@ impl Runner<'_> {
     /// Says which faults did not do what they were to, and what was not seen.
     pub(super) fn close(&mut self) {
         self.hear_ends();
+        self.hear_logs();
         let uncounted = self.ground.uncounted();
         if uncounted > 0 {
             self.problems.push(format!(
@@ -123,6 +124,10 @@ impl Runner<'_> {
 
     /// What the run came to: only a run in which all happened as planned may pass.
     pub(super) fn judge(&mut self, verdict: Verdict) -> (Judged, Vec<String>) {
+        let verdict = match self.unexpected.broken() {
+            broken if broken.is_empty() => verdict,
+            broken => witness::together(verdict, Verdict::Broken(broken)),
+        };
         let problems = std::mem::take(&mut self.problems);
         let was_hit = self.plan.faults.is_empty() || self.came.iter().any(FaultCame::happened);
         match verdict {
@@ -134,7 +139,9 @@ impl Runner<'_> {
                     doubtful(&broken, &self.doubts)
                 } else {
                     let all = broken.join("; ");
-                    format!("the check is not `ok`, although no fault was in place: {all}")
+                    format!(
+                        "something is broken, although no fault of the plan was in place: {all}"
+                    )
                 };
                 (Judged::Inconclusive { why }, problems)
             }

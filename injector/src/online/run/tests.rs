@@ -1,5 +1,8 @@
 //! Runs on a ground where nothing happens by itself.
 
+mod combined;
+
+use std::io::Write;
 use std::path::Path;
 
 use block_dev::{Answer, Predicate};
@@ -7,15 +10,26 @@ use cluster::{ClusterFile, Ending, Member, Result as ClusterResult, Verdict};
 use simulation::{Carried, Limit, Ports, Until};
 use specification::Examined;
 
+use super::super::directory::InjectResult;
 use super::super::given::{cluster_of, plan_of, violated};
 use super::super::ground::{Loses, ProgramId};
 use super::super::ran::State;
+use super::super::text::alike;
 use super::super::worse::Worse;
 use super::*;
 
 /// A node, a client, and a check.
 const FILE: &str = "[[nodes]]\nname = \"a\"\ncommand = \"sh\"\n[client]\ncommand = \"sh\"\n\
                     [check]\ncommand = \"sh\"\n";
+
+/// The same with three nodes and two clients, of which the second is endless.
+const THREE: &str = "[[nodes]]\nnames = [\"a\", \"b\", \"c\"]\ncommand = \"sh\"\n\
+                     [[clients]]\nname = \"works\"\ncommand = \"sh\"\n\
+                     [[clients]]\nname = \"looks\"\ncommand = \"sh\"\nendless = true\n\
+                     [check]\ncommand = \"sh\"\n";
+
+/// The place of the endless one.
+const ENDLESS: usize = 1;
 
 /// How much time passes at once.
 const STEP: Duration = Duration::from_millis(2);
@@ -41,6 +55,22 @@ struct Still {
     /// Whether it cannot be set.
     has_lost_clock: bool,
     says: Verdict,
+    /// Nodes that are down, and directions that are cut.
+    down: Vec<usize>,
+    cuts: Vec<(Member, Member)>,
+    /// Its endless client, if it has one, prints while it sees so many nodes.
+    needs: Option<usize>,
+    /// Who ends as soon as time has passed since links were cut, and since all of them were healed.
+    ends_of_cut: Option<usize>,
+    ends_of_heal: Option<usize>,
+    gives_up: Option<usize>,
+    /// Whether the next links that are healed stay cut.
+    heals_not: bool,
+    /// Where nodes log, and what they do as soon as time passes, and when the check is asked.
+    log: PathBuf,
+    logs: Option<String>,
+    logs_late: Option<String>,
+    script: combined::Script,
 }
 
 /// What is said of a node that somebody killed.
@@ -70,6 +100,50 @@ impl Still {
             clock_ns: 0,
             has_lost_clock: false,
             says: Verdict::Broken(vec!["k1 is lost".into()]),
+            down: Vec::new(),
+            cuts: Vec::new(),
+            needs: None,
+            ends_of_cut: None,
+            ends_of_heal: None,
+            gives_up: None,
+            heals_not: false,
+            log: "/nowhere/log".into(),
+            logs: None,
+            logs_late: None,
+            script: combined::Script::default(),
+        }
+    }
+
+    /// One of another cluster, with which all is well.
+    fn of(file: &str) -> Self {
+        Self {
+            file: cluster_of(file),
+            says: Verdict::Ok,
+            ..Self::new()
+        }
+    }
+
+    /// Whether its endless client sees as many nodes as it needs.
+    fn serves(&self) -> bool {
+        let client = Member::Client(ENDLESS);
+        let is_cut = |node| {
+            let node = Member::Node(node);
+            let mut cuts = self.cuts.iter();
+            cuts.any(|cut| *cut == (node, client) || *cut == (client, node))
+        };
+        let nodes = 0..self.file.nodes.len();
+        let seen = nodes.filter(|node| !self.down.contains(node) && !is_cut(*node));
+        self.needs.is_some_and(|needs| seen.count() >= needs)
+    }
+
+    fn log_line(&self, line: Option<String>) {
+        if let Some(line) = line {
+            let file = std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&self.log);
+            let written = file.and_then(|mut file| writeln!(file, "{line}"));
+            written.expect("written");
         }
     }
 
@@ -102,6 +176,10 @@ impl Ground for Still {
 
     fn pass(&mut self) -> ClusterResult<()> {
         self.now += STEP;
+        self.down.extend(self.gives_up.take());
+        let line = self.logs.take();
+        self.log_line(line);
+        self.script.pass(self.now, &self.calls);
         let Some((node, words)) = self.last_words.take() else {
             return Ok(());
         };
@@ -119,6 +197,7 @@ impl Ground for Still {
 
     fn follow_calls(&mut self, calls: &Rc<Calls>) -> ClusterResult<()> {
         self.calls = Rc::clone(calls);
+        self.script.follow(calls, &self.file);
         Ok(())
     }
 
@@ -133,7 +212,7 @@ impl Ground for Still {
     fn end(&mut self) {}
 
     fn log(&self, _: usize) -> PathBuf {
-        "/nowhere/log".into()
+        self.script.log().unwrap_or_else(|| self.log.clone())
     }
 
     fn ends(&mut self) -> Vec<(usize, String)> {
@@ -142,8 +221,8 @@ impl Ground for Still {
         end.map(|how| (0, how)).into_iter().collect()
     }
 
-    fn is_running(&mut self, _: usize) -> ClusterResult<bool> {
-        Ok(self.runs)
+    fn is_running(&mut self, node: usize) -> ClusterResult<bool> {
+        Ok(self.runs && !self.down.contains(&node))
     }
 
     fn is_ready(&mut self, _: usize) -> ClusterResult<bool> {
@@ -159,7 +238,8 @@ impl Ground for Still {
 
     fn begin_time(&mut self, _: usize) {}
 
-    fn kill(&mut self, _: &[usize]) -> ClusterResult<()> {
+    fn kill(&mut self, nodes: &[usize]) -> ClusterResult<()> {
+        self.down.extend(nodes);
         Ok(())
     }
 
@@ -204,19 +284,29 @@ impl Ground for Still {
         Ok(())
     }
 
-    fn restart(&mut self, _: usize) -> ClusterResult<()> {
+    fn restart(&mut self, node: usize) -> ClusterResult<()> {
+        self.down.retain(|down| *down != node);
         Ok(())
     }
 
-    fn cut(&mut self, _: &[(Member, Member)]) -> ClusterResult<()> {
+    fn cut(&mut self, cuts: &[(Member, Member)]) -> ClusterResult<()> {
+        self.cuts.extend(cuts);
+        self.gives_up = self.ends_of_cut.take();
         Ok(())
     }
 
-    fn heal(&mut self, _: &[(Member, Member)]) -> ClusterResult<()> {
+    fn heal(&mut self, healed: &[(Member, Member)]) -> ClusterResult<()> {
+        if std::mem::take(&mut self.heals_not) {
+            let (whose, what) = ("a".into(), "is not healed".into());
+            return Err(ClusterError::Command { whose, what });
+        }
+        self.cuts.retain(|cut| !healed.contains(cut));
         Ok(())
     }
 
     fn heal_all(&mut self) -> ClusterResult<()> {
+        self.cuts.clear();
+        self.gives_up = self.ends_of_heal.take();
         Ok(())
     }
 
@@ -271,16 +361,19 @@ impl Ground for Still {
 
     fn run(
         &mut self,
-        _: usize,
+        place: usize,
         _: &str,
         _: &[String],
         _: &[(&str, String)],
     ) -> ClusterResult<ProgramId> {
-        Ok(0)
+        Ok(place)
     }
 
-    fn lines(&mut self, _: ProgramId) -> ClusterResult<Vec<(Duration, Vec<u8>)>> {
-        Ok(Vec::new())
+    fn lines(&mut self, program: ProgramId) -> ClusterResult<Vec<(Duration, Vec<u8>)>> {
+        let prints = program == ENDLESS && self.serves();
+        let line = prints.then(|| (self.now, b"answered".to_vec()));
+        let lines = self.script.lines(program, self.now);
+        Ok(line.into_iter().chain(lines).collect())
     }
 
     fn lines_are_late_by(&self) -> Duration {
@@ -289,16 +382,21 @@ impl Ground for Still {
 
     fn ask(&mut self, _: ProgramId, _: &str) {}
 
-    fn ended(&mut self, _: ProgramId) -> ClusterResult<Option<Ending>> {
-        let has_ended = self.last_words.is_none() && self.now > Duration::ZERO;
+    fn ended(&mut self, program: ProgramId) -> ClusterResult<Option<Ending>> {
+        let goes_on = program == ENDLESS && self.needs.is_some() || self.script.goes_on(program);
+        let has_ended = !goes_on && self.last_words.is_none() && self.now > Duration::ZERO;
         Ok(has_ended.then_some(Ending::Status(0)))
     }
 
-    fn ask_to_end(&mut self, _: ProgramId) {}
+    fn ask_to_end(&mut self, _: ProgramId) {
+        self.needs = None;
+    }
 
     fn forget(&mut self, _: ProgramId) {}
 
     fn check(&mut self, _: &Path) -> ClusterResult<Verdict> {
+        let line = self.logs_late.take();
+        self.log_line(line);
         Ok(self.says.clone())
     }
 }
@@ -311,7 +409,8 @@ fn to_heal_everything_is_no_fault_that_could_have_broken_something() {
     let Judged::Inconclusive { why } = &ran.judged else {
         panic!("{ran:?}");
     };
-    assert!(why.contains("no fault was in place: k1 is lost"), "{why}");
+    let expected = "no fault of the plan was in place: k1 is lost";
+    assert!(why.contains(expected), "{why}");
     // Nor is it beside a fault that was not put in place.
     let kill = "[[faults]]\nat = { time_s = 0 }\nfault = \"kill\"\non = \"a\"\n";
     let mut down = Still::new();
@@ -385,6 +484,7 @@ fn what_comes_of_a_node_that_was_killed_by_no_fault_accuses_nobody() {
 fn nor_does_a_rule_that_is_violated_where_a_node_was_killed_by_no_fault() {
     for (how, is_broken) in [(KILLED, false), ("was ended by SIGABRT", true)] {
         for says in [Verdict::Ok, Verdict::Inconclusive("it timed out".into())] {
+            let is_said = matches!(says, Verdict::Inconclusive(_));
             let mut ground = Still::new();
             (ground.ends, ground.says) = (Some(how.into()), says);
             let mut ran = ground.run(&fault("time_s = 0", "\"pause\""));
@@ -398,6 +498,8 @@ fn nor_does_a_rule_that_is_violated_where_a_node_was_killed_by_no_fault() {
             ran.take_in(examined, false);
             assert_eq!(ran.broken().is_some(), is_broken, "{ran:?}");
             assert_eq!(ran.violations.len(), 1, "it is kept");
+            let timed_out = ran.notes.iter().any(|note| note == "it timed out");
+            assert_eq!(timed_out, is_said, "{ran:?}");
         }
     }
 }
@@ -462,4 +564,270 @@ fn an_end_that_never_came_is_told_also_where_it_could_not_be_made() {
         assert_eq!(ran.judged == Judged::Ok, is_ok, "{ran:?}");
         assert!(ran.seconds > 8.0, "it was waited for: {ran:?}");
     }
+}
+
+/// How a node may end, how it ended, what fault there was, and what is said of that.
+type Ends = (
+    &'static str,
+    &'static str,
+    &'static str,
+    std::result::Result<Option<&'static str>, &'static str>,
+);
+
+#[test]
+fn a_node_that_ends_by_itself_is_told_and_the_cluster_file_says_whether_it_may() {
+    let pause = "\"pause\"";
+    let ends: [Ends; 8] = [
+        (
+            "",
+            ABORTED,
+            pause,
+            Ok(Some("no fault of its calls, disk or clock")),
+        ),
+        (
+            "may_end = []",
+            ABORTED,
+            pause,
+            Err("node a does not stay up: it was ended by SIGABRT by itself at 0.0"),
+        ),
+        (
+            "may_end = [\"status 1\"]",
+            ABORTED,
+            pause,
+            Err("does not stay up"),
+        ),
+        ("may_end = [\"SIGABRT\"]", ABORTED, pause, Ok(None)),
+        // Nobody knows who did that, and who may be right to end is not accused.
+        ("may_end = []", KILLED, pause, Ok(None)),
+        (
+            "may_end = []",
+            "ended",
+            pause,
+            Ok(Some("a ended by itself at 0.0")),
+        ),
+        // It is no end that `may_end` can name.
+        (
+            "may_end = []",
+            GAVE_UP,
+            pause,
+            Ok(Some("a has a kernel that gave up: no memory by itself")),
+        ),
+        ("may_end = []", ABORTED, "\"clock\"\nby_s = 5", Ok(None)),
+    ];
+    for (may_end, how, what, expected) in ends {
+        let file = FILE.replace("[client]", &format!("{may_end}\n[client]"));
+        let mut ground = Still::of(&file);
+        ground.ends = Some(how.into());
+        let ran = ground.run(&fault("time_s = 0", what));
+        match expected {
+            Err(expected) => {
+                let broken = ran
+                    .broken()
+                    .unwrap_or_else(|| panic!("{may_end} {how}: {ran:?}"));
+                assert!(broken[0].contains(expected), "{broken:?}");
+            }
+            Ok(note) => {
+                assert_eq!(ran.judged, Judged::Ok, "{may_end} {how}");
+                let is_told = may_end.is_empty() || ["ended", GAVE_UP].contains(&how);
+                assert_eq!(ran.has_unexplained_end(), is_told, "{may_end} {how}");
+                let notes = ran.notes.join("\n");
+                assert!(
+                    note.map_or(notes.is_empty(), |note| notes.contains(note)),
+                    "{notes}"
+                );
+            }
+        }
+    }
+}
+
+/// What is said of a node that gives up, and of one whose kernel does.
+const ABORTED: &str = "was ended by SIGABRT";
+const GAVE_UP: &str = "has a kernel that gave up: no memory";
+
+#[test]
+fn who_ends_where_no_fault_was_in_place_is_not_accused() {
+    let file = FILE.replace("[client]", "may_end = []\n[client]");
+    let mut ground = Still::of(&file);
+    ground.ends = Some(ABORTED.into());
+    let ran = ground.run("[[faults]]\nat = { time_s = 0 }\nfault = \"heal\"\n");
+    let Judged::Inconclusive { why } = &ran.judged else {
+        panic!("{ran:?}");
+    };
+    assert!(
+        why.contains("no fault of the plan was in place: node a does not stay up"),
+        "{why}"
+    );
+}
+
+#[test]
+fn errors_that_are_not_expected_are_broken_with_line_node_and_time() {
+    let logs = "[[logs]]\nerror = \"ERROR\"\nexpected = [\"refused\"]\n[client]";
+    let file = FILE.replace("[client]", logs);
+    let logged = |first: &str, late: &str| {
+        let folder = tempfile::tempdir().expect("a directory");
+        let mut ground = Still::of(&file);
+        ground.log = folder.path().join("a.log");
+        std::fs::write(&ground.log, "ERROR before clients start\n").expect("written");
+        (ground.logs, ground.logs_late) = (Some(first.into()), Some(late.into()));
+        ground.run(&fault("time_s = 0", "\"pause\""))
+    };
+    let ran = logged("ERROR refused", "all is well");
+    assert_eq!(ran.judged, Judged::Ok);
+    // The last ones are there only when the check has been asked.
+    for (first, late) in [
+        ("ERROR 7 is lost", ""),
+        ("ERROR refused", "ERROR 7 is lost"),
+    ] {
+        let ran = logged(first, late);
+        let broken = ran.broken().unwrap_or_else(|| panic!("{ran:?}"));
+        assert_eq!(broken.len(), 1, "{broken:?}");
+        let (start, end) = (
+            "node a logged an error that is not expected at 0.0",
+            " s (\"ERROR\"): ERROR 7 is lost",
+        );
+        assert!(
+            broken[0].starts_with(start) && broken[0].ends_with(end),
+            "{broken:?}"
+        );
+    }
+    let ran = logged(&["ERROR"; 5].join("\n"), "");
+    let broken = ran.broken().expect("it is broken");
+    assert_eq!(broken.len(), 4);
+    assert_eq!(broken[3], "and 2 more errors that are not expected");
+}
+
+#[test]
+fn errors_with_one_text_are_alike_whatever_else_the_lines_say() {
+    let result = |logs: &str, line: &str| {
+        let folder = tempfile::tempdir().expect("a directory");
+        let nodes = FILE.replace("name = \"a\"", "names = [\"a\", \"b\"]");
+        let mut ground = Still::of(&format!("{nodes}[[logs]]\n{logs}\n"));
+        ground.log = folder.path().join("log");
+        ground.logs = Some(line.into());
+        InjectResult {
+            index: 0,
+            plan: String::new(),
+            ran: ground.run(&fault("time_s = 0", "\"pause\"")),
+        }
+    };
+    let line = "1 ERROR page beef (\"x\"): is lost";
+    let of_a = "error = \"ERROR\"\nnodes = [\"a\"]";
+    let one = result(of_a, line);
+    assert!(alike(
+        &one,
+        &result(of_a, "at a late look: ERROR page f00 is torn")
+    ));
+    for other in [
+        "error = \"ERROR\"\nnodes = [\"b\"]",
+        "error = \"page\"\nnodes = [\"a\"]",
+    ] {
+        assert!(!alike(&one, &result(other, line)), "{other}");
+    }
+}
+
+#[test]
+fn a_majority_that_is_restored_first_has_to_make_progress_without_the_others() {
+    let run = |restores: &str, what: &str, needs| {
+        let mut ground = Still::of(THREE);
+        ground.needs = Some(needs);
+        let head = format!("progress_within_s = 1\n{restores}\n");
+        ground.run(&(head + &fault("time_s = 0", what)))
+    };
+    let majority = "restores = \"majority\"";
+    for what in ["\"kill\"", "\"partition\"", "\"pause\""] {
+        let ran = run(majority, what, 2);
+        assert_eq!(ran.judged, Judged::Ok, "{what}: {ran:?}");
+        assert_eq!(ran.faults[0].state, State::Undone);
+        let events: Vec<_> = ran.events.iter().map(|event| &event.what).collect();
+        let place = |what: &Happening| events.iter().position(|event| *event == what);
+        let nodes = ["b", "c"].map(str::to_owned).into();
+        let restored = place(&Happening::Restored { nodes }).expect("it is told");
+        let progress = place(&Happening::Progress).expect("it is told");
+        let healed = place(&Happening::Healed).expect("it is told");
+        assert!(restored < progress && progress < healed, "{events:?}");
+        // Who needs all nodes is found out, and only so.
+        let ran = run(majority, what, 3);
+        let expected =
+            "nothing was acknowledged to any client within 1 s after a majority was restored";
+        assert_eq!(ran.broken(), Some(&[expected.to_owned()][..]), "{what}");
+        assert_eq!(run("", what, 3).judged, Judged::Ok, "{what}");
+    }
+}
+
+/// A run that restores a majority first, of a ground that needs one.
+fn restored(ground: impl FnOnce(&mut Still), plan: &str) -> Ran {
+    let mut still = Still::of(THREE);
+    still.needs = Some(2);
+    ground(&mut still);
+    still.run(&format!(
+        "progress_within_s = 1\nrestores = \"majority\"\n{plan}"
+    ))
+}
+
+#[test]
+fn who_gives_up_as_others_are_cut_off_or_come_back_is_started_again() {
+    let ready = |ran: &Ran, name: &str| {
+        let is_ready =
+            |event: &&RunEvent| matches!(&event.what, Happening::Ready { node } if node == name);
+        ran.events.iter().filter(is_ready).count()
+    };
+    let plan = fault("time_s = 0", "\"pause\"");
+    let ran = restored(|still| still.ends_of_cut = Some(1), &plan);
+    assert_eq!((&ran.judged, ready(&ran, "b")), (&Judged::Ok, 1), "{ran:?}");
+    let plan = fault("time_s = 0", "\"partition\"");
+    let ran = restored(|still| still.ends_of_heal = Some(0), &plan);
+    assert_eq!((&ran.judged, ready(&ran, "a")), (&Judged::Ok, 1), "{ran:?}");
+}
+
+#[test]
+fn who_is_still_cut_off_as_a_heal_failed_is_not_accused_of_no_progress() {
+    let until = fault("time_s = 0", "\"partition\"") + "until = { after_s = 0.01 }\n";
+    let sided = THREE.replace("endless = true", "endless = true\nside = \"others\"");
+    // The seed says whether it is one of the majority.
+    let judged = (0..8).map(|seed| {
+        let ground = |still: &mut Still| {
+            still.file = cluster_of(&sided);
+            still.heals_not = true;
+        };
+        let ran = restored(ground, &format!("seed = {seed}\n{until}"));
+        let Judged::Inconclusive { why } = ran.judged else {
+            panic!("{ran:?}");
+        };
+        why
+    });
+    let accused = judged.filter(|why| why.starts_with("nothing was acknowledged"));
+    let accused: Vec<_> = accused.collect();
+    let end = "that may come of this: the end of fault 1 failed: a is not healed";
+    assert!(
+        !accused.is_empty() && accused.iter().all(|why| why.ends_with(end)),
+        "{accused:?}"
+    );
+}
+
+#[test]
+fn a_partition_lasts_while_only_a_majority_is_restored() {
+    let ran = restored(|_| (), &fault("time_s = 0", "\"partition\""));
+    let told = ran.events.iter().filter_map(|event| match &event.what {
+        Happening::InPlace { .. } => Some("in place"),
+        Happening::Undone { .. } => Some("undone"),
+        Happening::Restored { .. } => Some("restored"),
+        Happening::Healed => Some("healed"),
+        Happening::Progress => Some("progress"),
+        _ => None,
+    });
+    let told: Vec<_> = told.collect();
+    let expected = [
+        "in place", "restored", "progress", "undone", "healed", "progress",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn the_history_says_that_others_are_cut_off() {
+    let nodes = ["b", "c"].map(str::to_owned).into();
+    let (f, words) = nemesis(&Happening::Restored { nodes }).expect("it is told");
+    assert_eq!(
+        (f, &words[..]),
+        ("fault", "all but b, c are cut off until the heal")
+    );
 }

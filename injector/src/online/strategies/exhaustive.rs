@@ -115,7 +115,7 @@ impl Exhaustive {
             seed,
             is_endless: is_endless(file),
             roles: file.probe.as_ref().map(|probe| probe.roles.clone()),
-            singles: singles(&collected.points, &disks, collected.all_occurrences),
+            singles: singles(collected, &disks),
             disks,
             known: collected
                 .points
@@ -240,17 +240,17 @@ impl Exhaustive {
 
 /// First each failure at the first occurrence of each point, then at others: of every kind of failure
 /// all points, before the next kind.
-fn singles(points: &[SeenPoint], disks: &Disks, all_occurrences: bool) -> Vec<Single> {
+fn singles(collected: &Collected, disks: &Disks) -> Vec<Single> {
     let mut all = Vec::new();
-    for (point, seen) in points.iter().enumerate() {
-        let occurrences = if all_occurrences {
+    for (point, seen) in collected.points.iter().enumerate() {
+        let occurrences = if collected.all_occurrences {
             let places = 0..seen.count();
             places.filter_map(|place| seen.occurrence(place)).collect()
         } else {
             seen.occurrences()
         };
         for (round, one) in occurrences.into_iter().enumerate() {
-            for failure in PointFailure::at(seen, disks) {
+            for failure in collected.failures_at(seen, one, disks) {
                 let at = one.into();
                 all.push((round, failure, Single { point, failure, at }));
             }

@@ -149,8 +149,8 @@ fn ends(cut: &PlannedFault, file: &ClusterFile) -> Vec<Ranked<Trigger>> {
     let is_cut_off = |role: &&String| cut.on == [Selector::Role((*role).clone())];
     if let Some(role) = leading.filter(is_cut_off).filter(|_| is_from_all) {
         let changed = Trigger {
-            awaited: Awaited::Changed(role.clone()),
             delay: Duration::from_secs(1),
+            ..Trigger::at(Awaited::Changed(role.clone()))
         };
         all.push((1, changed));
     }

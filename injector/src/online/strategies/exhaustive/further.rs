@@ -198,8 +198,9 @@ impl Exhaustive {
                 is_known: self.known.contains(&seen.id),
                 is_elsewhere: !seen.by_node.keys().any(|node| last.on.contains(node)),
             };
-            for placed in self.times(seen, &last.on, is_off) {
-                for failure in PointFailure::at(seen, &self.disks) {
+            for one in self.times(seen, &last.on) {
+                let placed = self.placed_again(seen, one, &last.on, is_off);
+                for failure in self.collected.failures_at(seen, one, &self.disks) {
                     let next = Next {
                         failure,
                         seen,
@@ -212,11 +213,29 @@ impl Exhaustive {
         all
     }
 
-    /// At which of its times a point is tried after a failure, which may have left those off that it hit, and
-    /// on whom: the first one, on a node that the failure hit if one of them came there.
-    fn times(&self, seen: &SeenPoint, hit: &[String], is_off: bool) -> Vec<Placed> {
+    /// At which of its times a point is tried after a failure: the first one, of a node that the failure hit
+    /// if one of them came there.
+    fn times<'a>(&self, seen: &'a SeenPoint, hit: &[String]) -> Vec<Occurrence<'a>> {
+        if self.collected.all_occurrences {
+            let all = 0..seen.count();
+            return all.filter_map(|place| seen.occurrence(place)).collect();
+        }
+        let is_hit = |one: &Occurrence| hit.iter().any(|hit| hit == one.node);
+        let of_hit = seen.firsts().find(is_hit);
+        let one = of_hit.or_else(|| seen.firsts().next());
+        one.into_iter().collect()
+    }
+
+    /// When and on whom a further failure is to happen, after one that may have left those off that it hit.
+    fn placed_again(
+        &self,
+        seen: &SeenPoint,
+        one: Occurrence,
+        hit: &[String],
+        is_off: bool,
+    ) -> Placed {
         let is_hit = |node: &str| hit.iter().any(|hit| hit == node);
-        let placed = |one: Occurrence| Placed {
+        Placed {
             on: self.on_again(seen, one.node, hit),
             to: one.to.map(|to| self.on_again(seen, to, hit)),
             nth: one.nth,
@@ -226,14 +245,7 @@ impl Exhaustive {
             } else {
                 Awaited::After(Duration::ZERO)
             },
-        };
-        if self.collected.all_occurrences {
-            let all = (0..seen.count()).filter_map(|place| seen.occurrence(place));
-            return all.map(placed).collect();
         }
-        let of_hit = seen.firsts().find(|one| is_hit(one.node));
-        let one = of_hit.or_else(|| seen.firsts().next());
-        one.map(placed).into_iter().collect()
     }
 
     /// A node that a further failure hits: where there are roles another one may have been hit by the failure

@@ -35,6 +35,7 @@ fn collected() -> Collected {
         all_occurrences: false,
         failures_max: 1,
         order: Order::Novel,
+        corrupt_reads: false,
     }
 }
 
@@ -342,7 +343,7 @@ until = { after_s = 1.0 }
         file.text
     );
     let disks = Disks::of(&cluster_of(&and_d));
-    let failures = PointFailure::at(&of_d, &disks);
+    let failures = collected.failures(&of_d, &disks);
     let names: Vec<_> = failures.map(PointFailure::name).collect();
     assert_eq!(
         names,
@@ -432,6 +433,81 @@ fn a_message_after_a_first_failure_is_one_of_the_second_failures() {
     let of_others = all.propose(len + index, &results).expect("one").to_string();
     let (_, second) = of_others.rsplit_once("[[faults]]\n").expect("two");
     assert!(second.starts_with("at = { after_s = 0.0 }\n"), "{second}");
+}
+
+/// A read whose bytes are in one buffer can return wrong ones: the last kind of failure of calls, and none unless it is
+/// asked for.
+#[test]
+fn a_read_returns_wrong_bytes_only_if_that_is_asked_for() {
+    let seen = |file: &str, bytes_min| SeenPoint {
+        bytes_min,
+        ..in_recovery("read", file, None, "a")
+    };
+    let with = |corrupt_reads| Collected {
+        points: vec![seen("log", Some(64)), seen("vectors", None)],
+        corrupt_reads,
+        ..collected()
+    };
+    let file = file("");
+    let of_all = |corrupt_reads| -> Vec<_> {
+        let mut all = Exhaustive::new(&file, 0, &with(corrupt_reads));
+        let count = all.count().expect("an end");
+        let plans = (0..count).map(|index| all.propose(index, &[]).expect("one").to_string());
+        plans.collect()
+    };
+    let (without, plans) = (of_all(false), of_all(true));
+    assert!(!without.iter().any(|plan| plan.contains("corrupt")));
+    // Two times of a point come up.
+    let (others, corrupt): (Vec<_>, Vec<_>) =
+        plans.iter().partition(|plan| !plan.contains("corrupt"));
+    assert_eq!(others, without.iter().collect::<Vec<_>>());
+    assert_eq!(corrupt.len(), 2);
+    assert_eq!(corrupt[0], &plans[without.len() / 2]);
+    let wrong = "\
+fault = \"call\"
+on = \"a\"
+call = \"read\"
+path = \"./log\"
+once = true
+corrupt = \"bit\"
+";
+    assert!(corrupt[0].ends_with(wrong), "{}", corrupt[0]);
+    for plan in corrupt {
+        let read = FaultPlan::parse(plan, Path::new("p"), &file);
+        assert_eq!(read.expect("a plan").to_string(), *plan);
+    }
+}
+
+/// A loop that reads a file to its end gets nothing the last time: no bytes can be wrong there.
+#[test]
+fn a_read_returns_wrong_bytes_only_where_it_or_a_later_one_returns_some() {
+    let (file, disks) = (file(""), Disks::default());
+    for (empty, times) in [(0, &[1, 3, 2][..]), (1, &[1, 2]), (2, &[1]), (3, &[])] {
+        let mut seen = in_recovery("read", "log", None, "a");
+        seen.by_node.insert("a".into(), 3);
+        seen.bytes_min = Some(64);
+        seen.empty_at_end.insert("a".into(), empty);
+        let collected = Collected {
+            points: vec![seen.clone()],
+            corrupt_reads: true,
+            failures_max: 2,
+            ..collected()
+        };
+        let all = Exhaustive::new(&file, 0, &collected);
+        let corrupt = |single: &&Single| single.failure == PointFailure::CorruptRead;
+        let singles = all.singles().iter().filter(corrupt);
+        let tried: Vec<_> = singles.map(|single| single.at.nth).collect();
+        assert_eq!(tried, times, "{empty}");
+        // And so after another failure.
+        let is_one = |failure| failure == PointFailure::CorruptRead;
+        let of_point = collected.failures(&seen, &disks).any(is_one);
+        assert_eq!(of_point, !times.is_empty(), "{empty}");
+        let result = ran(0, "a", vec![seen]);
+        let tried = Tried::new(&result, (1, PointFailure::Eio), Numbers::ALL);
+        let nexts = all.nexts(&tried);
+        let is_next = nexts.iter().any(|next| is_one(next.failure));
+        assert_eq!(is_next, !times.is_empty(), "{empty}");
+    }
 }
 
 /// There is an end, however many failures a run may have.

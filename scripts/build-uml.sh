@@ -10,7 +10,8 @@
 # 6.12 and later. What was built once is found again. crashpoint looks for
 # ${XDG_CACHE_HOME:-~/.cache}/crashpoint/uml/current, the last from linux-source-6.1, and where there is
 # none for uml/6.12, the last from linux-source-6.12. JOBS is the number of compilers (all processors if not given), CC the compiler.
-# Only missing programs need root. Exit status: 0 built or found, 2 not.
+# Only missing programs need root. Exit status: 0 built or found, 3 Debian has no such package here, 2 not
+# built for another reason.
 set -eu
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -30,8 +31,9 @@ tar:tar flock:util-linux'
 say() { echo "$*" >&2; }
 give_up() {
     say "error: $*"
-    exit 2
+    exit "$not_built"
 }
+not_built=2
 
 parts=$(cd "$(dirname "$0")/uml" && pwd)
 cache=${XDG_CACHE_HOME:-${HOME:?is not set, nor is XDG_CACHE_HOME}/.cache}/crashpoint/uml
@@ -222,6 +224,7 @@ else
         { command -v apt-get >/dev/null 2>&1 && { apt update || true; } && version=$(debian_version) && [ -n "$version" ]; } || {
         # Debian 13 has only that one.
         [ -z "$may_be_newer" ] || exec "$0" --debian=6.12
+        not_built=3
         give_up "there is no package $PACKAGE to be had: give --debian=$other or a kernel tree (6.1 is best)"
     }
     contents=''

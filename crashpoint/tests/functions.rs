@@ -12,7 +12,7 @@ use walkdir::WalkDir;
 const TOKENS_MAX: usize = 300;
 
 /// What may be longer: one match or one literal, whose rows are read one by one.
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 12] = [
     // A match over all operations: each is an arm, of one expression.
     "ace-gen/src/choice.rs of",
     "ace-gen/src/convert.rs op",
@@ -24,6 +24,8 @@ const TABLES: [&str; 11] = [
     "crashpoint/src/main.rs run",
     // What happened as rows of relations.
     "injector/src/online/facts/fill.rs fact",
+    // How plans say what each trigger waits for.
+    "injector/src/online/print.rs key",
     // What operations are called, for people.
     "node-sweep/src/operations.rs words",
     // Which function cuts which operation; which effects a sync of a scope is about.

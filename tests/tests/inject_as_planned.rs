@@ -73,7 +73,9 @@ fn lasted(result: &Value, fault: usize) -> f64 {
 fn gap(folder: &Folder) -> f64 {
     let log = folder.read("out/runs/1/logs/a.log");
     let times = log.lines().filter_map(|line| line.strip_prefix("at "));
-    let times: Vec<f64> = times.map(|time| time.parse().expect("a number")).collect();
+    let times: Vec<f64> = times
+        .map(|time| time.parse().unwrap_or_else(|_| panic!("{log}")))
+        .collect();
     let gaps = times.windows(2).map(|two| two[1] - two[0]);
     gaps.fold(0.0, f64::max)
 }
@@ -180,6 +182,49 @@ fn who_led_before_the_last_fault_is_not_hit_as_the_one_who_leads() {
     assert_eq!(result["verdict"], "inconclusive", "{result:#}");
     assert_eq!(result["faults"][0]["on"][0], "a", "{result:#}");
     assert_eq!(result["faults"][1]["state"], "not-injected", "{result:#}");
+}
+
+/// It says once who leads, and is killed whenever it is asked again, as a check is at once.
+const IS_KILLED: &str = r#"
+read line
+if [ "$1" = probe ] && [ ! -e "$0.asked" ]; then
+    touch "$0.asked"
+    echo a leader
+    echo end
+    read line
+fi
+kill -9 $$
+"#;
+
+#[test]
+fn a_check_or_a_probe_that_is_killed_accuses_nobody_and_is_no_pass() {
+    let kill = "on = \"a\"\nuntil = { after_s = 0.2 }";
+    let changed = fault("{ changed = \"leader\" }", "kill", kill);
+    let (kill, changed) = (
+        fault("{ lines = 1 }", "kill", kill),
+        format!("within_s = 0.5\n{changed}"),
+    );
+    let killed = "command = \"sh {here}/killed.sh";
+    let check = TWO.replace("command = \"echo ok", killed);
+    let serve = check.replace("killed.sh\"", "killed.sh\"\nserve = true");
+    let probe = format!("{TWO}\n[probe]\n{killed} probe\"\nroles = [\"leader\"]\nserve = true\n");
+    let never = "fault 1 never happened: at { changed = \"leader\" }";
+    let cases = [
+        (check, &kill, "the check was ended by SIGKILL"),
+        (serve, &kill, "the check was ended by SIGKILL"),
+        (probe, &changed, never),
+    ];
+    for (cluster, plan, why) in cases {
+        let cluster = cluster.replace("exec sleep 3", "exec sleep 1");
+        let files = [("ticks.py", TICKS), ("killed.sh", IS_KILLED)];
+        let (_, result) = run(&cluster, plan, &files);
+        assert_eq!(result["verdict"], "inconclusive", "{result:#}");
+        let told = result["why"].as_str().expect("words");
+        assert!(told.starts_with(why), "{told}");
+        let events = result["events"].to_string();
+        let is_told = events.contains("it was ended by SIGKILL");
+        assert_eq!(is_told, why == never, "{events}");
+    }
 }
 
 /// Endless clients of which one does many operations at once and later ends, and another does few.

@@ -209,6 +209,47 @@ fn a_campaign_that_is_killed_goes_on_where_it_was() {
     assert!(looked.contains(words), "{looked}");
 }
 
+/// Ready at once, and never broken; what its nodes log should happen sometimes.
+fn eventful(logs: &[&str]) -> Folder {
+    let cluster = CLUSTER.replace("echo broken it is", "echo ok");
+    // Longer than a fault of the strategy lasts.
+    let cluster = cluster.replace("sleep 0.1", "sleep 4");
+    let sometimes = logs
+        .iter()
+        .map(|log| format!("[[sometimes]]\nname = \"it says {log}\"\nlog = \"{log}\"\n"));
+    let cluster = format!("{cluster}{}", sometimes.collect::<String>());
+    Folder::new(&[("cluster.toml", &cluster)])
+}
+
+/// A node that is killed is ready once more.
+#[test]
+fn a_campaign_that_reached_nothing_is_inconclusive_and_one_that_reached_something_says_what_not() {
+    let campaign = |status: i32, logs: &[&str]| {
+        let folder = eventful(logs);
+        let words = ["inject", "cluster.toml", "--strategy", "time"];
+        let one = ["--sample", "1", "--out", "out"];
+        let told = printed(&folder.ends(status, &[&words[..], &one].concat()));
+        assert!(told.contains("0 broken of 1 run, 0 inconclusive"), "{told}");
+        folder.ends(0, &["report", "out", "--junit", "junit.xml"]);
+        let result: Value = serde_json::from_str(&folder.read("out/results.jsonl")).expect("a run");
+        (told, folder.read("junit.xml"), result["reached"].clone())
+    };
+    std::thread::scope(|scope| {
+        // They mostly wait.
+        let some = scope.spawn(|| campaign(0, &["ready", "snapshot"]));
+        let (told, junit, reached) = campaign(3, &["election", "snapshot"]);
+        let never = "never reached: it says election\nnever reached: it says snapshot\n";
+        assert!(told.contains(never), "{told}");
+        assert!(junit.contains("never reached: it says election"), "{junit}");
+        assert_eq!(reached, serde_json::json!([]));
+        let (told, junit, reached) = some.join().expect("it passes");
+        assert!(told.contains("never reached: it says snapshot\n"), "{told}");
+        assert!(!told.contains("never reached: it says ready"), "{told}");
+        assert!(!junit.contains("<error"), "{junit}");
+        assert_eq!(reached, serde_json::json!(["it says ready"]));
+    });
+}
+
 /// A check that is broken off has not failed to end in time: the run is made again.
 #[test]
 fn a_run_that_is_broken_off_while_its_check_looks_is_made_again() {

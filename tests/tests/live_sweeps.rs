@@ -2,8 +2,9 @@
 //! be somebody else.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use end_to_end::simulated::{EPOCH_S, Store, came, frames, results};
@@ -12,6 +13,7 @@ use end_to_end::{
 };
 use nix::pty::{OpenptyResult, openpty};
 use serde_json::Value;
+use tempfile::TempDir;
 
 #[test]
 fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
@@ -151,9 +153,32 @@ fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped()
     let why = "says nothing of this cluster: restarted alone, with nothing lost, node b";
     assert!(said(&output).contains(why), "{}", said(&output));
     // The kernel and the file that it was begun with belong to it.
+    another_kernel_is_refused(&store);
     store.place.file("cluster.toml", "nodes = []");
     let output = store.crashpoint(&["cluster", "sweep", "--resume", "out/all"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+/// The kernel was built anew since the sweep of `out/all` was begun: that would be another history.
+fn another_kernel_is_refused(store: &Store) {
+    let path = store.place.path("out/all/manifest.json");
+    let as_it_was = std::fs::read_to_string(&path).expect("read");
+    let mut manifest: Value = serde_json::from_str(&as_it_was).expect("JSON");
+    let kernel = manifest["kernel"].as_str().expect("a path");
+    let mut bytes = std::fs::read(kernel).expect("read");
+    bytes.push(0);
+    let built = store.place.path("kernel");
+    std::fs::write(&built, bytes).expect("written");
+    std::fs::set_permissions(&built, Permissions::from_mode(0o755)).expect("changed");
+    manifest["kernel"] = built.display().to_string().into();
+    std::fs::write(&path, manifest.to_string()).expect("written");
+    let (status, words) = came(&store.crashpoint(&["cluster", "sweep", "--resume", "out/all"]));
+    assert_eq!(status, Some(2), "{words}");
+    assert!(
+        words.contains("it was begun with another kernel"),
+        "{words}"
+    );
+    std::fs::write(&path, as_it_was).expect("written");
 }
 
 /// Three nodes that write a file now and then, and need nobody.
@@ -346,6 +371,7 @@ fn a_rule_finds_what_only_a_power_failure_brings_about_in_each_fork() {
     ] {
         assert!(words.contains(expected), "{expected}: {words}");
     }
+    asks_a_finding_that_does_not_come_again(&store);
     asks_the_finding(&store);
     // The files may be gone: the texts are with the results.
     for name in ["up.dl", "told.dl"] {
@@ -358,6 +384,20 @@ fn a_rule_finds_what_only_a_power_failure_brings_about_in_each_fork() {
         words.contains("it came to the same again, to the byte"),
         "{words}"
     );
+}
+
+/// The run of the first finding was another one: of the one that is made nothing is said.
+fn asks_a_finding_that_does_not_come_again(store: &Store) {
+    let path = store.place.path("out/results/results.jsonl");
+    let as_it_was = std::fs::read_to_string(&path).expect("read");
+    let first = results(&path).swap_remove(0);
+    let history = first["history"].as_str().expect("a hash");
+    std::fs::write(&path, as_it_was.replace(history, "other")).expect("written");
+    let any = "any(N) :- node(N).";
+    let (status, words) = came(&store.crashpoint(&["rules", "out/results", "1", any]));
+    assert_eq!(status, Some(3), "{words}");
+    assert!(words.contains("came to something else"), "{words}");
+    std::fs::write(&path, as_it_was).expect("written");
 }
 
 /// The run of the first finding is made again, and its facts stay.
@@ -592,6 +632,32 @@ fn what_the_client_says_while_a_node_does_not_come_up_is_known() {
     let result = &results(&store.place.path("out/first/results.jsonl"))[0];
     assert_eq!(result["faults"][0]["acknowledged_before"], 1, "{result}");
     assert_eq!(result["acknowledged"], 2, "{result}");
+}
+
+/// One that does not come up may need one that is gone, and that was somebody else.
+#[test]
+fn a_node_that_does_not_come_up_beside_one_that_somebody_else_killed_is_no_finding() {
+    let lost = |then: &str| {
+        format!(
+            "sh -c 'if test -e begun; then test -e late || {{ {then}; }}; else touch begun; sync begun .; touch late; fi; {STAYS}'"
+        )
+    };
+    let killed = lost("echo up; sleep 0.3; kill -9 $$");
+    let waits = lost("exec sleep 1000");
+    let store = cluster(&[("a", &killed), ("n", &waits)], CHECK);
+    let options = [
+        "--points",
+        "acks",
+        "--states",
+        "flushed",
+        "--victims",
+        "all",
+    ];
+    let (status, words) = came(&store.sweep(&options));
+    assert_eq!(status, Some(3), "{words}");
+    let expected = "node n does not come up: it was not ready within 1.2s; that may come of this: a was ended by \
+                    SIGKILL";
+    assert!(words.contains(expected), "{words}");
 }
 
 /// What a node does that ends by itself when it is started for this time.
@@ -876,45 +942,80 @@ fn a_finding_has_its_seed_and_is_made_smaller() {
     assert!(words.contains("with CRASHPOINT_OPERATIONS="), "{words}");
 }
 
+/// A file system, how many bytes its values have, and what its disks lose: where a mistake of the store can be
+/// seen.
+struct Seen {
+    disk: &'static str,
+    bytes: &'static str,
+    states: &'static str,
+}
+
 /// minix has no journal that hides what was not synced: an fsync of a file keeps its data and its size
-/// there, each by itself, and no name. Its disk is repaired when a machine boots. A disk tears a record
-/// that is longer than a sector.
+/// there, each by itself, and no name. Its disk is repaired when a machine boots.
+const NO_JOURNAL: Seen = Seen {
+    disk: "minix",
+    bytes: "0",
+    states: "flushed",
+};
+
+/// The same, where a disk tears a record: it is longer than a sector.
+const TORN: Seen = Seen {
+    disk: "minix",
+    bytes: "1500",
+    states: "reorder:all,torn:512,mixed",
+};
+
+/// Each write goes to the disk at once, so the power can fail between two to one page.
+const EACH_WRITE: Seen = Seen {
+    disk: "ext4:sync",
+    bytes: "0",
+    states: "flushed,prefix",
+};
+
+/// A live sweep of a short run of the store with a mistake, or none.
+fn sweep_seen(mistake: &str, seen: &Seen, sample: &str) -> (Option<i32>, String) {
+    let Seen {
+        disk,
+        bytes,
+        states,
+    } = seen;
+    let long = format!("env STORE_VALUE_BYTES={bytes} store");
+    let text = store_cluster(mistake)
+        .replace("store client", &format!("{long} client --only rotation"))
+        .replace("store check", &format!("{long} check"));
+    let store = Store::with(mistake);
+    let text = format!("disk = \"{disk}\"\nprepare = \"true\"\n{text}");
+    store.place.file("cluster.toml", &text);
+    let how = ["--victims", "all", "--points", "requests,acks"];
+    let more = ["--sample", sample, "--states", states, "--stop-after", "1"];
+    came(&store.sweep(&[&how[..], &more].concat()))
+}
+
+/// What each mistake comes to was measured with 40 at most: a build may show it later. Failures after the one
+/// that does are not tried.
+const OF_A_MISTAKE: &str = "100";
+const OF_NONE: &str = "40";
+
+/// docs/results.md has what was measured. `rewrite-rename` is not among them: nothing shows it.
 #[test]
-#[ignore = "takes minutes: make test-clusters"]
-fn what_a_journal_would_hide_is_found_on_a_disk_that_is_repaired() {
-    const PIECES: &str = "reorder:all,torn:512,mixed";
-    let sweep = |mistake: &str, bytes: &str, states: &str| {
-        let long = format!("env STORE_VALUE_BYTES={bytes} store");
-        let text = store_cluster(mistake)
-            .replace("store client", &format!("{long} client --only rotation"))
-            .replace("store check", &format!("{long} check"));
-        let store = Store::with(mistake);
-        let text = format!("disk = \"minix\"\nprepare = \"true\"\n{text}");
-        store.place.file("cluster.toml", &text);
-        let how = [
-            "--victims",
-            "all",
-            "--points",
-            "requests,acks",
-            "--sample",
-            "40",
-        ];
-        let more = ["--states", states, "--stop-after", "1"];
-        came(&store.sweep(&[&how[..], &more].concat()))
-    };
-    for (mistake, bytes, states, broken) in [
-        ("current-rename", "0", "flushed", "and no CURRENT"),
-        ("trusted-mark", "1500", PIECES, "checksum is wrong"),
-        ("hole", "1500", PIECES, "there is a hole of"),
+#[ignore = "takes ten minutes: make test-clusters"]
+fn what_a_journal_would_hide_is_found_where_there_is_none() {
+    for (mistake, seen, broken) in [
+        ("current-rename", &NO_JOURNAL, "and no CURRENT"),
+        ("segment-rename", &NO_JOURNAL, "Input/output error"),
+        ("trusted-mark", &TORN, "checksum is wrong"),
+        ("hole", &TORN, "there is a hole of"),
+        ("torn-append", &TORN, "the last record is cut off"),
+        ("version-last", &EACH_WRITE, "version 0 is not known"),
     ] {
-        let (status, words) = sweep(mistake, bytes, states);
+        let (status, words) = sweep_seen(mistake, seen, OF_A_MISTAKE);
         assert_eq!(status, Some(1), "{mistake}: {words}");
         assert!(words.contains(broken), "{mistake}: {words}");
     }
-    for (bytes, states) in [("0", "flushed"), ("1500", PIECES)] {
-        let (status, words) = sweep("", bytes, states);
-        assert!(!words.contains("FINDING"), "{words}");
-        assert_eq!(status, Some(0), "{words}");
+    for seen in [&NO_JOURNAL, &TORN, &EACH_WRITE] {
+        let (status, words) = sweep_seen("", seen, OF_NONE);
+        assert!(!words.contains("FINDING"), "{}: {words}", seen.disk);
+        assert_eq!(status, Some(0), "{}: {words}", seen.disk);
     }
 }
 
@@ -1064,42 +1165,85 @@ fn nats_keeps_what_it_acknowledged_if_it_syncs_always_and_loses_it_by_default() 
     }
 }
 
-/// How many power failures of all nodes a seed has to show the race: docs/results.md has ten seeds, of which
-/// the slowest took 35.
+/// How many power failures a seed has to show the race: docs/results.md has ten seeds, of which the slowest
+/// took 35.
 const OF_A_SEED: &str = "60";
+/// How often each finding of it happens again.
+const REPLAYS: usize = 10;
+
+/// Releases of etcd, each with the client and the check for its issue 13766.
+struct Etcd(TempDir);
+
+impl Etcd {
+    fn of(releases: &[&str]) -> Self {
+        Self(etcd_13766(releases))
+    }
+
+    fn run(&self, words: &[&str]) -> (Option<i32>, String) {
+        let mut command = std::process::Command::new(program("crashpoint"));
+        let output = command.args(words).current_dir(self.0.path()).output();
+        came(&output.expect("it runs"))
+    }
+
+    /// A live sweep with chaos, after which disks have what was flushed and nothing else.
+    fn sweep(
+        &self,
+        version: &str,
+        [victims, points]: [&str; 2],
+        options: &[&str],
+    ) -> (Option<i32>, String) {
+        let file = format!("{version}/cluster.toml");
+        let how = ["cluster", "sweep", &file, "--live", "--chaos", "high"];
+        let which = ["--victims", victims, "--points", points];
+        let states = ["--states", "flushed", "--sample", OF_A_SEED];
+        self.run(&[&how[..], &which, &states, options].concat())
+    }
+
+    /// Members of 3.5.2 differ for good, and each time again. Which seed shows it first depends on the build;
+    /// three have 180 failures.
+    fn differs(&self, which: [&str; 2]) {
+        let more = ["--seeds", "1..3", "--stop-after", "1", "--out", "found"];
+        let (status, words) = self.sweep("3.5.2", which, &more);
+        assert_eq!(status, Some(1), "{words}");
+        assert!(words.contains("members differ: revisions"), "{words}");
+        for number in 1..=REPLAYS {
+            let (status, words) = self.run(&["replay", "found", "1"]);
+            assert_eq!(status, Some(1), "replay {number}: {words}");
+            let same = "it came to the same again, to the byte";
+            assert!(words.contains(same), "replay {number}: {words}");
+        }
+    }
+
+    fn is_clean(&self, version: &str) {
+        let (status, words) = self.sweep(version, ["all", "requests"], &["--seed", "1"]);
+        assert_eq!(status, Some(0), "{version}: {words}");
+    }
+}
 
 /// A race of timers with threads: members that differ for good, in the release that has it, and not in the
-/// one that mends it. Which seed shows it first depends on the build; three have 180 failures.
+/// one that mends it.
 #[test]
 #[ignore = "takes half an hour, and Go: make test-clusters"]
 fn etcd_3_5_2_differs_for_good_with_chaos_and_3_5_3_does_not() {
-    let place = etcd_13766(&["3.5.2", "3.5.3"]);
-    let run = |words: &[&str]| {
-        let mut command = std::process::Command::new(program("crashpoint"));
-        let output = command.args(words).current_dir(place.path()).output();
-        came(&output.expect("it runs"))
-    };
-    let sweep = |version: &str, options: &[&str]| {
-        let file = format!("{version}/cluster.toml");
-        let how = ["cluster", "sweep", &file, "--live", "--chaos", "high"];
-        let which = [
-            "--victims",
-            "all",
-            "--points",
-            "requests",
-            "--states",
-            "flushed",
-        ];
-        run(&[&how[..], &which, options].concat())
-    };
-    let more = ["--sample", OF_A_SEED, "--stop-after", "1", "--out", "found"];
-    let (status, words) = sweep("3.5.2", &[&["--seeds", "1..3"], &more[..]].concat());
-    assert_eq!(status, Some(1), "{words}");
-    assert!(words.contains("members differ: revisions"), "{words}");
-    let (status, words) = run(&["replay", "found", "1"]);
-    assert_eq!(status, Some(1), "{words}");
-    let same = "it came to the same again, to the byte";
-    assert!(words.contains(same), "{words}");
-    let (status, words) = sweep("3.5.3", &["--seed", "1", "--sample", OF_A_SEED]);
-    assert_eq!(status, Some(0), "{words}");
+    let etcd = Etcd::of(&["3.5.2", "3.5.3"]);
+    etcd.differs(["all", "requests"]);
+    etcd.is_clean("3.5.3");
+}
+
+#[test]
+#[ignore = "takes a quarter of an hour, and Go: make test-clusters"]
+fn etcd_3_6_0_does_not_differ_with_chaos() {
+    Etcd::of(&["3.6.0"]).is_clean("3.6.0");
+}
+
+#[test]
+#[ignore = "takes a quarter of an hour, and Go: make test-clusters"]
+fn etcd_3_5_2_differs_for_good_where_one_machine_loses_its_power() {
+    Etcd::of(&["3.5.2"]).differs(["one", "requests"]);
+}
+
+#[test]
+#[ignore = "takes a quarter of an hour, and Go: make test-clusters"]
+fn etcd_3_5_2_differs_for_good_where_the_power_fails_at_a_frame() {
+    Etcd::of(&["3.5.2"]).differs(["all", "frames"]);
 }

@@ -76,6 +76,26 @@ fn small(gives_up: &str) -> Folder {
     Folder::new(&[("cluster.toml", &cluster), ("node.sh", NODE)])
 }
 
+/// A node that has two failure points while the client is there, of which a recovery makes both again. One that
+/// finds that one before it did not end gives up.
+const BOTH: &str = r#"
+cd "$1"
+[ -e begun ] || first=yes
+: >begun
+if [ -z "$first" ] && [ ! -e value ]; then
+    if [ -e recovering ]; then
+        echo 'a recovery did not end' >&2
+        exit 1
+    fi
+    mkdir recovering
+    mkdir -p left value
+fi
+echo ready
+[ -z "$first" ] || python3 -Ic "import socket; socket.create_server(('$2', 7000)).accept()"
+[ -e value ] || mkdir -p left value
+exec sleep 600
+"#;
+
 /// Two nodes of a store with disks.
 fn store(mistake: &str) -> Folder {
     Folder::new(&[("cluster.toml", &store_of_two(mistake))])
@@ -354,6 +374,32 @@ fn no_failure_and_no_pair_breaks_a_node_that_recovers_in_one_campaign_or_in_part
     }
 }
 
+/// What `pairs: TRIED of ALL tried; after the first failures … (SOME of SINGLES): FIRST` says: how many were
+/// tried, how many there are, and how many come first.
+fn of_pairs(text: &str) -> [u64; 3] {
+    let lines = of_failures(text);
+    let words: Vec<_> = lines[1].split(' ').collect();
+    let last = words.last().expect("words");
+    [words[1], words[3], last].map(|word| word.parse().expect("a number"))
+}
+
+/// A kill at one of its calls is recovered from as a kill at the other.
+#[test]
+#[ignore = "takes a minute: make test-long"]
+fn the_pruned_order_leaves_pairs_out_and_finds_what_a_pair_breaks() {
+    let laid = Folder::new(&[("cluster.toml", CLUSTER), ("node.sh", BOTH)]);
+    let pruned = ["--max-failures", "2", "--order", "pruned", "--jobs", "3"];
+    let pruned = exhaustive(&[&pruned[..], &["--out", "pruned"]].concat());
+    let text = printed(&laid.ends(1, &pruned));
+    println!("{}", of_failures(&text).join("\n"));
+    assert!(text.contains("a recovery did not end"), "{text}");
+    let [tried, all, first] = of_pairs(&text);
+    assert!(tried == first && first < all, "{text}");
+    // It stays pruned when it goes on: nothing is left.
+    let again = printed(&laid.ends(1, &["inject", "--resume", "pruned"]));
+    assert_eq!(of_pairs(&again), [tried, all, first], "{again}");
+}
+
 /// The mistakes of the store that need two failures, and in how many experiments they are found at
 /// the latest, the single failures included.
 #[test]
@@ -378,23 +424,39 @@ fn a_log_that_is_emptied_before_there_is_another_is_found_by_a_pair() {
     found_by_a_pair(&without_disks("emptied-log"), 700);
 }
 
-/// A lease needs a leader that is killed after it has one, and clients that read there when another leads:
-/// whether they do is a matter of chance, so there are three campaigns.
+/// A lease needs a leader that is killed after it has one, and clients that read there when another leads.
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn a_lease_that_survives_its_holder_is_found_by_one_failure() {
-    let text = format!("disk = \"ext4\"\n{}", elects_cluster("kept-lease"));
+    found_by_chance("kept-lease", 60, &["a later read finds ", "counter "]);
+}
+
+/// A retry needs a leader that falls while a client waits for it.
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn an_operation_that_runs_twice_is_found_by_one_failure() {
+    found_by_chance("runs-twice", 90, &[" was added", "never written"]);
+}
+
+/// A mistake of the store that elects its leader is found in so many experiments, and in these words: whether
+/// clients do then what shows it is a matter of chance, so there are three campaigns.
+fn found_by_chance(mistake: &str, experiments: usize, words: &[&str]) {
+    let text = format!("disk = \"ext4\"\n{}", elects_cluster(mistake));
+    let sample = experiments.to_string();
     let found = (1..=3).any(|campaign| {
         let laid = Folder::new(&[("cluster.toml", &text)]);
-        let found = ["--stop-after", "1", "--out", "found"];
+        let found = ["--sample", &sample, "--stop-after", "1", "--out", "found"];
         let output = laid.run(&exhaustive(&found));
-        let results = fs::read_to_string(laid.path("found/results.jsonl")).expect("read");
+        let text = printed(&output);
+        let broken = text.lines().find(|line| line.starts_with("  broken "));
+        let broken = broken.unwrap_or_default();
+        let results = fs::read_to_string(laid.path("found/results.jsonl")).unwrap_or_default();
         println!(
-            "campaign {campaign}: {:?} after {} experiments",
+            "campaign {campaign}: {:?} after {} experiments{broken}",
             output.status.code(),
             results.lines().count()
         );
-        output.status.code() == Some(1)
+        words.iter().any(|words| broken.contains(words))
     });
     assert!(found);
 }
@@ -404,28 +466,54 @@ fn a_lease_that_survives_its_holder_is_found_by_one_failure() {
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn what_is_acknowledged_too_early_survives_a_kill_at_every_failure_point() {
-    let laid = without_disks("early-acknowledgement");
-    let output = laid.ends(0, &exhaustive(&["--all-occurrences", "--out", "all"]));
+    survives_a_kill_at_every_failure_point(&without_disks("early-acknowledgement"));
+}
+
+/// So do the other mistakes that need something to be lost. The eighth does not: `version-last` is found by a
+/// kill between its two writes. What each mistake is about is in the short run.
+#[test]
+#[ignore = "takes half an hour: make test-long"]
+fn what_only_a_loss_of_power_shows_survives_a_kill_at_every_failure_point() {
+    for mistake in [
+        "segment-rename",
+        "trusted-mark",
+        "torn-append",
+        "current-rename",
+        "hole",
+    ] {
+        survives_a_kill_at_every_failure_point(&without_disks_doing(mistake, "rotation"));
+    }
+    survives_a_kill_at_every_failure_point(&without_disks("rewrite-rename"));
+}
+
+fn survives_a_kill_at_every_failure_point(laid: &Folder) {
+    let how = ["--all-occurrences", "--jobs", "2", "--out", "all"];
+    let output = laid.ends(0, &exhaustive(&how));
     let results = fs::read_to_string(laid.path("all/results.jsonl")).expect("read");
     let results = objects(&results).into_iter();
     let is_kill = |result: &Value| result["plan"].as_str().expect("text").contains("\"kill\"");
     let kills: Vec<_> = results.filter(is_kill).collect();
-    assert!(
-        kills.len() > 30,
-        "{} kills\n{}",
-        kills.len(),
-        printed(&output)
-    );
+    let count = kills.len();
+    println!("{count} kills");
+    assert!(count > KILLS_MIN, "{count} kills\n{}", printed(&output));
     assert!(kills.iter().all(|result| result["verdict"] == "ok"));
 }
 
+/// 40 to 48 were measured; a shorter run has fewer.
+const KILLS_MIN: usize = 20;
+
 /// Two nodes of a store that rewrites its log, and keeps it where no power fails.
 fn without_disks(mistake: &str) -> Folder {
+    without_disks_doing(mistake, "rewrite")
+}
+
+/// The same, doing something else between its two puts.
+fn without_disks_doing(mistake: &str, only: &str) -> Folder {
     let text = store_cluster(mistake).replace(r#"["b", "c"]"#, r#"["b"]"#);
     let text = text.replace("--lead {address:b},{address:c}", "--lead {address:b}");
     let text = text.replace(
         "store client {address:a}",
-        "store client {address:a} --patience 2 --only rewrite",
+        &format!("store client {{address:a}} --patience 2 --only {only}"),
     );
     Folder::new(&[("cluster.toml", &text)])
 }

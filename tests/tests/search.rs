@@ -44,6 +44,15 @@ done
 exec sleep 600
 "#;
 
+/// A node with one call, which ends if that fails.
+const CAREFUL: &str = r#"
+cd "$1"
+echo ready
+[ -e value ] || python3 -Ic "import socket; socket.create_server(('$2', 7000)).accept()"
+[ -e value ] || mkdir value || exit 4
+exec sleep 600
+"#;
+
 const CLUSTER: &str = r#"
 [[nodes]]
 name = "a"
@@ -143,6 +152,26 @@ fn what_is_shown_by_chance_is_not_laid_to_a_failure() {
     let words = "was not when the same failure came again";
     assert_eq!(text.matches(words).count(), 1, "{text}");
     assert!(text.contains("not shown by any run"), "{text}");
+}
+
+/// The first failure is a kill of the node, which is started again then, and the second an error of its call.
+#[test]
+fn the_failure_that_ends_a_node_is_found_and_that_which_makes_a_rule_hold() {
+    let cluster = CLUSTER.replace("sleep 1.5", "sleep 0.3");
+    let found = |want: &str, fact: &str, run: u32| {
+        let laid = Folder::new(&[("cluster.toml", &cluster), ("node.sh", CAREFUL)]);
+        let text = printed(&laid.ends(1, &search(want, &["--sample", "4"])));
+        let broken = format!("  broken        wanted: {fact} from ");
+        assert!(text.contains(&broken), "{text}");
+        let shown = format!("wanted `{want}`: shown by run {run}\n");
+        assert!(text.contains(&shown), "{text}");
+    };
+    let twice = "twice(N) :- started(N, T), T > 0.";
+    // They mostly wait.
+    std::thread::scope(|scope| {
+        scope.spawn(|| found(twice, "twice(\"a\")", 1));
+        found("exit", "shown(\"a\", \"ended with status 4\")", 2);
+    });
 }
 
 #[test]

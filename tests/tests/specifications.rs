@@ -172,6 +172,8 @@ fn a_node_that_ended_by_itself_was_started_when_everything_was_healed() {
         said(&output)
     );
     assert!(text.contains("a is ready\n"), "{text}");
+    let words = "a node ended by itself in 1 run, and no fault explains that: `may_end`";
+    assert!(text.contains(words), "{text}");
     let told = asked(&folder, 0, "starts(N, count(T)) :- started(N, T).");
     assert!(told.contains("starts(\"a\", 2)"), "{told}");
 }
@@ -218,11 +220,91 @@ fn what_cannot_be_asked_is_said_in_a_line() {
         &["rules", "out", "1", "a(K) :- acked(K)."],
         "facts.sqlite is no database of facts",
     );
-    fs::remove_file(folder.path("out/runs/1/facts.sqlite")).expect("removed");
-    assert_eq!(
-        asked(&folder, 0, "a(K) :- acked(K)."),
-        "a(\"k1\")\na: 1 fact\n"
+    let facts = folder.path("out/runs/1/facts.sqlite");
+    fs::remove_file(&facts).expect("removed");
+    let answers = || {
+        let answer = asked(&folder, 0, "a(K) :- acked(K).");
+        assert_eq!(answer, "a(\"k1\")\na: 1 fact\n");
+    };
+    answers();
+    // Facts of another version are made anew.
+    let mut bytes = fs::read(&facts).expect("read");
+    bytes[USER_VERSION_LAST] = 1;
+    fs::write(&facts, bytes).expect("written");
+    answers();
+    let version = fs::read(&facts).expect("read")[USER_VERSION_LAST];
+    assert!(version > 1, "{version}");
+}
+
+/// The last byte of the version of what is in a file of SQLite, in its header.
+const USER_VERSION_LAST: usize = 63;
+
+/// A run in which a client waits for what it wrote and reads this, held against `specs/*.dl`.
+#[track_caller]
+fn with_all_of_the_project(read: &str, status: i32) -> Output {
+    let folder = folder(LOST);
+    let later = "cat {here}/story; sleep 0.1; tail -2 {here}/story; sleep 0.2";
+    let cluster = CLUSTER.replace("cat {here}/story; sleep 0.3", later);
+    folder.write("cluster.toml", &cluster);
+    let read = format!("\"value\":{read}");
+    folder.write("story", &STORY.replace("\"value\":null", &read));
+    let entries = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../specs")).expect("read");
+    let paths = entries.map(|entry| entry.expect("read").path().display().to_string());
+    let mut all: Vec<_> = paths.filter(|path| path.ends_with(".dl")).collect();
+    all.sort();
+    let all = all.iter().map(String::as_str).collect();
+    folder.ends(status, &[INJECT[..5].to_vec(), all].concat())
+}
+
+#[test]
+fn all_specifications_together_find_what_one_finds() {
+    let told = printed(&with_all_of_the_project("null", 1));
+    let found = "  broken        acknowledged-is-served: not_served(\"k1\", \"3\", \"null\", ";
+    assert!(told.contains(found), "{told}");
+}
+
+/// One has looked, and found nothing: what was acknowledged is served.
+#[test]
+fn of_all_specifications_those_of_crash_states_are_left_out_and_some_have_no_fact_to_look_at() {
+    let output = with_all_of_the_project("3", 3);
+    let words = said(&output);
+    let is_left_out = |name: &str| words.contains(&format!("/{name}.dl is left out: it is about "));
+    for name in [
+        "etcd",
+        "hdfs-name-node",
+        "log-and-snapshot",
+        "names-are-there",
+        "zookeeper",
+    ] {
+        assert!(is_left_out(name), "{name}: {words}");
+    }
+    for name in [
+        "acknowledged-is-served",
+        "counters",
+        "fsync-error",
+        "hdfs",
+        "mutual-exclusion",
+    ] {
+        assert!(!is_left_out(name), "{name}: {words}");
+    }
+    let told = printed(&output);
+    assert!(
+        told.contains("0 broken of 1 run, 0 inconclusive\n"),
+        "{told}"
     );
+    for (specification, lacks) in [
+        ("counters: ", "there is no called(f: one of adds)"),
+        ("fsync-error: ", "there is no call_hit(call: one of syncs)"),
+        (
+            "mutual-exclusion: ",
+            "there is no acknowledged(f: one of takes)",
+        ),
+        ("one-leader-a-term: ", "there is no role(role: \"leader\")"),
+    ] {
+        let is_told = |line: &str| line.starts_with(specification) && line.contains(lacks);
+        assert!(told.lines().any(is_told), "{specification}{lacks}: {told}");
+    }
+    assert!(!told.contains("\nacknowledged-is-served: "), "{told}");
 }
 
 #[test]

@@ -415,7 +415,7 @@ impl Answers {
             let derivation = database.derivation(program, fact)?;
             match self.format {
                 OutputFormat::Json => {
-                    self.as_json((relation, fact), name, &derivation, is_doubtful)
+                    self.as_json((relation, fact), name, &derivation, is_doubtful);
                 }
                 OutputFormat::Text if relation.is_violation() => {
                     self.text += &format!("violation {fact}{doubtful}\n{derivation}\n");

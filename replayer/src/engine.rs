@@ -408,13 +408,7 @@ impl Engine {
         result: &mut WorkloadResult,
     ) -> Option<usize> {
         let end = self.last_agreed(workload, trace, result);
-        self.known_until(
-            end,
-            workload,
-            (trace, 0),
-            |refused| refused.may_be_begun(),
-            result,
-        )
+        self.known_until(end, workload, (trace, 0), refusal::may_be_begun, result)
     }
 
     /// The last position up to which the running file system showed what was done.

@@ -316,7 +316,8 @@ pub const FACTS: &[Known] = &[
         "cut_off",
         &[("node", TEXT), ("time", INTEGER)],
         TIME,
-        "a node was cut off from everybody, until everything was healed, as only a majority was restored at first",
+        "with [`restores = \"majority\"`](injection.md#a-majority-first): this node is not in the majority, and was \
+         cut off from it and from all clients until everything was healed",
     ),
     seen(
         RUN,
@@ -373,11 +374,12 @@ pub const FACTS: &[Known] = &[
             ("times", INTEGER),
         ],
         None,
-        "a node made this call on a file of its directory of data so many times, from when the last fault was \
-         in place (`heal` is none; without one, from the start of the clients) until no fault was waited for \
-         any more, at least 0.3 s after the clients had ended: a failure point as `--points` prints it, with \
-         its ID. Only of runs of `--strategy exhaustive` and `--want` in which calls are counted: of others a \
-         specification with `made` says nothing, and is no pass",
+        "a node made this call on a file of its directory of data so many times: a failure point, with the ID that \
+         `--points` prints. Counting begins when the last fault is in place; in a run without faults it begins \
+         with the clients (a `heal` does not count as a fault). It ends when no fault is waited for any more, at \
+         least 0.3 s after the clients have ended. Calls are counted only by `--strategy exhaustive` and \
+         `--want`, and not with `--at messages`. In other runs a specification with `made` is not judged, which \
+         is no pass",
     ),
     seen(
         PLANNED,
@@ -440,7 +442,8 @@ pub const FACTS: &[Known] = &[
         "progress",
         &[("time", INTEGER)],
         TIME,
-        "an operation was acknowledged after that, or before it, after a majority was restored",
+        "an endless client had an operation acknowledged: after `healed`; with `restores = \"majority\"` also once \
+         before `healed`, when the majority was restored",
     ),
     seen(
         RUN,

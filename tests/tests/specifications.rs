@@ -249,8 +249,9 @@ fn with_all_of_the_project(read: &str, status: i32) -> Output {
     let read = format!("\"value\":{read}");
     folder.write("story", &STORY.replace("\"value\":null", &read));
     let entries = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../specs")).expect("read");
-    let paths = entries.map(|entry| entry.expect("read").path().display().to_string());
-    let mut all: Vec<_> = paths.filter(|path| path.ends_with(".dl")).collect();
+    let paths = entries.map(|entry| entry.expect("read").path());
+    let rules = paths.filter(|path| path.extension().is_some_and(|ending| ending == "dl"));
+    let mut all: Vec<_> = rules.map(|path| path.display().to_string()).collect();
     all.sort();
     let all = all.iter().map(String::as_str).collect();
     folder.ends(status, &[INJECT[..5].to_vec(), all].concat())

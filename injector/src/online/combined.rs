@@ -82,12 +82,11 @@ impl Trigger {
 
     /// It, with more that comes after it.
     fn before(mut self, delay: Duration, then: Option<Box<Self>>) -> Self {
-        match self.then.take() {
-            Some(next) => self.then = Some(Box::new(next.before(delay, then))),
-            None => {
-                self.delay += delay;
-                self.then = then;
-            }
+        if let Some(next) = self.then.take() {
+            self.then = Some(Box::new(next.before(delay, then)));
+        } else {
+            self.delay += delay;
+            self.then = then;
         }
         self
     }

@@ -38,8 +38,8 @@ pub(super) struct Waiting {
     unknown: Option<String>,
     /// When it was reached; its delay goes on from then.
     reached: Option<Duration>,
-    /// The line of a log with which it was, among those of that look.
-    line: Option<(u64, usize)>,
+    /// The lines of logs with which it was, among those of that look: the first of each node.
+    line: Option<(u64, Vec<usize>)>,
     /// What it is made of.
     parts: Vec<Waiting>,
     /// What comes after it, once that is waited for.
@@ -99,25 +99,29 @@ impl Seen<'_> {
         name.is_none_or(|name| self.file.nodes[node].name == name)
     }
 
-    /// The place of a line with this text that is new, and was not there when it was looked so often, or
-    /// comes after one at these places.
+    /// The place of the first line of each node with this text that is new, and was not there when it was
+    /// looked so often, or comes after one at these places.
     fn logged(
         &self,
         (looks, after): (u64, &[usize]),
         name: Option<&str>,
         text: &str,
-    ) -> Option<usize> {
+    ) -> Vec<usize> {
         let node = |place: usize| self.logged[place].0;
         let is_after = |place: usize| {
             let mut after = after.iter();
             after.any(|after| place > *after && node(place) == node(*after))
         };
-        let mut logged = self.logged.iter().enumerate();
-        let found = logged.find(|(place, (node, line))| {
+        let logged = self.logged.iter().enumerate();
+        let found = logged.filter(|(place, (node, line))| {
             let is_new = self.looks > looks || is_after(*place);
             is_new && self.is_named(name, *node) && line.contains(text)
         });
-        found.map(|(place, _)| place)
+        let mut firsts = BTreeMap::new();
+        for (place, (node, _)) in found {
+            firsts.entry(*node).or_insert(place);
+        }
+        firsts.into_values().collect()
     }
 
     /// The values with a name that the probe says, of all nodes or this one.
@@ -345,11 +349,9 @@ impl Waiting {
         let fired = |part: &&Self| is_any && part.has_fired(seen.now);
         let parts = self.parts.iter().filter(fired);
         let of_parts = parts.flat_map(|part| part.lines(seen));
-        let own = self.line.filter(|(looks, _)| *looks == seen.looks);
-        own.map(|(_, place)| place)
-            .into_iter()
-            .chain(of_parts)
-            .collect()
+        let own = self.line.iter().filter(|(looks, _)| *looks == seen.looks);
+        let own = own.flat_map(|(_, places)| places.iter().copied());
+        own.chain(of_parts).collect()
     }
 
     /// Whether it fires, as far as it was looked.
@@ -425,9 +427,10 @@ impl Waiting {
         match &self.trigger.awaited {
             Awaited::Log(name, text) => {
                 let after = (self.looks, &self.after.lines[..]);
-                let place = seen.logged(after, name.as_deref(), text);
-                self.line = place.map(|place| (seen.looks, place));
-                place.is_some()
+                let places = seen.logged(after, name.as_deref(), text);
+                let is_logged = !places.is_empty();
+                self.line = is_logged.then_some((seen.looks, places));
+                is_logged
             }
             Awaited::Role(name, role) => self
                 .fresh(seen)

@@ -53,21 +53,20 @@ pub(super) fn refusals<'a>(
         })
 }
 
-impl Refused<'_> {
-    /// Whether some of it may have been done: it is done in pieces, and its files could be opened.
-    pub(super) fn may_be_begun(&self) -> bool {
-        let is_done_in_pieces = matches!(
-            self.op,
-            Op::Write { .. }
-                | Op::Append { .. }
-                | Op::DirectWrite { .. }
-                | Op::MmapWrite { .. }
-                | Op::Truncate { .. }
-                | Op::Falloc { .. }
-                | Op::Reflink { .. }
-        );
-        is_done_in_pieces && !NOT_OPENED.contains(&self.errno)
-    }
+/// Whether some of an operation may have been done that was refused: it is done in pieces, and its files could
+/// be opened.
+pub(super) fn may_be_begun(refused: &Refused<'_>) -> bool {
+    let is_done_in_pieces = matches!(
+        refused.op,
+        Op::Write { .. }
+            | Op::Append { .. }
+            | Op::DirectWrite { .. }
+            | Op::MmapWrite { .. }
+            | Op::Truncate { .. }
+            | Op::Falloc { .. }
+            | Op::Reflink { .. }
+    );
+    is_done_in_pieces && !NOT_OPENED.contains(&refused.errno)
 }
 
 /// What says that a file could not be opened, or not for this. Whatever changes data opens its files first.

@@ -451,14 +451,18 @@ impl Runner<'_> {
             }
             self.returning.remove(place);
             if let Some(fault) = fault
-                && !self
-                    .returning
-                    .iter()
-                    .any(|(_, other)| *other == Some(fault))
+                && !self.is_anybody_down_by(fault)
             {
                 self.undone(fault);
             }
         }
         Ok(())
+    }
+
+    /// Whether a node that a fault took down is not up yet.
+    fn is_anybody_down_by(&self, fault: usize) -> bool {
+        let mut returning = self.returning.iter();
+        let mut down = self.healing.down.iter();
+        returning.any(|(_, other)| *other == Some(fault)) || down.any(|(_, other)| *other == fault)
     }
 }

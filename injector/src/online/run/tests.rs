@@ -64,8 +64,8 @@ struct Still {
     ends_of_cut: Option<usize>,
     ends_of_heal: Option<usize>,
     gives_up: Option<usize>,
-    /// Whether the next links that are healed stay cut.
-    heals_not: bool,
+    /// So many heals of links fail.
+    heals_not: usize,
     /// Where nodes log, and what they do as soon as time passes, and when the check is asked.
     log: PathBuf,
     logs: Option<String>,
@@ -106,7 +106,7 @@ impl Still {
             ends_of_cut: None,
             ends_of_heal: None,
             gives_up: None,
-            heals_not: false,
+            heals_not: 0,
             log: "/nowhere/log".into(),
             logs: None,
             logs_late: None,
@@ -296,7 +296,8 @@ impl Ground for Still {
     }
 
     fn heal(&mut self, healed: &[(Member, Member)]) -> ClusterResult<()> {
-        if std::mem::take(&mut self.heals_not) {
+        if self.heals_not > 0 {
+            self.heals_not -= 1;
             let (whose, what) = ("a".into(), "is not healed".into());
             return Err(ClusterError::Command { whose, what });
         }
@@ -787,7 +788,7 @@ fn who_is_still_cut_off_as_a_heal_failed_is_not_accused_of_no_progress() {
     let judged = (0..8).map(|seed| {
         let ground = |still: &mut Still| {
             still.file = cluster_of(&sided);
-            still.heals_not = true;
+            still.heals_not = 1;
         };
         let ran = restored(ground, &format!("seed = {seed}\n{until}"));
         let Judged::Inconclusive { why } = ran.judged else {
@@ -820,6 +821,21 @@ fn a_partition_lasts_while_only_a_majority_is_restored() {
         "in place", "restored", "progress", "undone", "healed", "progress",
     ];
     assert_eq!(told, expected);
+}
+
+#[test]
+fn a_fault_has_ended_only_when_all_that_it_took_down_are_up() {
+    let kill = fault("time_s = 0", "\"kill\"").replace("on = \"a\"", "on = \"all\"");
+    let ran = restored(|_| (), &kill);
+    let place = |is_it: fn(&Happening) -> bool| {
+        let places = ran.events.iter().enumerate();
+        let places = places.filter(|(_, event)| is_it(&event.what));
+        places.map(|(place, _)| place).collect::<Vec<_>>()
+    };
+    let undone = place(|what| matches!(what, Happening::Undone { .. }));
+    let ready = place(|what| matches!(what, Happening::Ready { .. }));
+    assert_eq!((ready.len(), undone.len()), (3, 1), "{:?}", ran.events);
+    assert!(undone[0] > ready[2], "{:?}", ran.events);
 }
 
 #[test]

@@ -233,6 +233,10 @@ fn what_comes_after_any_comes_after_the_line_with_which_it_fired() {
         &[(40, Log, "c"), (40, Log, "x"), (40, Log, "y")],
         Err(&missing(EITHER)),
     );
+    // What another node logs comes after its own line only.
+    let of_b = "{ log = \"x\", then = { log = \"c\", node = \"b\" } }";
+    let two = FILE.replace("name = \"a\"", "names = [\"a\", \"b\"]");
+    self::expect(&two, of_b, &[(40, Log, "x"), (40, Log, "c")], Ok(40));
     // A part whose time has not passed has not fired.
     expect(
         LATE,
@@ -287,7 +291,7 @@ fn a_value_that_the_probe_says_changes() {
         (300, Probe, "a follower 4 log=9\nb follower log=8"),
     ];
     let expect = |at: &str, events: Events, expected: Result<u64, &str>| {
-        expect(PROBED_FILE, at, events, expected)
+        expect(PROBED_FILE, at, events, expected);
     };
     expect(TERM, TERMS, Ok(300));
     expect(OF_B, LOGS, Ok(300));

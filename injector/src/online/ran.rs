@@ -38,7 +38,7 @@ pub struct Ran {
     /// Why what is broken may be nothing of the system: who was killed by somebody else, and what else was
     /// not as the plan has it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub doubts: Vec<String>,
+    pub(crate) doubts: Vec<String>,
     /// What it violates of the specifications that it was held against.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violated>,

@@ -330,9 +330,8 @@ fn nearness(point: &SeenPoint, node: &str, log: &Log, place: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use specification::About;
 
-    use super::super::facts::{KnownCalls, RunFacts, examine};
+    use super::super::facts::{RunFacts, examine};
     use super::super::points::{CallPoint, Point};
     use super::*;
     use crate::laboratory::Judged;
@@ -391,16 +390,8 @@ mod tests {
         let files = RunFiles::kept(folder.path());
         fs::write(&files.history, "").expect("written");
         let broken = vec![said.to_owned()];
-        let facts = RunFacts {
-            about: About::Run,
-            nodes: &[],
-            clients: &[],
-            kinds: Vec::new(),
-            calls: KnownCalls::default(),
-            ran: &Ran::of(Judged::Broken { broken }),
-            files: &files,
-            lines_ns: &[],
-        };
+        let ran = Ran::of(Judged::Broken { broken });
+        let facts = RunFacts::bare(&ran, &files);
         let examined = examine(&[specification], &facts, None, || false).expect("examined");
         !examined.violated.is_empty()
     }

@@ -84,6 +84,23 @@ pub struct RunFacts<'a> {
     pub lines_ns: &'a [u64],
 }
 
+#[cfg(test)]
+impl<'a> RunFacts<'a> {
+    /// Those of a run with no nodes and no clients.
+    pub(in crate::online) fn bare(ran: &'a Ran, files: &'a RunFiles) -> Self {
+        Self {
+            about: About::Run,
+            nodes: &[],
+            clients: &[],
+            kinds: Vec::new(),
+            calls: KnownCalls::default(),
+            ran,
+            files,
+            lines_ns: &[],
+        }
+    }
+}
+
 impl RunFacts<'_> {
     /// Its facts, in a file that stays, or in memory. A file that is there already has them; it is made anew
     /// if it is of another version.

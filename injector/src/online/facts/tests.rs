@@ -454,15 +454,10 @@ fn logs_are_put_in_whole_or_not_at_all() {
     std::fs::create_dir_all(files.logs.join("b.log")).expect("made");
     std::fs::write(files.logs.join("a.log"), "one\ntwo\n").expect("written");
     let nodes = ["a", "b"].map(str::to_owned);
+    let ran = run(Vec::new());
     let facts = RunFacts {
-        about: About::Run,
         nodes: &nodes,
-        clients: &[],
-        kinds: Vec::new(),
-        calls: KnownCalls::default(),
-        ran: &run(Vec::new()),
-        files: &files,
-        lines_ns: &[],
+        ..RunFacts::bare(&ran, &files)
     };
     let specification = Specification {
         name: "s".into(),
@@ -490,16 +485,8 @@ fn of_kept_facts(version: u32, is_run_there: bool) -> Result<u64> {
         std::fs::write(&files.history, "").expect("written");
         std::fs::write(&files.acknowledgements, "one\ntwo\n").expect("written");
     }
-    let facts = RunFacts {
-        about: About::Run,
-        nodes: &[],
-        clients: &[],
-        kinds: Vec::new(),
-        calls: KnownCalls::default(),
-        ran: &run(Vec::new()),
-        files: &files,
-        lines_ns: &[],
-    };
+    let ran = run(Vec::new());
+    let facts = RunFacts::bare(&ran, &files);
     let path = folder.path().join(FACTS_FILE);
     // One relation is enough.
     let known = facts_of_runs("printed");

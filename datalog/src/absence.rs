@@ -45,7 +45,7 @@ impl Program {
     }
 
     /// Relations, with those of rules that belong to them, until there are no more.
-    fn closed(
+    pub(crate) fn closed(
         &self,
         mut known: BTreeSet<usize>,
         belongs: impl Fn(&Rule, &BTreeSet<usize>) -> bool,

@@ -329,7 +329,9 @@ impl Database {
         let values = values.chain(from.map(|(_, number)| Value::Integer(number)));
         let prepared = self.connection.prepare_cached(&sql);
         let removed = prepared.and_then(|mut sql| sql.execute(params_from_iter(values)));
-        removed.doing(|| format!("remove facts of {relation}"))?;
+        if removed.doing(|| format!("remove facts of {relation}"))? > 0 {
+            self.forget_marks(None)?;
+        }
         Ok(())
     }
 

@@ -7,14 +7,15 @@ use crate::error::{Doing, Error, Result};
 use crate::functions::OVERFLOW;
 use crate::program::{Program, Rule};
 use crate::sql::{
-    AT, ID, ROUND, RULE, Rows, Statement, UNIT, insert, named_columns, premise, quoted, type_name,
+    AT, ID, ROUND, RULE, Rows, Statement, UNIT, by_round, insert, named_columns, premise, quoted,
+    type_name,
 };
 
 /// So many rounds end an evaluation.
 const ROUNDS_MAX: u64 = 2_000_000;
 
 /// Where the rules of derived facts are written down, for those who look by hand.
-const RULES: &str = "_rules";
+pub(crate) const RULES: &str = "_rules";
 
 impl Database {
     /// Derives everything that follows, with the first derivation of each fact. What an earlier
@@ -25,22 +26,31 @@ impl Database {
     /// is to stop ([`Database::stop_when`]).
     pub fn evaluate(&mut self, program: &Program) -> Result<()> {
         self.forget(program)?;
+        self.whole(|database| {
+            database.make_derived(program)?;
+            let rounds = database.derive(program)?;
+            database.write_marks(program, rounds)
+        })
+    }
+
+    /// Has all be derived, or nothing, in the room that there is for it.
+    pub(crate) fn whole<T>(&mut self, derive: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         self.bound_growth(self.growth_max_bytes())?;
         self.run("BEGIN")?;
-        let evaluated = self
-            .make_derived(program)
-            .and_then(|()| self.derive(program));
-        let evaluated = evaluated.and_then(|()| self.run("COMMIT"));
-        if evaluated.is_err() {
+        let derived = derive(self);
+        let derived = derived.and_then(|derived| self.run("COMMIT").map(|()| derived));
+        if derived.is_err() {
             let _ = self.run("ROLLBACK");
         }
         // What is added later has its room.
         self.bound_growth(u64::MAX)?;
-        evaluated
+        derived
     }
 
     /// Drops the tables of an evaluation.
     fn forget(&self, program: &Program) -> Result<()> {
+        self.forget_marks(Some(&program.prefix))?;
+        self.forget_changes()?;
         self.run(&format!(
             "CREATE TABLE IF NOT EXISTS {RULES} (prefix TEXT, id INTEGER, relation TEXT, tabled TEXT, \
              source TEXT, line INTEGER, rule TEXT)"
@@ -110,22 +120,18 @@ impl Database {
         ))
     }
 
-    fn derive(&mut self, program: &Program) -> Result<()> {
+    /// In how many rounds it was done.
+    fn derive(&self, program: &Program) -> Result<u64> {
         let mut round = 0;
         for stratum in &program.strata {
             self.derive_stratum(program, stratum, &mut round)?;
         }
-        Ok(())
+        Ok(round)
     }
 
     /// Evaluates relations that depend on each other: all their rules once, and then the rules with
     /// what the last round added, until a round adds nothing.
-    fn derive_stratum(
-        &mut self,
-        program: &Program,
-        stratum: &[usize],
-        round: &mut u64,
-    ) -> Result<()> {
+    fn derive_stratum(&self, program: &Program, stratum: &[usize], round: &mut u64) -> Result<()> {
         let rules = program.rules.iter().enumerate();
         let rules: Vec<_> = rules
             .filter(|(_, rule)| stratum.contains(&rule.relation))
@@ -148,23 +154,26 @@ impl Database {
         if later.is_empty() {
             return Ok(());
         }
-        self.make_round_lookups(program, stratum)?;
+        for relation in stratum {
+            self.make_round_lookup(program, *relation)?;
+        }
         for (_, statement) in &later {
             self.make_lookups(program, statement)?;
         }
-        self.repeat(program, stratum, &later, derived, round)
+        self.repeat(program, stratum, &later, derived, round)?;
+        Ok(())
     }
 
     /// Evaluates rules with what the last round added, until a round adds nothing. So much was
-    /// derived before.
-    fn repeat(
+    /// derived before; how much it is after that.
+    pub(crate) fn repeat(
         &self,
         program: &Program,
         stratum: &[usize],
         rules: &[(&Rule, Statement)],
         mut derived: u64,
         round: &mut u64,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let begun = *round;
         loop {
             *round += 1;
@@ -174,7 +183,7 @@ impl Database {
             }
             derived += added;
             if added == 0 {
-                return Ok(());
+                return Ok(derived);
             }
             let rounds = *round - begun;
             if derived > self.derived_max || rounds > ROUNDS_MAX {
@@ -187,19 +196,17 @@ impl Database {
         }
     }
 
-    /// Has the tables be found by the round of their facts.
-    fn make_round_lookups(&self, program: &Program, stratum: &[usize]) -> Result<()> {
-        for relation in stratum {
-            let table = program.table(*relation);
-            let name = quoted(&format!("_by_round_{table}"));
-            let table = quoted(&table);
-            self.run(&format!("CREATE INDEX {name} ON {table} ({ROUND})"))?;
-        }
-        Ok(())
+    /// Has the facts of a relation be found by their round.
+    pub(crate) fn make_round_lookup(&self, program: &Program, relation: usize) -> Result<()> {
+        let name = by_round(program, relation);
+        let table = quoted(&program.table(relation));
+        self.run(&format!(
+            "CREATE INDEX IF NOT EXISTS {name} ON {table} ({ROUND})"
+        ))
     }
 
     /// Makes the indexes that a statement needs.
-    fn make_lookups(&self, program: &Program, statement: &Statement) -> Result<()> {
+    pub(crate) fn make_lookups(&self, program: &Program, statement: &Statement) -> Result<()> {
         for (relation, columns) in &statement.lookups {
             let is_first = columns
                 .iter()
@@ -224,7 +231,7 @@ impl Database {
     }
 
     /// How many facts a statement has added, or found to hold earlier.
-    fn execute(
+    pub(crate) fn execute(
         &self,
         program: &Program,
         rule: &Rule,
@@ -237,7 +244,10 @@ impl Database {
         }
         let name = &program.relations[rule.relation].name;
         let prepared = self.connection.prepare_cached(&statement.sql);
-        let done = prepared.and_then(|mut prepared| prepared.execute([round as i64]));
+        let done = prepared.and_then(|mut prepared| match prepared.parameter_count() {
+            0 => prepared.execute([]),
+            _ => prepared.execute([round as i64]),
+        });
         match done {
             Err(error) if is_too_large(&error) => Err(Error::TooLarge {
                 relation: name.clone(),
@@ -247,7 +257,7 @@ impl Database {
         }
     }
 
-    fn too_many(&self, program: &Program, rule: &Rule) -> Error {
+    pub(crate) fn too_many(&self, program: &Program, rule: &Rule) -> Error {
         Error::TooMany {
             relation: program.relations[rule.relation].name.clone(),
             facts: self.derived_max,
@@ -265,7 +275,7 @@ fn is_full(error: &rusqlite::Error) -> bool {
 
 /// The statements of a rule for later rounds: each looks at what is new of one atom, at what was
 /// there before of those before it, and at all of the others.
-fn deltas<'a>(
+pub(crate) fn deltas<'a>(
     program: &'a Program,
     id: usize,
     stratum: &'a [usize],

@@ -6,6 +6,8 @@ use crate::program::{Atom, Head, Origin, Program, Rule};
 use crate::safety::assignment;
 use crate::syntax::{Aggregate, Condition, Expression, Kind, Term, Value};
 
+pub(crate) mod changes;
+
 /// When a fact that was derived began to hold, in nanoseconds.
 pub(crate) const AT: &str = "_at";
 /// In which round it was derived.
@@ -31,6 +33,98 @@ pub(crate) enum Rows {
     New,
     /// Those that were there before the last round.
     Old,
+    /// Those that came since the program was last evaluated, or hold from an earlier moment on.
+    Added,
+}
+
+/// What the tables of an evaluation have come to: of each input relation its last row, and without a
+/// name the last round.
+pub(crate) const MARKS: &str = "_marks";
+/// What the last round is called among them.
+pub(crate) const LAST_ROUND: &str = "";
+
+/// Rows that the body of a rule is joined with, called `b`: its variables begin with what they say.
+pub(crate) struct Beside {
+    table: String,
+    demands: Vec<String>,
+    /// What its columns have to be.
+    columns: Vec<(String, Expression)>,
+}
+
+impl Beside {
+    /// The rows of a table that fulfil these demands.
+    pub(crate) fn new(
+        table: String,
+        demands: Vec<String>,
+        columns: Vec<(String, Expression)>,
+    ) -> Self {
+        Self {
+            table,
+            demands,
+            columns,
+        }
+    }
+
+    /// The rows that came to the relation of an atom and fit it.
+    pub(crate) fn added(program: &Program, atom: &Atom) -> Self {
+        let (table, demand) = rows_of(program, atom.relation, "b", Rows::Added);
+        Self::new(table, demand.into_iter().collect(), asked(program, atom))
+    }
+}
+
+/// What an atom asks of columns.
+pub(crate) fn asked(program: &Program, atom: &Atom) -> Vec<(String, Expression)> {
+    let columns = program.relations[atom.relation].columns.iter();
+    let asked = columns.zip(&atom.terms).filter_map(|(column, term)| {
+        let is = match term {
+            Term::Any => return None,
+            Term::Constant(value) => Expression::Constant(value.clone(), atom.at),
+            Term::Variable(name) => Expression::Variable(name.clone(), atom.at),
+        };
+        Some((quoted(&column.name), is))
+    });
+    asked.collect()
+}
+
+/// The index of a table by the rounds of its facts.
+pub(crate) fn by_round(program: &Program, relation: usize) -> String {
+    quoted(&format!("_by_round_{}", program.table(relation)))
+}
+
+/// The table of a relation under another name, and what is demanded of its rows. What changed is found
+/// by when it did, whatever else is asked of it: a constant may be that of most rows.
+fn rows_of(
+    program: &Program,
+    relation: usize,
+    alias: &str,
+    rows: Rows,
+) -> (String, Option<String>) {
+    let table = quoted(&program.table(relation));
+    let by_round = format!("INDEXED BY {}", by_round(program, relation));
+    let is_input = program.relations[relation].is_input();
+    let (found, demand) = match rows {
+        Rows::All => (String::new(), None),
+        Rows::New => (by_round, Some(format!("{alias}.{ROUND} = ?1 - 1"))),
+        Rows::Old => (String::new(), Some(format!("{alias}.{ROUND} < ?1 - 1"))),
+        Rows::Added if is_input => {
+            let last = mark(program, &program.relations[relation].name);
+            ("NOT INDEXED".into(), Some(format!("{alias}.{ID} > {last}")))
+        }
+        Rows::Added => {
+            let last = mark(program, LAST_ROUND);
+            (by_round, Some(format!("{alias}.{ROUND} > {last}")))
+        }
+    };
+    (format!("{table} AS {alias} {found}"), demand)
+}
+
+/// What was written down of an input relation, or of the rounds.
+fn mark(program: &Program, of: &str) -> String {
+    format!(
+        "(SELECT last FROM {MARKS} WHERE prefix = {} AND relation = {})",
+        text(&program.prefix),
+        text(of)
+    )
 }
 
 /// A rule to be evaluated.
@@ -79,24 +173,49 @@ struct Compiler<'a> {
 
 /// The statement that adds what a rule derives; `rows` says which rows of each of its atoms count.
 pub(crate) fn insert(program: &Program, rule_id: usize, rows: &[Rows]) -> Statement {
+    let select = derived(program, rule_id, rows, None);
     let rule = &program.rules[rule_id];
-    let mut compiler = Compiler::of_body(program, rule, rows);
+    Statement {
+        sql: into(program, rule) + &select.sql + &on_conflict(program, rule.relation, rule),
+        lookups: select.lookups,
+    }
+}
+
+/// The statement that adds what a rule that is no aggregate derives beside these rows.
+pub(crate) fn insert_beside(program: &Program, rule_id: usize, beside: &Beside) -> Statement {
+    let rule = &program.rules[rule_id];
+    let all = vec![Rows::All; rule.atoms.len()];
+    let select = derived(program, rule_id, &all, Some(beside));
+    Statement {
+        sql: into(program, rule) + &select.sql + &on_conflict(program, rule.relation, rule),
+        lookups: select.lookups,
+    }
+}
+
+/// What a rule derives: the values of the head, the moment, the round, the rule and the premises.
+pub(crate) fn derived(
+    program: &Program,
+    rule_id: usize,
+    rows: &[Rows],
+    beside: Option<&Beside>,
+) -> Statement {
+    let rule = &program.rules[rule_id];
+    let mut compiler = Compiler::of_body(program, rule, rows, beside);
     let select = if rule.is_aggregate() {
         compiler.aggregated(rule, rule_id)
     } else {
         compiler.selected(rule, rule_id)
     };
     Statement {
-        sql: into(program, rule) + &select + &on_conflict(program, rule.relation, rule),
+        sql: select,
         lookups: compiler.lookups,
     }
 }
 
 /// The order in which atoms are joined: what is new first, then what is bound most.
-fn join_order(rule: &Rule, rows: &[Rows]) -> Vec<usize> {
+fn join_order(rule: &Rule, rows: &[Rows], mut bound: BTreeSet<String>) -> Vec<usize> {
     let mut left: Vec<usize> = (0..rule.atoms.len()).collect();
     let mut order = Vec::new();
-    let mut bound = BTreeSet::new();
     while !left.is_empty() {
         let weight = |place: &usize| {
             let known = |term: &&Term| match term {
@@ -105,7 +224,8 @@ fn join_order(rule: &Rule, rows: &[Rows]) -> Vec<usize> {
                 Term::Any => false,
             };
             let known = rule.atoms[*place].terms.iter().filter(known).count();
-            (rows[*place] == Rows::New, known, std::cmp::Reverse(*place))
+            let is_new = matches!(rows[*place], Rows::New | Rows::Added);
+            (is_new, known, std::cmp::Reverse(*place))
         };
         let next = left
             .iter()
@@ -141,7 +261,7 @@ pub(crate) fn named_columns(program: &Program, relation: usize) -> Vec<String> {
 
 /// A fact that is derived again is the one that began to hold first: its derivation rests on facts
 /// that began before it was known by this one, so no derivation rests on itself.
-fn on_conflict(program: &Program, relation: usize, rule: &Rule) -> String {
+pub(crate) fn on_conflict(program: &Program, relation: usize, rule: &Rule) -> String {
     let columns = named_columns(program, relation).join(", ");
     let mut set: Vec<String> = [AT, ROUND, RULE].map(str::to_owned).to_vec();
     let kept = if rule.is_aggregate() {
@@ -170,9 +290,13 @@ impl<'a> Compiler<'a> {
     }
 
     /// What the body of a rule demands.
-    fn of_body(program: &'a Program, rule: &Rule, rows: &[Rows]) -> Self {
+    fn of_body(program: &'a Program, rule: &Rule, rows: &[Rows], beside: Option<&Beside>) -> Self {
         let mut compiler = Self::new(program, Bound::new());
-        for place in join_order(rule, rows) {
+        if let Some(beside) = beside {
+            compiler.begin(beside);
+        }
+        let bound = compiler.bound.keys().cloned().collect();
+        for place in join_order(rule, rows, bound) {
             compiler.join(place, &rule.atoms[place], rows[place]);
         }
         for (condition, _) in &rule.conditions {
@@ -181,7 +305,23 @@ impl<'a> Compiler<'a> {
         for (place, atom) in rule.absent.iter().enumerate() {
             compiler.absent(place, atom);
         }
+        for (column, is) in beside.iter().flat_map(|beside| &beside.columns) {
+            let is = compiler.expression(is);
+            compiler.conditions.push(format!("b.{column} = {is}"));
+        }
         compiler
+    }
+
+    /// Begins with other rows, whose columns say what variables are.
+    fn begin(&mut self, beside: &Beside) {
+        self.tables.push(beside.table.clone());
+        self.conditions.extend(beside.demands.iter().cloned());
+        for (column, is) in &beside.columns {
+            if let Expression::Variable(name, _) = is {
+                let column = || format!("b.{column}");
+                self.bound.entry(name.clone()).or_insert_with(column);
+            }
+        }
     }
 
     /// The column of an atom.
@@ -192,13 +332,9 @@ impl<'a> Compiler<'a> {
 
     fn join(&mut self, place: usize, atom: &Atom, rows: Rows) {
         let alias = format!("a{place}");
-        let table = quoted(&self.program.table(atom.relation));
-        self.tables.push(format!("{table} AS {alias}"));
-        match rows {
-            Rows::All => {}
-            Rows::New => self.conditions.push(format!("{alias}.{ROUND} = ?1 - 1")),
-            Rows::Old => self.conditions.push(format!("{alias}.{ROUND} < ?1 - 1")),
-        }
+        let (table, demand) = rows_of(self.program, atom.relation, &alias, rows);
+        self.tables.push(table);
+        self.conditions.extend(demand);
         let known = self.equalities(&alias, atom, true);
         self.conditions.extend(known);
     }
@@ -476,7 +612,8 @@ fn may_lack_value(expression: &Expression) -> bool {
 /// those that a minimum or a maximum of this value is of.
 pub(crate) fn ways(program: &Program, rule_id: usize, fact: &[Value]) -> String {
     let rule = &program.rules[rule_id];
-    let mut compiler = Compiler::of_body(program, rule, &vec![Rows::All; rule.atoms.len()]);
+    let all = vec![Rows::All; rule.atoms.len()];
+    let mut compiler = Compiler::of_body(program, rule, &all, None);
     for (head, value) in rule.head.iter().zip(fact) {
         if let Head::Is(expression) = head {
             let is = compiler.expression(expression);

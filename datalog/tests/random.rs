@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use datalog::{Database, InputRelation, Kind, Program, Source, Value};
+use datalog::{Database, Extended, InputRelation, Kind, Program, Source, Value};
 use proptest::prelude::*;
 
 const CASES: u32 = 256;
@@ -369,23 +369,53 @@ fn inputs() -> impl Strategy<Value = Facts> {
     })
 }
 
-/// What the rules derive with the database.
-fn evaluated(rules: &str, inputs: &Facts) -> Result<Facts, TestCaseError> {
+fn program(rules: &str) -> Result<Program, TestCaseError> {
     let program = Program::new(
         &Source::new("random.dl", rules),
         INPUTS,
         &Source::default(),
         "x",
     );
-    let program = program.map_err(|problem| TestCaseError::fail(format!("{problem}\n{rules}")))?;
-    let mut database = Database::in_memory(INPUTS).expect("made");
+    program.map_err(|problem| TestCaseError::fail(format!("{problem}\n{rules}")))
+}
+
+fn add(database: &mut Database, inputs: &Facts) {
     for relation in [5, 6] {
         let rows = inputs[&relation].keys();
         let rows = rows.map(|row| row.iter().map(|one| Value::Integer(*one)).collect());
         database.add(&name(relation), rows).expect("added");
     }
+}
+
+/// A single fact.
+fn one_fact() -> impl Strategy<Value = Facts> {
+    let edge = (0..VALUES, 0..VALUES, 0..9_i64);
+    let edge = edge.prop_map(|(a, b, time)| (vec![(vec![a, b, time], time)], Vec::new()));
+    let mark = (0..VALUES).prop_map(|mark| (Vec::new(), vec![(vec![mark], 0)]));
+    prop_oneof![3 => edge, 1 => mark].prop_map(|(edges, marks)| {
+        Facts::from([
+            (5, edges.into_iter().collect()),
+            (6, marks.into_iter().collect()),
+        ])
+    })
+}
+
+/// What the rules derive with the database.
+fn evaluated(rules: &str, inputs: &Facts) -> Result<Facts, TestCaseError> {
+    let program = program(rules)?;
+    let mut database = Database::in_memory(INPUTS).expect("made");
+    add(&mut database, inputs);
     database.evaluate(&program).expect("evaluated");
-    let checked = database.check_derivations(&program).expect("read");
+    found((&program, rules), &database, inputs)
+}
+
+/// What is in the database, whose derivations are right.
+fn found(
+    (program, rules): (&Program, &str),
+    database: &Database,
+    inputs: &Facts,
+) -> Result<Facts, TestCaseError> {
+    let checked = database.check_derivations(program).expect("read");
     prop_assert!(checked.is_ok(), "{checked:?}\n{rules}");
     let mut facts = inputs.clone();
     for relation in 0..DERIVED.len() {
@@ -395,7 +425,7 @@ fn evaluated(rules: &str, inputs: &Facts) -> Result<Facts, TestCaseError> {
         let mut all = BTreeMap::new();
         if known {
             let (found, _) = database
-                .facts(&program, &name(relation), 1_000_000)
+                .facts(program, &name(relation), 1_000_000)
                 .expect("read");
             for fact in found {
                 let row = fact.values.iter().map(|value| match value {
@@ -410,16 +440,42 @@ fn evaluated(rules: &str, inputs: &Facts) -> Result<Facts, TestCaseError> {
     Ok(facts)
 }
 
-/// Compares what rules derive.
-fn compared(rules: &[Made], inputs: &Facts) -> Result<(), TestCaseError> {
+/// The text of rules for each relation.
+fn whole_text(rules: &[Made]) -> String {
     // What is called has a rule, and so a kind: else it would be unknown.
     let mut text = text(rules);
     for (relation, (arity, _)) in DERIVED.iter().enumerate() {
         let row = vec!["0"; *arity].join(", ");
         let _ = writeln!(text, "{}({row}) :- f(99).", name(relation));
     }
+    text
+}
+
+/// Compares what rules derive.
+fn compared(rules: &[Made], inputs: &Facts) -> Result<(), TestCaseError> {
+    let text = whole_text(rules);
     let found = evaluated(&text, inputs)?;
     prop_assert_eq!(found, naive(rules, inputs), "{}", text);
+    Ok(())
+}
+
+/// Compares what rules derive when facts are added, with what they derive of all at once.
+fn extended(rules: &[Made], batches: &[Facts]) -> Result<(), TestCaseError> {
+    let text = whole_text(rules);
+    let program = program(&text)?;
+    let mut database = Database::in_memory(INPUTS).expect("made");
+    let mut known = Facts::from([(5, BTreeMap::new()), (6, BTreeMap::new())]);
+    for (number, batch) in batches.iter().enumerate() {
+        add(&mut database, batch);
+        for (relation, rows) in batch {
+            let known = known.get_mut(relation).expect("it is there");
+            known.extend(rows.clone());
+        }
+        let extended = database.extend(&program).expect("extended");
+        prop_assert_eq!(extended == Extended::Anew, number == 0);
+        let found = found((&program, &text), &database, &known)?;
+        prop_assert_eq!(found, naive(rules, &known), "{} after {:?}", text, batches);
+    }
     Ok(())
 }
 
@@ -441,5 +497,23 @@ proptest! {
         inputs in inputs(),
     ) {
         compared(&rules, &inputs)?;
+    }
+
+    /// Facts that are added to an evaluation: some of what follows from the others does not any more.
+    #[test]
+    fn what_is_added_comes_to_what_follows_from_all(
+        rules in proptest::collection::vec(rule(&[0, 1, 2, 3, 4]), 1..12),
+        batches in proptest::collection::vec(inputs(), 2..5),
+    ) {
+        extended(&rules, &batches)?;
+    }
+
+    /// A few facts at a time, and few rules: what one changes is not hidden by others.
+    #[test]
+    fn what_is_added_one_by_one_comes_to_what_follows_from_all(
+        rules in proptest::collection::vec(rule(&[0, 1, 2, 3, 4]), 2..6),
+        facts in proptest::collection::vec(one_fact(), 3..9),
+    ) {
+        extended(&rules, &facts)?;
     }
 }

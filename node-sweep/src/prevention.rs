@@ -37,13 +37,8 @@ impl Findings<'_> {
         if candidates.is_empty() {
             return Vec::new();
         }
-        // No call makes a state possible where it was not.
-        let is_due = |request: &&Request| finding.models.get(request.model.name) != Some(&false);
-        let requests = requests.iter().filter(is_due);
         let is_together = finding.is_of_several_losses();
-        let requests: Vec<_> = requests
-            .map(|request| with_synced(request, is_together))
-            .collect();
+        let requests = due(requests, finding, is_together);
         let Some(mut left) = confirmer.left_of(alike) else {
             return Vec::new();
         };
@@ -54,14 +49,39 @@ impl Findings<'_> {
             requests.all(|request| confirmer.forbids(&everywhere, request, &left))
         };
         // Another node may be right as it is, although it does the same.
-        let syncs = enough(&candidates, &mut forbids);
-        let syncs = syncs.or_else(|| enough(&self.on_more_nodes(&candidates)?, &mut forbids));
-        let syncs = syncs.unwrap_or_default();
+        let mut enough_of = |candidates: &[Vec<Candidate>]| {
+            enough(candidates, &mut forbids)
+                .or_else(|| enough(&self.on_more_nodes(candidates)?, &mut forbids))
+        };
+        // What a node told nobody of may be lost: a call for that is named where no other helps.
+        let told = self.of_told(finding, &candidates);
+        let syncs = told.and_then(|told| enough_of(&told));
+        let syncs = syncs.or_else(|| enough_of(&candidates)).unwrap_or_default();
         self.in_words(if is_together {
             self.with_others(syncs, &candidates)
         } else {
             syncs
         })
+    }
+
+    /// Those for losses of which the node had told somebody, unless all are.
+    fn of_told(
+        &self,
+        finding: &Finding,
+        candidates: &[Vec<Candidate>],
+    ) -> Option<Vec<Vec<Candidate>>> {
+        let is_told =
+            |candidate: &&Candidate| self.has_told(finding, candidate.node, candidate.of.event);
+        let of_told =
+            |syncs: &Vec<Candidate>| -> Vec<_> { syncs.iter().filter(is_told).cloned().collect() };
+        let told = candidates.iter().map(of_told);
+        let told: Vec<_> = told.filter(|syncs| !syncs.is_empty()).collect();
+        (told != candidates).then_some(told)
+    }
+
+    /// Whether a node told somebody of something after an event, before the crash.
+    fn has_told(&self, finding: &Finding, node: usize, event: usize) -> bool {
+        (event..finding.nodes[node].events).any(|event| self.tells(node, event))
     }
 
     /// The same calls on all nodes that do the same, if there are more of them.
@@ -132,10 +152,7 @@ impl Findings<'_> {
             let made = States::new(&self.trace.run, space, self.trace).make(&state);
             Some(made.ok()?.content)
         };
-        let is_told = |loss: &Loss| {
-            let events = finding.nodes[loss.node].events;
-            (loss.event..events).any(|event| self.tells(loss.node, event))
-        };
+        let is_told = |loss: &Loss| self.has_told(finding, loss.node, loss.event);
         let (told, untold): (Vec<_>, Vec<_>) = losses.into_iter().partition(is_told);
         let due = if told.is_empty() { untold } else { told };
         due.into_iter().filter_map(alone).collect()
@@ -185,6 +202,15 @@ impl Findings<'_> {
 fn is_in(all: &[Candidate], call: &Candidate) -> bool {
     let mut all = all.iter();
     all.any(|other| (other.key(), other.of.when) == (call.key(), call.of.when))
+}
+
+/// The models that a finding may be possible on: no call makes a state possible where it was not.
+fn due(requests: &[Request], finding: &Finding, is_together: bool) -> Vec<Request> {
+    let is_due = |request: &&Request| finding.models.get(request.model.name) != Some(&false);
+    let requests = requests.iter().filter(is_due);
+    requests
+        .map(|request| with_synced(request, is_together))
+        .collect()
 }
 
 /// The same with the states that lost all at once, or without.

@@ -1000,17 +1000,20 @@ const OF_NONE: &str = "40";
 #[test]
 #[ignore = "takes ten minutes: make test-clusters"]
 fn what_a_journal_would_hide_is_found_where_there_is_none() {
+    // Of a segment whose name is not on the disk either the name is gone, or what it leads to.
+    let segment = ["is lost: there is no", "Input/output error"];
     for (mistake, seen, broken) in [
-        ("current-rename", &NO_JOURNAL, "and no CURRENT"),
-        ("segment-rename", &NO_JOURNAL, "Input/output error"),
-        ("trusted-mark", &TORN, "checksum is wrong"),
-        ("hole", &TORN, "there is a hole of"),
-        ("torn-append", &TORN, "the last record is cut off"),
-        ("version-last", &EACH_WRITE, "version 0 is not known"),
+        ("current-rename", &NO_JOURNAL, &["and no CURRENT"][..]),
+        ("segment-rename", &NO_JOURNAL, &segment),
+        ("trusted-mark", &TORN, &["checksum is wrong"]),
+        ("hole", &TORN, &["there is a hole of"]),
+        ("torn-append", &TORN, &["the last record is cut off"]),
+        ("version-last", &EACH_WRITE, &["version 0 is not known"]),
     ] {
         let (status, words) = sweep_seen(mistake, seen, OF_A_MISTAKE);
         assert_eq!(status, Some(1), "{mistake}: {words}");
-        assert!(words.contains(broken), "{mistake}: {words}");
+        let is_said = broken.iter().any(|broken| words.contains(broken));
+        assert!(is_said, "{mistake}: {words}");
     }
     for seen in [&NO_JOURNAL, &TORN, &EACH_WRITE] {
         let (status, words) = sweep_seen("", seen, OF_NONE);

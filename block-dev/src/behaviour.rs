@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pace_rules::disk::Disk as Keeping;
 
-use crate::Completion;
+use crate::{Completion, Corruption, Image};
 
 /// Something that a disk is asked for. Offsets and lengths are bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,12 @@ pub trait Behaviour: Send {
             Answer::Slow(_) => Answer::AtOnce,
             answer => answer,
         }
+    }
+
+    /// What becomes of the bytes of a request that it does, where they are not as they should be: those that
+    /// were read, or those that get onto the disk, which holds `image`.
+    fn corrupt(&mut self, _: DiskRequest, _bytes: &[u8], _image: &Image) -> Option<Vec<u8>> {
+        None
     }
 
     /// Whether it may answer a write later: such a disk is served in another way.
@@ -120,6 +126,10 @@ impl Behaviour for Box<dyn Behaviour> {
         (**self).answer_in_haste(request, place)
     }
 
+    fn corrupt(&mut self, request: DiskRequest, bytes: &[u8], image: &Image) -> Option<Vec<u8>> {
+        (**self).corrupt(request, bytes, image)
+    }
+
     fn is_late(&self) -> bool {
         (**self).is_late()
     }
@@ -136,12 +146,27 @@ impl Behaviour for Box<dyn Behaviour> {
 /// Says of each request whether it is one of some.
 pub type Predicate = Box<dyn FnMut(DiskRequest) -> bool + Send>;
 
-/// A disk that answers some requests in one way, and does what another one does with all others.
+/// What is wrong with how a disk does some requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It answers them so.
+    Answer(Answer),
+    /// It does them with other bytes, and says nothing of that.
+    Corrupt(Corruption),
+}
+
+impl From<Answer> for Fault {
+    fn from(answer: Answer) -> Self {
+        Self::Answer(answer)
+    }
+}
+
+/// A disk that does some requests in one way, and does what another one does with all others.
 pub struct Faulty {
     otherwise: Box<dyn Behaviour>,
-    answer: Answer,
+    fault: Fault,
     hits: Predicate,
-    /// How many more are answered so.
+    /// How many more are done so.
     left: u64,
 }
 
@@ -154,37 +179,56 @@ impl Faulty {
         Self::new(Answer::Fail, u64::MAX, otherwise, Box::new(hits))
     }
 
-    /// One that answers so only the first `times` of those of which `hits` is true.
+    /// One that does so only the first `times` of those of which `hits` is true. Of a corruption that is
+    /// asked only of requests whose bytes it changes.
     pub fn new(
-        answer: Answer,
+        fault: impl Into<Fault>,
         times: u64,
         otherwise: impl Behaviour + 'static,
         hits: Predicate,
     ) -> Self {
         Self {
             otherwise: Box::new(otherwise),
-            answer,
+            fault: fault.into(),
             hits,
             left: times,
         }
+    }
+
+    /// Whether a request is one of those, and not one too many.
+    fn is_hit(&mut self, request: DiskRequest) -> bool {
+        let is_hit = self.left > 0 && (self.hits)(request);
+        self.left -= u64::from(is_hit);
+        is_hit
     }
 }
 
 impl Behaviour for Faulty {
     fn answer(&mut self, request: DiskRequest, place: usize) -> Answer {
-        if self.left > 0 && (self.hits)(request) {
-            self.left -= 1;
-            return self.answer;
+        if let Fault::Answer(answer) = self.fault
+            && self.is_hit(request)
+        {
+            return answer;
         }
         self.otherwise.answer(request, place)
     }
 
     fn answer_in_haste(&mut self, request: DiskRequest, place: usize) -> Answer {
-        if self.left > 0 && !matches!(self.answer, Answer::Slow(_)) && (self.hits)(request) {
-            self.left -= 1;
-            return self.answer;
+        if let Fault::Answer(answer) = self.fault
+            && !matches!(answer, Answer::Slow(_))
+            && self.is_hit(request)
+        {
+            return answer;
         }
         self.otherwise.answer_in_haste(request, place)
+    }
+
+    fn corrupt(&mut self, request: DiskRequest, bytes: &[u8], image: &Image) -> Option<Vec<u8>> {
+        let Fault::Corrupt(what) = self.fault else {
+            return self.otherwise.corrupt(request, bytes, image);
+        };
+        let corrupted = what.of_request(request, bytes, image)?;
+        self.is_hit(request).then_some(corrupted)
     }
 
     fn is_late(&self) -> bool {
@@ -198,7 +242,11 @@ impl Behaviour for Faulty {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::Base;
 
     const WRITE: DiskRequest = DiskRequest::Write {
         offset: 0,
@@ -240,6 +288,36 @@ mod tests {
             assert_eq!(disk.answer_in_haste(DiskRequest::Flush, 0), in_haste);
             assert_eq!(disk.answer(DiskRequest::Flush, 0), then);
         }
+    }
+
+    #[test]
+    fn a_disk_corrupts_what_it_is_to_and_counts_only_what_that_changes() {
+        let mut image = Image::new(Arc::new(Base::empty(1 << 20)));
+        image.write(0, &[7; 512]);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let hits = move |request| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            matches!(request, DiskRequest::Write { .. })
+        };
+        let zeros = Fault::Corrupt(Corruption::Zeros);
+        let mut disk = Faulty::new(zeros, 1, Keeping::Honest, Box::new(hits));
+        for answer in [disk.answer(WRITE, 0), disk.answer_in_haste(WRITE, 0)] {
+            assert_eq!(answer, Answer::AtOnce);
+        }
+        let read = DiskRequest::Read {
+            offset: 0,
+            length: 512,
+        };
+        assert_eq!(disk.corrupt(WRITE, &[0; 512], &image), None);
+        assert_eq!(asked.load(Ordering::Relaxed), 0, "it is so already");
+        assert_eq!(disk.corrupt(read, &[7; 512], &image), None);
+        let mut disk: Box<dyn Behaviour> = Box::new(disk);
+        let corrupted = [0, 1].map(|_| disk.corrupt(WRITE, &[7; 512], &image));
+        assert_eq!(corrupted, [Some(vec![0; 512]), None], "once");
+        // One that fails requests corrupts none.
+        let mut failing = Faulty::failing(disk, |_| false);
+        assert_eq!(failing.corrupt(WRITE, &[7; 512], &image), None);
     }
 
     #[test]

@@ -20,8 +20,12 @@ use crate::error::Context;
 use crate::late_answers::{LateAnswers, LateWrite};
 use crate::loop_device::LoopDevice;
 use crate::{
-    Answer, Behaviour, BlockLog, DiskRequest, Error, FrontEnd, Image, Kind, Mark, NAME_MARK, Result,
+    Answer, Behaviour, BlockLog, DiskRequest, Error, FrontEnd, Image, Kind, Mark, NAME_MARK,
+    Onlooker, Result,
 };
+
+/// How often it is looked whether a request is still to wait.
+const ASK_EVERY: Duration = Duration::from_micros(500);
 
 /// How long the kernel may believe what it was told of the file, which never changes.
 const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);
@@ -60,12 +64,41 @@ pub(crate) struct Disk {
     behaviours: u64,
     /// Whether nothing is slow, whatever its behaviour says.
     hurries: bool,
+    /// Who looks at what it is asked for while it is recorded.
+    onlooker: Option<Arc<dyn Onlooker>>,
+    /// Whether nobody does for now.
+    is_unseen: bool,
     recording: bool,
     /// How many recordings were started or stopped: what was held in one is not noted in another.
     pub(crate) recordings: u64,
 }
 
+/// A write that is answered later: its place in the log, of which recording, after how many requests, and
+/// when it came.
+type Waits = (usize, u64, u8, u64);
+
 impl Disk {
+    /// One that holds `base`, and is not recorded.
+    fn new(base: &Arc<Base>, behaviour: impl Behaviour + 'static) -> Self {
+        Self {
+            image: Image::new(Arc::clone(base)),
+            log: BlockLog::default(),
+            behaviour: Box::new(behaviour),
+            behaviours: 0,
+            hurries: false,
+            onlooker: None,
+            is_unseen: false,
+            recording: false,
+            recordings: 0,
+        }
+    }
+
+    /// Who looks at what it is asked for now.
+    fn onlooker(&self) -> Option<&Arc<dyn Onlooker>> {
+        let is_seen = self.recording && !self.hurries && !self.is_unseen;
+        self.onlooker.as_ref().filter(|_| is_seen)
+    }
+
     /// What becomes of a request: whatever is asked of a disk that is not recorded it does.
     fn answer(&mut self, request: DiskRequest) -> Answer {
         if !self.recording {
@@ -77,6 +110,41 @@ impl Disk {
         } else {
             self.behaviour.answer(request, place)
         }
+    }
+
+    /// What becomes of the bytes of a request, where they are not as they should be.
+    fn corrupt(&mut self, request: DiskRequest, bytes: &[u8]) -> Option<Vec<u8>> {
+        if !self.recording {
+            return None;
+        }
+        self.behaviour.corrupt(request, bytes, &self.image)
+    }
+
+    /// Does a write, if it is not to fail. Returns what is to be known of one that is answered later.
+    fn write(
+        &mut self,
+        (offset, data): (u64, &[u8]),
+        answer: Answer,
+        time_ns: u64,
+    ) -> std::result::Result<Option<Waits>, Errno> {
+        let length = data.len() as u64;
+        let request = DiskRequest::Write { offset, length };
+        if answer == Answer::Fail {
+            return Err(Errno::EIO);
+        }
+        // What gets onto the disk is in the log: a crash loses that, or leaves it.
+        let corrupted = self.corrupt(request, data);
+        let data = corrupted.as_deref().unwrap_or(data);
+        self.image.write(offset, data);
+        if !self.recording {
+            return Ok(None);
+        }
+        let Answer::After(requests) = answer else {
+            self.log.push_write(offset, data, time_ns);
+            return Ok(None);
+        };
+        let place = self.log.push_held_write(offset, data, time_ns);
+        Ok(Some((place, self.recordings, requests, time_ns)))
     }
 }
 
@@ -93,18 +161,8 @@ impl FuseDisk {
     ) -> Result<Self> {
         let mount_point = directory.join("disk");
         File::create(&mount_point).doing(|| format!("create {}", mount_point.display()))?;
-        let image = Image::new(Arc::clone(base));
         let is_late = behaviour.is_late();
-        let disk = Disk {
-            image,
-            log: BlockLog::default(),
-            behaviour: Box::new(behaviour),
-            behaviours: 0,
-            hurries: false,
-            recording: false,
-            recordings: 0,
-        };
-        let shared = Arc::new(Mutex::new(disk));
+        let shared = Arc::new(Mutex::new(Disk::new(base, behaviour)));
         let changed = Arc::<Condvar>::default();
         let late = is_late.then(|| Arc::new(LateAnswers::new(Arc::clone(&shared))));
         let server = Server {
@@ -193,6 +251,23 @@ impl FuseDisk {
     /// done then, and those that come are not counted as slow ones.
     pub fn set_hurries(&self, hurries: bool) {
         self.change(|disk| disk.hurries = hurries);
+    }
+
+    /// Has somebody look at what it is asked for from now on, while it is recorded.
+    pub fn set_onlooker(&self, onlooker: Arc<dyn Onlooker>) {
+        self.lock().onlooker = Some(onlooker);
+    }
+
+    /// Whether a request waits for whoever looks.
+    pub fn is_held(&self) -> bool {
+        let onlooker = self.lock().onlooker.clone();
+        onlooker.is_some_and(|onlooker| onlooker.holds())
+    }
+
+    /// Whether nobody looks at what it is asked for now, and no request waits for anybody. It is so too while
+    /// it is to hurry.
+    pub fn set_unseen(&self, is_unseen: bool) {
+        self.change(|disk| disk.is_unseen = is_unseen);
     }
 
     /// Changes how it behaves, also to a request that is slow.
@@ -416,6 +491,10 @@ impl Server {
     /// as a slow one already. This thread does nothing else, so others wait.
     fn answer(&self, request: DiskRequest) -> Answer {
         let mut disk = self.disk.lock().expect(NO_PANIC);
+        let onlooker = disk.onlooker().cloned();
+        if onlooker.is_some_and(|onlooker| onlooker.comes(request, now_ns())) {
+            disk = self.wait_for_onlooker(disk);
+        }
         loop {
             let answer = disk.answer(request);
             let Answer::Slow(time) = answer else {
@@ -433,6 +512,25 @@ impl Server {
                 return Answer::AtOnce;
             }
         }
+    }
+
+    /// Lets whoever looks know that a request was done, and waits as long as it is to.
+    fn tell(&self, request: DiskRequest, answer: Answer) {
+        let disk = self.disk.lock().expect(NO_PANIC);
+        let onlooker = disk.onlooker().cloned();
+        let has_failed = answer == Answer::Fail;
+        if onlooker.is_some_and(|onlooker| onlooker.is_done(request, has_failed)) {
+            drop(self.wait_for_onlooker(disk));
+        }
+    }
+
+    /// Waits as long as whoever looks says so. This thread does nothing else, so others wait, too.
+    fn wait_for_onlooker<'a>(&'a self, mut disk: MutexGuard<'a, Disk>) -> MutexGuard<'a, Disk> {
+        while disk.onlooker().is_some_and(|onlooker| onlooker.holds()) {
+            let waited = self.changed.wait_timeout(disk, ASK_EVERY);
+            disk = waited.expect(NO_PANIC).0;
+        }
+        disk
     }
 
     /// Carries a request out by the clock of the log, and answers the writes that waited for it.
@@ -510,7 +608,16 @@ impl Filesystem for Server {
             length: length as u64,
         };
         let answer = self.answer(request);
-        self.carry_out(|disk, _| disk.image.read(offset, &mut data));
+        self.carry_out(|disk, _| {
+            disk.image.read(offset, &mut data);
+            // What is read by a request that fails, nobody gets.
+            let is_done = answer != Answer::Fail;
+            let corrupted = is_done.then(|| disk.corrupt(request, &data)).flatten();
+            if let Some(corrupted) = corrupted {
+                data = corrupted;
+            }
+        });
+        self.tell(request, answer);
         match answer {
             Answer::Fail => reply.error(Errno::EIO),
             Answer::AtOnce | Answer::After(_) | Answer::Slow(_) => reply.data(&data),
@@ -538,21 +645,8 @@ impl Filesystem for Server {
             length: length.into(),
         };
         let answer = self.answer(request);
-        let wait = self.carry_out(|disk, time_ns| {
-            if answer == Answer::Fail {
-                return Err(Errno::EIO);
-            }
-            disk.image.write(offset, data);
-            if !disk.recording {
-                return Ok(None);
-            }
-            let Answer::After(requests) = answer else {
-                disk.log.push_write(offset, data, time_ns);
-                return Ok(None);
-            };
-            let place = disk.log.push_held_write(offset, data, time_ns);
-            Ok(Some((place, disk.recordings, requests, time_ns)))
-        });
+        let wait = self.carry_out(|disk, time_ns| disk.write((offset, data), answer, time_ns));
+        self.tell(request, answer);
         match (wait, &self.late) {
             (Err(errno), _) => reply.error(errno),
             (Ok(Some((place, recording, requests, time_ns))), Some(late)) => {
@@ -580,6 +674,7 @@ impl Filesystem for Server {
                 disk.log.push(Kind::Flush, time_ns);
             }
         });
+        self.tell(DiskRequest::Flush, answer);
         done(answer, reply);
     }
 
@@ -595,7 +690,8 @@ impl Filesystem for Server {
     ) {
         // The loop driver asks for holes (discard) and zeros (write zeroes), nothing else.
         let length = length.min(self.size_bytes.saturating_sub(offset));
-        let answer = self.answer(DiskRequest::Discard { offset, length });
+        let request = DiskRequest::Discard { offset, length };
+        let answer = self.answer(request);
         self.carry_out(|disk, time_ns| {
             if answer != Answer::Fail {
                 disk.image.discard(offset, length);
@@ -604,6 +700,7 @@ impl Filesystem for Server {
                 disk.log.push(Kind::Discard { offset, length }, time_ns);
             }
         });
+        self.tell(request, answer);
         done(answer, reply);
     }
 }
@@ -641,7 +738,7 @@ mod sys {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Instant;
 
     use pace_rules::disk::Disk as Keeping;
@@ -669,13 +766,8 @@ mod tests {
         let behaviour = Faulty::new(late, times, Keeping::Honest, Box::new(hits));
         let base = Arc::new(Base::empty(crate::PAGE_SIZE as u64));
         let disk = Disk {
-            image: Image::new(Arc::clone(&base)),
-            log: BlockLog::default(),
-            behaviour: Box::new(behaviour),
-            behaviours: 0,
-            hurries: false,
             recording: true,
-            recordings: 0,
+            ..Disk::new(&base, behaviour)
         };
         let server = Server {
             disk: Arc::new(Mutex::new(disk)),
@@ -729,6 +821,61 @@ mod tests {
             disk.behaviours += 1;
         });
         assert_eq!(answer, Answer::Fail);
+    }
+
+    /// Has each request wait that comes, and counts those that do.
+    #[derive(Default)]
+    struct Waiter {
+        goes_on: AtomicBool,
+        came: AtomicUsize,
+    }
+
+    impl Onlooker for Waiter {
+        fn comes(&self, _: DiskRequest, _: u64) -> bool {
+            self.came.fetch_add(1, Ordering::SeqCst);
+            true
+        }
+
+        fn is_done(&self, _: DiskRequest, _: bool) -> bool {
+            false
+        }
+
+        fn holds(&self) -> bool {
+            !self.goes_on.load(Ordering::SeqCst)
+        }
+    }
+
+    /// What becomes of a request that waits before it is done, if that is changed meanwhile.
+    fn change_while_held(change: impl FnOnce(&mut Disk, &Waiter)) -> Answer {
+        let (server, _) = slow_server(0);
+        let waiter = Arc::<Waiter>::default();
+        server.disk.lock().expect(NO_PANIC).onlooker = Some(Arc::clone(&waiter) as _);
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| server.answer(WRITE));
+            wait_until("it comes", || waiter.came.load(Ordering::SeqCst) > 0);
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(!asked.is_finished(), "it waits");
+            change(&mut server.disk.lock().expect(NO_PANIC), &waiter);
+            wait_until("it answers", || asked.is_finished());
+            assert_eq!(waiter.came.load(Ordering::SeqCst), 1);
+            asked.join().expect(NO_PANIC)
+        })
+    }
+
+    #[test]
+    fn a_request_waits_for_whoever_looks_until_it_is_let_go_or_nobody_looks_any_more() {
+        let let_go = |_: &mut Disk, waiter: &Waiter| waiter.goes_on.store(true, Ordering::SeqCst);
+        assert_eq!(change_while_held(let_go), Answer::AtOnce);
+        let hurry = |disk: &mut Disk, _: &Waiter| disk.hurries = true;
+        assert_eq!(change_while_held(hurry), Answer::AtOnce);
+        let unseen = |disk: &mut Disk, _: &Waiter| disk.is_unseen = true;
+        assert_eq!(change_while_held(unseen), Answer::AtOnce);
+        // How it behaves by then is what counts: the power fails, or this is the fault that was to hit it.
+        let fail = |disk: &mut Disk, waiter: &Waiter| {
+            disk.behaviour = Box::new(Faulty::failing(Keeping::Honest, |_| true));
+            waiter.goes_on.store(true, Ordering::SeqCst);
+        };
+        assert_eq!(change_while_held(fail), Answer::Fail);
     }
 
     /// A file system that does not begin.

@@ -4,8 +4,8 @@
 //! - [`BlockLog`]: every write, flush and discard that a disk was asked for, when it was completed,
 //!   and marks.
 //! - [`Behaviour`]: what a disk does with each request, and how it keeps its word: an honest or
-//!   lying one (`pace_rules::disk::Disk`), a lazy one ([`Completion`]), one that fails
-//!   ([`Faulty`]).
+//!   lying one (`pace_rules::disk::Disk`), a lazy one ([`Completion`]), one that fails, or
+//!   corrupts what it reads or writes ([`Faulty`]).
 //! - [`RequestTrace`]: tells the flush that stands for FUA from one of its own.
 //! - [`LogWrites`]: what the kernel's own target log-writes logged.
 //! - [`FrontEnd`]: a disk that the kernel can mount: [`FuseDisk`] (FUSE + loop) records what
@@ -14,6 +14,7 @@
 mod base;
 mod behaviour;
 mod completion;
+mod corruption;
 mod error;
 mod front_end;
 mod fua;
@@ -26,11 +27,13 @@ mod log;
 mod log_writes;
 pub mod loop_device;
 mod memfd_disk;
+mod onlooker;
 mod page_writer;
 
 pub use base::Base;
-pub use behaviour::{Answer, Behaviour, DiskRequest, Faulty, Predicate};
+pub use behaviour::{Answer, Behaviour, DiskRequest, Fault, Faulty, Predicate};
 pub use completion::Completion;
+pub use corruption::Corruption;
 pub use error::{Error, Result};
 pub use front_end::FrontEnd;
 pub use fua::{FlaggedRequest, RequestTrace, annotate, recognise_fua, try_request_trace};
@@ -41,6 +44,7 @@ pub use log::{BlockLog, Entry, Kind, Mark, NEVER};
 pub use log_writes::{LogMark, LogWrites, LogWritesError, OperationMark, Unordered};
 pub use loop_device::is_unmounted;
 pub use memfd_disk::MemfdDisk;
+pub use onlooker::Onlooker;
 
 /// Everything this crate makes that the kernel gives a name to carries this mark, so that
 /// what a killed process left behind can be told from what others made.

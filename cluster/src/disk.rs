@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block_dev::{
-    Answer, Base, Behaviour, BlockLog, Completion, Faulty, FrontEnd, FuseDisk, Image, Predicate,
-    RequestTrace, is_unmounted, recognise_fua,
+    Answer, Base, Behaviour, BlockLog, Completion, Fault, Faulty, FrontEnd, FuseDisk, Image,
+    Onlooker, Predicate, RequestTrace, is_unmounted, recognise_fua,
 };
 use crash_images::{rebuild, requests};
 use local_fs::{Mounted, Variant};
@@ -39,8 +39,8 @@ pub struct Disk {
     file_system: String,
     start_ns: u64,
     durable: usize,
-    /// How it answers some requests ([`Self::answer_some`]).
-    fault: Option<Answer>,
+    /// How it does some requests ([`Self::answer_some`]).
+    fault: Option<Fault>,
     directory: PathBuf,
 }
 
@@ -123,8 +123,16 @@ impl Disk {
         Ok(this)
     }
 
-    /// Begins a log, and mounts what the disk holds.
+    /// Begins a log, and mounts what the disk holds. Nobody looks at what that asks of it: whoever waits for
+    /// the mount could not let a request go on.
     fn mount(&mut self) -> Result<()> {
+        self.front_end.set_unseen(true);
+        let mounted = self.mount_unseen();
+        self.front_end.set_unseen(false);
+        mounted
+    }
+
+    fn mount_unseen(&mut self) -> Result<()> {
         self.front_end.start_recording_on(&self.base)?;
         (self.start_ns, self.durable) = (FuseDisk::now_ns(), 0);
         let mount_point = self.mount_point();
@@ -169,14 +177,20 @@ impl Disk {
         Ok(self.front_end.set_behaviour(behaviour)?)
     }
 
-    /// Has it answer so the first `times` requests of which `hits` is true, until they are spared or
+    /// Has it do so the first `times` requests of which `hits` is true, until they are spared or
     /// the power fails. Other requests are completed at once.
     ///
     /// # Errors
     /// If the disk cannot be told.
-    pub fn answer_some(&mut self, answer: Answer, times: u64, hits: Predicate) -> Result<()> {
-        self.set_behaviour(Faulty::new(answer, times, Completion::AtOnce, hits))?;
-        self.fault = Some(answer);
+    pub fn answer_some(
+        &mut self,
+        fault: impl Into<Fault>,
+        times: u64,
+        hits: Predicate,
+    ) -> Result<()> {
+        let fault = fault.into();
+        self.set_behaviour(Faulty::new(fault, times, Completion::AtOnce, hits))?;
+        self.fault = Some(fault);
         Ok(())
     }
 
@@ -197,21 +211,42 @@ impl Disk {
     /// If the disk cannot be told.
     pub(crate) fn spare_if_slow(&mut self) -> Result<()> {
         match self.fault {
-            Some(Answer::Slow(_)) => self.spare_requests(),
+            Some(Fault::Answer(Answer::Slow(_))) => self.spare_requests(),
             _ => Ok(()),
         }
     }
 
-    /// Has it fail all that it is asked for until its power has failed, if it is slow: nothing is done
-    /// that nobody waits for.
+    /// Has it fail all that it is asked for until its power has failed, if it is slow or somebody has a
+    /// request wait: nothing is done that nobody waits for.
     ///
     /// # Errors
     /// If the disk cannot be told.
-    pub(crate) fn give_up_if_slow(&mut self) -> Result<()> {
+    pub(crate) fn give_up(&mut self) -> Result<()> {
         match self.fault {
-            Some(Answer::Slow(_)) => self.answer_some(Answer::Fail, u64::MAX, Box::new(|_| true)),
+            Some(Fault::Answer(Answer::Slow(_))) => self.fail_all(),
+            _ if self.front_end.is_held() => self.fail_all(),
             _ => Ok(()),
         }
+    }
+
+    /// Has somebody look at what it is asked for from now on, but for what this program asks of it by itself:
+    /// while it is mounted or unmounted, and a node is killed or started.
+    pub fn set_onlooker(&self, onlooker: Arc<dyn Onlooker>) {
+        self.front_end.set_onlooker(onlooker);
+    }
+
+    /// Whether nobody looks for now: a request that waits for whoever does goes on.
+    pub(crate) fn set_unseen(&self, is_unseen: bool) {
+        self.front_end.set_unseen(is_unseen);
+    }
+
+    /// What it holds.
+    pub fn base(&self) -> &Arc<Base> {
+        &self.base
+    }
+
+    fn fail_all(&mut self) -> Result<()> {
+        self.answer_some(Answer::Fail, u64::MAX, Box::new(|_| true))
     }
 
     /// Whether it takes its time for nothing, also if it is slow: processes that were killed and wait for

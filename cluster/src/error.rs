@@ -20,12 +20,14 @@ pub enum Error {
         error: io::Error,
     },
     /// The cluster file does not follow its syntax.
-    #[error("{path} line {line}: {what}")]
+    #[error("{path} line {line}{}: {what}", column_words(*.column))]
     Syntax {
         /// The file.
         path: PathBuf,
         /// Where in it.
         line: usize,
+        /// Where in that line, if that is known.
+        column: Option<usize>,
         /// What is wrong.
         what: String,
     },
@@ -146,6 +148,11 @@ impl From<simulation::Error> for Error {
             error => Self::Simulation(error),
         }
     }
+}
+
+/// A column, after the words for a line.
+fn column_words(column: Option<usize>) -> String {
+    column.map_or_else(String::new, |column| format!(", column {column}"))
 }
 
 /// The end of a log, after other words.

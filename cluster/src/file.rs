@@ -4,6 +4,7 @@ mod clients;
 mod histories;
 mod logs;
 mod node;
+mod probe;
 mod raw;
 mod simulated;
 mod steps;
@@ -16,8 +17,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-pub use self::clients::{ProbeConfig, Side, SidedClient, Sometimes};
+pub use self::clients::{ClientTurns, Side, SidedClient, Sometimes};
 pub use self::logs::LogErrors;
+pub use self::probe::{LogRole, ProbeConfig, ProbeKind};
 use self::raw::RawFile;
 pub use self::simulated::SimulatedConfig;
 pub use self::steps::Step;
@@ -64,6 +66,8 @@ pub struct ClusterFile {
     pub client: Option<ClientConfig>,
     /// What makes it work while faults are injected, if that is not the client.
     pub clients: Vec<SidedClient>,
+    /// Which of them work one after the other.
+    pub turns: Option<ClientTurns>,
     /// What says which role each node has.
     pub probe: Option<ProbeConfig>,
     /// What should happen in some run with faults.
@@ -157,6 +161,14 @@ pub enum Ready {
     Port(u16),
     /// A line of its log has this in it.
     Log(String),
+    /// It answers by HTTP that all is well: this command of this program, which is run where the node is,
+    /// ends with status 0 then.
+    Http {
+        /// Its words.
+        words: Vec<String>,
+        /// Where it asks.
+        url: String,
+    },
 }
 
 /// What makes the cluster work: each line that it prints is an acknowledgement.
@@ -246,13 +258,14 @@ impl ClusterFile {
     /// Takes the text of one apart. `path` is for messages.
     ///
     /// # Errors
-    /// With the line, if it does not follow the syntax.
+    /// With the line, and the column if that is known, if it does not follow the syntax.
     pub fn parse(text: &str, path: &Path, folder: &Path) -> Result<Self> {
         let raw: RawFile = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             Error::Syntax {
                 path: path.into(),
                 line: line_of(text, at),
+                column: error.span().map(|_| column_of(text, at)),
                 what: in_words(error.message()),
             }
         })?;
@@ -265,6 +278,7 @@ impl ClusterFile {
                 Some(at) => Error::Syntax {
                     path: path.into(),
                     line: line_of(text, at),
+                    column: wrong.is_exact.then(|| column_of(text, at)),
                     what: wrong.what,
                 },
             })
@@ -297,6 +311,9 @@ impl ClusterFile {
         file.check
             .iter_mut()
             .for_each(|check| check.within *= times);
+        file.turns
+            .iter_mut()
+            .for_each(|turns| turns.within *= times);
         file
     }
 
@@ -443,7 +460,10 @@ impl ClusterFile {
             (whose, client.config.command.clone())
         }));
         let probe = self.probe.iter();
-        all.extend(probe.map(|probe| ("the probe".into(), probe.command.clone())));
+        all.extend(probe.filter_map(|probe| match &probe.kind {
+            ProbeKind::Command { words, .. } => Some(("the probe".into(), words.clone())),
+            ProbeKind::Http { .. } | ProbeKind::Log(_) => None,
+        }));
         if let Some(check) = &self.check {
             let words = check.command(Some(Path::new("acks")))?;
             all.push(("the check".into(), words));
@@ -497,6 +517,13 @@ fn own_path() -> String {
 
 fn line_of(text: &str, at: usize) -> usize {
     text[..at.min(text.len())].matches('\n').count() + 1
+}
+
+/// In characters, from 1.
+fn column_of(text: &str, at: usize) -> usize {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    line.chars().count() + 1
 }
 
 fn not_there(whose: &str) -> Error {

@@ -23,6 +23,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, User, chroot, fchdir, sethostname};
 use serde::{Deserialize, Serialize};
 
+use crate::ask::{self, ANSWERS_COMMAND, PROBE_COMMAND};
 use crate::error::{Context, Error, Result};
 use crate::everybody;
 use crate::file::DIRECTORY;
@@ -112,6 +113,12 @@ pub fn run_hidden() -> Option<ExitCode> {
     }
     if command == NODE_COMMAND {
         return Some(be_node());
+    }
+    if command == PROBE_COMMAND {
+        return Some(ask::probe(arguments.next()));
+    }
+    if command == ANSWERS_COMMAND {
+        return Some(ask::answers(arguments.next()));
     }
     if command != ENTER_COMMAND {
         return None;

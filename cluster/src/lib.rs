@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ask;
 mod background;
 mod check;
 mod client;
@@ -24,7 +25,9 @@ mod file;
 mod filter;
 mod ground;
 mod hidden;
+mod http;
 mod links;
+mod listing;
 mod log;
 mod namespaces;
 mod network;
@@ -38,6 +41,7 @@ mod tally;
 mod turns;
 mod words;
 
+pub use ask::NO_ANSWER;
 pub use background::Background;
 pub use check::{Verdict, verdict};
 pub use client::Client;
@@ -47,17 +51,19 @@ pub use disk::{Disk, PowerCut};
 pub use ends::NodeEnd;
 pub use error::{Error, Result, UNUSABLE_DISK, is_killed};
 pub use file::{
-    ADDRESS_VARIABLE, CLIENT, Check, ClientConfig, ClusterFile, DIRECTORY, Explore, LogErrors,
-    NodeConfig, PATIENCE_VARIABLE, ProbeConfig, Ready, Side, SidedClient, SimulatedConfig,
-    Sometimes, Step,
+    ADDRESS_VARIABLE, CLIENT, Check, ClientConfig, ClientTurns, ClusterFile, DIRECTORY, Explore,
+    LogErrors, LogRole, NodeConfig, PATIENCE_VARIABLE, ProbeConfig, ProbeKind, Ready, Side,
+    SidedClient, SimulatedConfig, Sometimes, Step,
 };
 pub use hidden::{run_as_user, run_hidden};
 pub use links::{Link, Links, Member, between};
+pub use listing::{Listed, ListedKind, Reading, listed};
+pub use local_fs::{Area, Areas};
 pub use network::{client_address, reaches_others, set_up_machine, try_links, try_network};
 pub use node::Node;
 pub use process::{Ending, Process, Spawn, Starter};
 pub use simulated::{
-    Driven, LogGrowth, Look, Looked, MachineRecorder, MachineRecording, MachineTracer,
+    Driven, ListedData, LogGrowth, Look, Looked, MachineRecorder, MachineRecording, MachineTracer,
     RunningClient, SimulatedCluster, SimulatedProgram, SimulationSettings, open_port,
     own_environment,
 };

@@ -25,7 +25,7 @@ use crate::relay::{Relay, Running, Uncounted};
 use crate::tally::Tally;
 
 /// This program; what it is started as does not depend on whether its file is still there.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// How long a port may take to answer; in a network like ours it does at once, or not at all.
 const CONNECT_WITHIN: Duration = Duration::from_millis(200);

@@ -213,7 +213,18 @@ impl Node {
     /// If it cannot be started.
     pub fn restart(&mut self, starter: &mut dyn Starter) -> Result<()> {
         let directory = self.directory.clone();
-        self.start(&directory, starter)
+        self.unseen(true);
+        let started = self.start(&directory, starter);
+        self.unseen(false);
+        started
+    }
+
+    /// Whether nobody looks at what its disk is asked for: while it is started, who could let a request go on
+    /// waits for the disk.
+    pub fn unseen(&self, is_unseen: bool) {
+        if let Some(disk) = &self.disk {
+            disk.set_unseen(is_unseen);
+        }
     }
 
     /// Switches the machine on. `first` if the directory is new.
@@ -336,6 +347,16 @@ impl Node {
     pub fn is_running(&self) -> Result<bool> {
         let has_process = self.process().is_some();
         Ok(has_process && self.ended()?.is_none())
+    }
+
+    /// Where its log was when its command was started, if that runs.
+    ///
+    /// # Errors
+    /// If that cannot be known.
+    pub fn logs_since(&self) -> Result<Option<u64>> {
+        let is_running = self.is_running()?;
+        let running = self.running.as_ref().filter(|_| is_running);
+        Ok(running.map(|running| running.log_from))
     }
 
     /// Whether its command was started since the machine was switched on.
@@ -515,7 +536,7 @@ impl Node {
         };
         self.begin_kill();
         // What waited for it is not done. Who reads of the error in a program's log reads of its end.
-        let told = self.disk.as_mut().map_or(Ok(()), Disk::give_up_if_slow);
+        let told = self.disk.as_mut().map_or(Ok(()), Disk::give_up);
         self.be_gone();
         tracing::info!(node = self.config().name, "switched a node off");
         unplugged.and(told)

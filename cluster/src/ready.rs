@@ -44,7 +44,7 @@ impl Probe {
                 let address = SocketAddr::from((asked.address, *port));
                 asked.ground.answers(address).map_err(io::Error::other)
             }
-            Ready::Command(words) => {
+            Ready::Command(words) | Ready::Http { words, .. } => {
                 let Some(child) = &mut self.running else {
                     if self
                         .ended

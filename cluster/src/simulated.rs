@@ -10,6 +10,6 @@ pub use hosts::LogGrowth;
 pub use init::open_port;
 pub(crate) use init::{MACHINE_COMMAND, be_machine};
 pub use run::{
-    Driven, Look, Looked, MachineRecorder, MachineRecording, MachineTracer, RunningClient,
-    SimulatedCluster, SimulatedProgram, SimulationSettings, own_environment,
+    Driven, ListedData, Look, Looked, MachineRecorder, MachineRecording, MachineTracer,
+    RunningClient, SimulatedCluster, SimulatedProgram, SimulationSettings, own_environment,
 };

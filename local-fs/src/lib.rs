@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+mod areas;
 mod block_names;
 mod btrfs_control;
 mod dies_with_thread;
@@ -24,6 +25,7 @@ mod tree;
 mod variant;
 mod walk;
 
+pub use areas::{Area, Areas};
 pub use block_names::block_names;
 pub use dies_with_thread::dies_with_thread;
 pub use error::{Error, Result, is_about_machine};

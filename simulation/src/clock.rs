@@ -35,11 +35,41 @@ impl Clock {
         assert!(rate > 0, "a clock runs forward");
         rate
     }
+}
+
+/// A clock of which the drift may change while it runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChangingClock {
+    /// How it runs now.
+    pub(crate) now: Clock,
+    /// When it began to, in the simulation's time, and what it had counted by then.
+    since_ns: (u64, u64),
+}
+
+impl ChangingClock {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            now: clock,
+            since_ns: (0, 0),
+        }
+    }
+
+    /// What it has counted by a time since the simulation began.
+    fn counted_ns(self, now_ns: u64) -> u64 {
+        let (since_ns, counted_ns) = self.since_ns;
+        counted_ns + self.now.counted_ns(now_ns.saturating_sub(since_ns))
+    }
+
+    /// It drifts so from now on: what it has counted stays.
+    pub(crate) fn drift(&mut self, drift_ppm: i32, now_ns: u64) {
+        self.since_ns = (now_ns, self.counted_ns(now_ns));
+        self.now.drift_ppm = drift_ppm;
+    }
 
     /// The time of day that it has, where it is `epoch_ns` when the simulation begins.
     pub(crate) fn time_of_day_ns(self, epoch_ns: u64, now_ns: u64) -> u64 {
         let time_ns = epoch_ns + self.counted_ns(now_ns);
-        time_ns.saturating_add_signed(self.offset_ns)
+        time_ns.saturating_add_signed(self.now.offset_ns)
     }
 }
 
@@ -121,8 +151,15 @@ mod tests {
             offset_ns: -7,
             drift_ppm: 100,
         };
+        let mut clock = ChangingClock::new(clock);
         assert_eq!(clock.time_of_day_ns(1000, 0), 993);
         assert_eq!(clock.time_of_day_ns(1000, 1_000_000), 1_001_093);
         assert_eq!(clock.time_of_day_ns(1000, 2_000_000), 2_001_193);
+        // What it has gained stays when it drifts in another way.
+        clock.drift(-500_000, 2_000_000);
+        assert_eq!(clock.time_of_day_ns(1000, 2_000_000), 2_001_193);
+        assert_eq!(clock.time_of_day_ns(1000, 3_000_000), 2_501_193);
+        clock.drift(0, 3_000_000);
+        assert_eq!(clock.time_of_day_ns(1000, 4_000_000), 3_501_193);
     }
 }

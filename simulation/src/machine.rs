@@ -14,7 +14,7 @@ mod fork;
 use machine::Uml;
 use nix::sys::signal::Signal;
 
-use crate::clock::Clock;
+use crate::clock::{ChangingClock, Clock};
 use crate::device::{Device, Disk, Kind, Port, network_offer, port_offer};
 use crate::error::{Context, Error, Result};
 use crate::process::Process;
@@ -132,7 +132,7 @@ pub(crate) struct Machine {
     memory_mib: u64,
     /// Where its memory is a file.
     room: PathBuf,
-    pub(crate) clock: Clock,
+    pub(crate) clock: ChangingClock,
     chaos: Option<Chaos>,
     init: Vec<String>,
     /// What a kernel finds at its boot.
@@ -167,6 +167,8 @@ pub(crate) struct Times {
     /// The simulation's time at which its own was 0: when it was switched on, later by as long as
     /// it was frozen.
     pub(crate) offset_ns: u64,
+    /// Since when its clock runs as it does, in the simulation's time and in its own.
+    pub(crate) since_ns: (u64, u64),
     /// What it knows of the simulation's time.
     pub(crate) local_ns: u64,
     /// The last moment that both it and we named, in the simulation's time and in its own: between
@@ -204,6 +206,7 @@ impl Times {
     fn of_boot(now_ns: u64) -> Self {
         Self {
             offset_ns: now_ns,
+            since_ns: (now_ns, 0),
             local_ns: now_ns,
             known_ns: (now_ns, 0),
             request_ns: None,
@@ -260,7 +263,8 @@ impl Times {
         if time_ns == known_ns {
             return own_ns;
         }
-        let shown_ns = clock.counted_ns(time_ns.saturating_sub(self.offset_ns));
+        let (since_ns, own_since_ns) = self.since_ns;
+        let shown_ns = own_since_ns + clock.counted_ns(time_ns.saturating_sub(since_ns));
         match self.request_ns {
             Some(request_ns) if time_ns <= request_ns => shown_ns.min(self.own_request_ns),
             _ => shown_ns,
@@ -273,7 +277,21 @@ impl Times {
         if shown_ns == own_ns {
             return known_ns;
         }
-        clock.passed_ns(shown_ns).saturating_add(self.offset_ns)
+        let (since_ns, own_since_ns) = self.since_ns;
+        let counted_ns = shown_ns.saturating_sub(own_since_ns);
+        clock.passed_ns(counted_ns).saturating_add(since_ns)
+    }
+
+    /// Its clock, which ran as the one, runs as the other from now on; if it is frozen, from where it stands.
+    /// When it wants to run by its own clock it still does. It waits.
+    pub(crate) fn drift(&mut self, (before, after): (Clock, Clock), now_ns: u64) {
+        let time_ns = self.frozen_ns.unwrap_or(now_ns).max(self.local_ns);
+        let own_ns = self.own_ns(before, time_ns);
+        self.since_ns = (time_ns, own_ns);
+        self.known_ns = (time_ns, own_ns);
+        if self.request_ns.is_some() {
+            self.request(after, self.own_request_ns);
+        }
     }
 }
 
@@ -328,7 +346,7 @@ impl Machine {
             name: spec.name,
             memory_mib: spec.memory_mib,
             room: PathBuf::new(),
-            clock: spec.clock,
+            clock: ChangingClock::new(spec.clock),
             chaos: spec.chaos,
             init: spec.init,
         })
@@ -597,4 +615,54 @@ fn last_lines(text: &str) -> Vec<String> {
         .iter()
         .map(|line| (*line).to_owned())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXACT: Clock = Clock {
+        offset_ns: 0,
+        drift_ppm: 0,
+    };
+
+    const FAST: Clock = Clock {
+        offset_ns: 0,
+        drift_ppm: 500_000,
+    };
+
+    /// One that was switched on at 100, and wants to run when its clock shows 1000.
+    fn times() -> Times {
+        let mut times = Times::of_boot(100);
+        times.request(EXACT, 1000);
+        assert_eq!(times.request_ns, Some(1100));
+        times
+    }
+
+    #[test]
+    fn a_clock_that_drifts_goes_on_from_what_it_shows_and_wakes_its_kernel_when_it_wanted() {
+        let mut times = times();
+        times.drift((EXACT, FAST), 500);
+        assert_eq!(times.own_ns(FAST, 500), 400);
+        assert_eq!(times.own_ns(FAST, 700), 700);
+        assert_eq!(times.request_ns, Some(900));
+        assert_eq!(times.own_ns(FAST, 900), 1000);
+        times.drift((FAST, EXACT), 700);
+        assert_eq!(times.own_ns(EXACT, 900), 900);
+        assert_eq!(times.request_ns, Some(1000));
+        assert_eq!(times.time_ns(EXACT, 2000), 2000);
+        // One that wants nothing wants nothing either when its clock is another.
+        let mut idle = Times::of_boot(0);
+        idle.drift((EXACT, FAST), 10);
+        assert_eq!((idle.request_ns, idle.own_ns(FAST, 30)), (None, 40));
+    }
+
+    #[test]
+    fn the_clock_of_a_frozen_machine_stands_also_if_it_is_to_drift() {
+        let mut times = times();
+        times.frozen_ns = Some(300);
+        times.drift((EXACT, FAST), 800);
+        assert_eq!(times.own_ns(FAST, 300), 200);
+        assert_eq!(times.request_ns, Some(300 + 534));
+    }
 }

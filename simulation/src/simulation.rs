@@ -118,6 +118,8 @@ enum Event {
     Call(Ring),
     /// A disk has done what it was asked for.
     Done { device: Place, head: u16 },
+    /// A request goes on that waited for whoever looks at those of a disk.
+    GoOn(Place),
     /// There may be something to bring in at a port.
     Fill(Place),
     /// Somebody speaks to a machine.
@@ -148,9 +150,10 @@ impl Event {
         match self {
             Self::Frame { to, .. } => Some(*to),
             Self::Call(ring) => Some(ring.device.machine),
-            Self::Done { device, .. } | Self::Fill(device) | Self::Speak { device, .. } => {
-                Some(device.machine)
-            }
+            Self::Done { device, .. }
+            | Self::GoOn(device)
+            | Self::Fill(device)
+            | Self::Speak { device, .. } => Some(device.machine),
             Self::Said { .. } | Self::Ended { .. } => None,
         }
     }
@@ -423,6 +426,7 @@ impl Simulation {
         };
         let frozen_ns = now_ns.saturating_sub(since_ns.max(running.times.local_ns));
         running.times.offset_ns += frozen_ns;
+        running.times.since_ns.0 += frozen_ns;
         running.times.local_ns += frozen_ns;
         running.times.known_ns.0 += frozen_ns;
         running.times.request_ns = running.times.request_ns.map(|request| request + frozen_ns);
@@ -435,6 +439,31 @@ impl Simulation {
             let event = Event::Call(Ring { device, queue });
             self.calendar.add(now_ns, Source::Driver, event);
         }
+    }
+
+    /// How much faster than time the clock of a machine runs, in parts of a million.
+    pub fn drift_ppm(&self, machine: usize) -> i32 {
+        self.machines[machine].clock.now.drift_ppm
+    }
+
+    /// Has the clock of a machine run so much faster from now on, also while it is off: with it all that the
+    /// machine measures. What it shows now stays. No machine is ahead of the others.
+    pub fn set_drift(&mut self, machine: usize, drift_ppm: i32) {
+        let now_ns = self.now_ns;
+        let machine = &mut self.machines[machine];
+        let before = machine.clock.now;
+        machine.clock.drift(drift_ppm, now_ns);
+        if let Some(running) = &mut machine.running {
+            running.times.drift((before, machine.clock.now), now_ns);
+        }
+    }
+
+    /// What the clock of a machine that is on shows now, since it was switched on.
+    pub fn shown_ns(&self, machine: usize) -> Option<u64> {
+        let machine = &self.machines[machine];
+        let times = machine.running.as_ref()?.times;
+        let now_ns = times.frozen_ns.unwrap_or(self.now_ns).max(times.local_ns);
+        Some(times.own_ns(machine.clock.now, now_ns))
     }
 
     /// A device of a machine, in the life that it has now.
@@ -450,6 +479,23 @@ impl Simulation {
     /// What a device of a machine does is an error of its kernel's, if it is one.
     fn of_device<T>(&self, machine: usize, done: io::Result<T>) -> Result<T> {
         done.map_err(|error| self.machines[machine].of_device(&error))
+    }
+
+    /// Has requests go on that whoever looks at the disks has let go, after the shortest latency of the network:
+    /// a machine may be as far ahead.
+    pub fn let_requests_go(&mut self) {
+        let time_ns = self.now_ns + self.switch.latency_ns_min();
+        for index in 0..self.machines.len() {
+            for device in 0..self.machines[index].devices.len() {
+                let place = self.place(index, device);
+                if let Kind::Disk(disk) = &mut self.machines[index].devices[device].kind
+                    && disk.is_let_go()
+                {
+                    let source = Source::Driver;
+                    self.calendar.add(time_ns, source, Event::GoOn(place));
+                }
+            }
+        }
     }
 
     /// Says something to a machine, which hears it after the shortest latency of the network.

@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         fill(Path::new(&std::env::args().nth(2).expect("a kernel")));
         return ExitCode::SUCCESS;
     }
-    let tests: [Test; 24] = [
+    let tests: [Test; 25] = [
         ("waiting_costs_no_time_and_clocks_agree", clocks),
         ("what_no_flush_covers_is_lost_with_the_power", power),
         (
@@ -106,6 +106,7 @@ fn main() -> ExitCode {
         ("a_full_memory_directory_is_an_error", full),
         ("a_frozen_machine_is_behind_when_it_goes_on", freeze),
         ("clocks_are_ahead_and_drift", clocks_drift),
+        ("a_clock_drifts_for_a_while", drifts_for_a_while),
         ("a_kernel_that_panics_says_so", panics),
         ("a_kernel_that_is_killed_from_outside_is_an_error", killed),
         (
@@ -881,6 +882,60 @@ fn clocks_drift(kernel: &Path) {
             assert!((seen_ns - expected_ns).abs() < 10_000_000, "{seen:?}");
         }
     }
+}
+
+/// Its drift changes while it runs and while it is off; each run comes to the same.
+fn drifts_for_a_while(kernel: &Path) {
+    let run = |ppm: i32| {
+        let mut bench = Bench::new(kernel, 1, 2);
+        let ahead_ns = |bench: &mut Bench| {
+            let said: u64 = bench.ask(1, "time").parse().expect("a time");
+            said.cast_signed() - (EPOCH_NS + bench.simulation.now_ns()).cast_signed()
+        };
+        let mut slept = Vec::new();
+        let mut sleep = |bench: &mut Bench| {
+            let before_ns = bench.simulation.now_ns();
+            assert_eq!(bench.ask(1, "sleep 100000"), "slept");
+            slept.push(bench.simulation.now_ns() - before_ns);
+        };
+        let mut ahead = vec![ahead_ns(&mut bench)];
+        // A timer that runs already fires when the clock shows its time.
+        bench.tell(1, "sleep 100000");
+        assert_eq!(bench.run(50 * SECOND_NS), Happening::Time);
+        bench.simulation.set_drift(1, ppm);
+        assert_eq!(bench.simulation.drift_ppm(1), ppm);
+        let before_ns = bench.simulation.now_ns();
+        assert_eq!(bench.line(1), "slept");
+        let rest_ns = bench.simulation.now_ns() - before_ns;
+        sleep(&mut bench);
+        ahead.push(ahead_ns(&mut bench));
+        bench.simulation.set_drift(1, 0);
+        sleep(&mut bench);
+        ahead.push(ahead_ns(&mut bench));
+        bench.simulation.switch_off(&[1]);
+        bench.simulation.set_drift(1, ppm);
+        assert_eq!(bench.run(100 * SECOND_NS), Happening::Time);
+        bench.simulation.set_drift(1, 0);
+        bench.boot(1);
+        ahead.push(ahead_ns(&mut bench));
+        (rest_ns, slept, ahead, bench.simulation.history())
+    };
+    let near = |found_ns: i64, expected_ms: i64| {
+        let off_ns = found_ns - expected_ms * 1_000_000;
+        assert!(off_ns.abs() < 100_000_000, "{found_ns} {expected_ms}");
+    };
+    let fast = run(250_000);
+    near(fast.0.cast_signed(), 40_000);
+    for (slept_ns, expected_ms) in fast.1.iter().zip([80_000, 100_000]) {
+        near(slept_ns.cast_signed(), expected_ms);
+    }
+    for (ahead_ns, expected_ms) in fast.2.iter().zip([0, 30_000, 30_000, 55_000]) {
+        near(*ahead_ns, expected_ms);
+    }
+    assert_eq!(fast, run(250_000));
+    let slow = run(-200_000);
+    near(slow.1[0].cast_signed(), 125_000);
+    near(slow.2[1], -37_500);
 }
 
 fn panics(kernel: &Path) {

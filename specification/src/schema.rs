@@ -78,8 +78,9 @@ pub fn facts(about: About) -> Vec<InputRelation> {
 /// The version of these relations: tables of another one may have other columns.
 pub fn facts_version(about: About) -> u32 {
     match about {
-        // Since 2 `call_hit` says where the call is made, and there are `made` and `cut_off`.
-        Run => 2,
+        // Since 2 `call_hit` says where the call is made, and there are `made` and `cut_off`. Since 3 there are
+        // `made_message`, `looked_at` and what was seen then.
+        Run => 3,
         LiveRun | CrashState | FileSystem => 1,
     }
 }
@@ -338,8 +339,8 @@ pub const FACTS: &[Known] = &[
         "call",
         &[("node", TEXT), ("words", TEXT), ("time", INTEGER)],
         TIME,
-        "a node made a system call that the plan waited for, or that a fault hit first, as the \
-         timeline tells it",
+        "a node made a system call, or a request to its disk, that the plan waited for, or a call that a fault \
+         hit first, as the timeline tells it",
     ),
     seen(
         PLANNED,
@@ -378,8 +379,29 @@ pub const FACTS: &[Known] = &[
          `--points` prints. Counting begins when the last fault is in place; in a run without faults it begins \
          with the clients (a `heal` does not count as a fault). It ends when no fault is waited for any more, at \
          least 0.3 s after the clients have ended. Calls are counted only by `--strategy exhaustive` and \
-         `--want`, and not with `--at messages`. In other runs a specification with `made` is not judged, which \
+         `--want`, and not with `--at messages` or `--at requests`. In other runs a specification with `made` is not judged, which \
          is no pass",
+    ),
+    seen(
+        PLANNED,
+        "made_message",
+        &[
+            ("from", TEXT),
+            ("to", TEXT),
+            ("point", TEXT),
+            ("from_is", TEXT),
+            ("to_is", TEXT),
+            ("from_port", INTEGER),
+            ("to_port", INTEGER),
+            ("times", INTEGER),
+        ],
+        None,
+        "a node sent another one so many messages between these ports (0 is one that a kernel chose): a failure \
+         point, with the ID that `--points --at messages` prints; `from_is` and `to_is` are what the nodes were: \
+         their role, if a probe says so, else their kind or name. What a partition lost counts in namespaces, and \
+         not on simulated machines. They are counted as long as the calls of `made` would be, only by `--strategy \
+         exhaustive` and `--want`, and only with `--at messages` or `--at all`. In other runs a specification with \
+         `made_message` is not judged, which is no pass",
     ),
     seen(
         PLANNED,
@@ -471,6 +493,65 @@ pub const FACTS: &[Known] = &[
         TIME,
         "a node logged a line, of which this is the number; what it logged before the clients were \
          started has the time 0. It is there if a rule asks for it",
+    ),
+    seen(
+        PLANNED,
+        "looked_at",
+        &[
+            ("look", INTEGER),
+            ("node", TEXT),
+            ("after", TEXT),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "somebody [looked](#directories-of-runs) at the directory of data of a node while nothing of the node ran, \
+         right before it was started again: after a `power loss`, or a `stop` (it was killed, or had ended); and \
+         when the `run` was over. `look` numbers looks in their order. It, and what was seen then, are there if a \
+         rule asks for one of them",
+    ),
+    seen(
+        PLANNED,
+        "entry_at",
+        &[
+            ("look", INTEGER),
+            ("node", TEXT),
+            ("path", TEXT),
+            ("kind", TEXT),
+            ("size", INTEGER),
+            ("target", TEXT),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "what the directory had then, as `entry` says it of crash states",
+    ),
+    seen(
+        PLANNED,
+        "content_at",
+        &[
+            ("look", INTEGER),
+            ("node", TEXT),
+            ("path", TEXT),
+            ("hash", TEXT),
+            ("begins", TEXT),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "what a file had then, as of `content`. Files of more than 1 MiB are not read: if a rule may ask for one, \
+         its specification is not judged",
+    ),
+    seen(
+        PLANNED,
+        "line_at",
+        &[
+            ("look", INTEGER),
+            ("node", TEXT),
+            ("path", TEXT),
+            ("number", INTEGER),
+            ("line", TEXT),
+            ("time", INTEGER),
+        ],
+        TIME,
+        "a line that a file had then, as of `line`, with the same limit as `content_at`",
     ),
     seen(
         PROGRAM,

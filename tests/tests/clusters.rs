@@ -424,7 +424,9 @@ fn a_node_that_does_not_heed_its_signal_is_killed_with_all_that_it_started() {
 fn a_misspelt_key_and_a_program_that_is_not_there_are_told_before_anything_starts() {
     let error = Laid::new(&IDLE.replace("command", "comand")).fails(&[], 2);
     assert!(
-        error.contains("cluster.toml line 4: unknown field `comand`, expected one of `name`"),
+        error.contains(
+            "cluster.toml line 4, column 1: unknown field `comand`, expected one of `name`"
+        ),
         "{error}"
     );
     let error = Laid::new(&IDLE.replace("sleep", "slepe")).fails(&[], 2);

@@ -216,6 +216,71 @@ command = "sleep 6"
 command = "echo ok"
 "#;
 
+/// The disk of one tears a write, and that of the other reads a bit wrong; then both lose their power.
+const CORRUPT: &str = r#"
+[[faults]]
+at = { time_s = 1.0 }
+fault = "disk"
+on = "a"
+requests = "writes"
+times = 1
+corrupt = "torn"
+until = { after_s = 1.0 }
+
+[[faults]]
+at = { after_s = 0 }
+fault = "disk"
+on = "b"
+requests = "reads"
+times = 1
+corrupt = "bit"
+until = { after_s = 1.0 }
+
+[[faults]]
+at = { ended = true, delay_s = 0.5 }
+fault = "power-loss"
+on = ["a", "b"]
+until = { after_s = 0.2 }
+"#;
+
+const PAGES: &str = r#"
+disk = "ext4"
+[[nodes]]
+names = ["a", "b"]
+command = "python3 {here}/pages.py {dir}"
+ready = { log = "ready" }
+stop = "SIGKILL"
+[client]
+command = "sleep 4"
+[check]
+command = "echo ok"
+"#;
+
+const PAGES_PY: &str = include_str!("../fixtures/pages.py");
+
+/// The clock of one runs faster for a while, that of another slower, which boots meanwhile.
+const DRIFTS: &str = r#"
+[[faults]]
+at = { time_s = 1.0 }
+fault = "clock"
+on = "a"
+drift = 0.5
+until = { after_s = 4.0 }
+
+[[faults]]
+at = { after_s = 0 }
+fault = "clock"
+on = "b"
+drift = -0.5
+until = { after_s = 4.0 }
+
+[[faults]]
+at = { after_s = 1.0 }
+fault = "power-loss"
+on = "b"
+until = { after_s = 0.5 }
+"#;
+
 /// A place of an ordinary user's with a cluster and a plan.
 struct Laid {
     place: Ordinary,
@@ -519,6 +584,89 @@ fn clocks_jump_and_jump_back_but_those_of_machines_that_have_booted() {
     assert!(near(last("a"), last("b")), "{} {}", last("a"), last("b"));
 }
 
+/// What became of the pages, as nodes say when they are started again: `a` has one that was torn, and `b` has
+/// read one wrong that is as it was.
+fn assert_corrupted(log_of: impl Fn(&str) -> String) {
+    for (node, reads, torn) in [("a", 0, 1), ("b", 1, 0)] {
+        let log = log_of(node);
+        let pages = log.lines().find_map(|line| line.strip_prefix("pages "));
+        let pages = pages.unwrap_or_else(|| panic!("{node}: {log}"));
+        let written = pages.trim_end_matches('.');
+        assert_eq!(written.matches('/').count(), torn, "{node}: {log}");
+        let whole = written.matches('#').count();
+        assert!(whole > 20 && whole + torn == written.len(), "{node}: {log}");
+        assert_eq!(log.matches("read a bit\n").count(), reads, "{node}: {log}");
+        assert!(!log.contains("read other"), "{node}: {log}");
+    }
+}
+
+#[test]
+fn wrong_writes_stay_on_a_disk_and_wrong_reads_leave_it_alone() {
+    let laid = Laid::of(PAGES, CORRUPT);
+    laid.place.file("pages.py", PAGES_PY);
+    let output = laid.inject(&["--out", "out/kept"]);
+    assert_status(&output, 0);
+    let text = printed(&output);
+    let at = |words: &str| {
+        text.find(words)
+            .unwrap_or_else(|| panic!("{words}: {text}"))
+    };
+    at("fault 1: disk of a corrupts the first 1 of writes: only the first sectors are written\n");
+    at("fault 2: disk of b corrupts the first 1 of reads: a bit is flipped\n");
+    // Nobody boots at the end of it.
+    for ended in ["fault 1 has ended\n", "fault 2 has ended\n"] {
+        assert!(
+            at(ended) < at("fault 3: power loss of a, b;") && at(ended) < at(" is ready\n"),
+            "{text}"
+        );
+    }
+    let result = laid.file("out/kept/results.jsonl");
+    let result: serde_json::Value = serde_json::from_str(&result).expect("one run");
+    for fault in [0, 1] {
+        assert_eq!(result["faults"][fault]["calls"], 1, "{text}");
+    }
+    assert_corrupted(|node| laid.file(&format!("out/kept/runs/1/logs/{node}.log")));
+}
+
+#[test]
+fn clocks_drift_until_their_fault_ends_and_what_they_gained_stays() {
+    let laid = Laid::of(TELL_TIME, DRIFTS);
+    let times = |run: &str| {
+        let output = laid.inject(&["--seed", "5", "--out", run]);
+        assert_status(&output, 0);
+        let text = printed(&output);
+        for words in [
+            "fault 1: clock of a is fast by the share 0.5\n",
+            "fault 2: clock of b is slow by the share 0.5\n",
+            "fault 1 has ended\n",
+            "fault 2 has ended\n",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        ["a", "b"].map(|node| {
+            let log = laid.file(&format!("{run}/runs/1/logs/{node}.log"));
+            let times = log.lines().filter_map(|line| line.strip_prefix("time="));
+            let times = times.map(|time| time.parse().expect("seconds"));
+            times.collect::<Vec<i64>>()
+        })
+    };
+    let [a, b] = times("out/kept");
+    // 4 s in which the one counts 6 and the other 2; seconds are whole, and each says them now and then.
+    let apart = a[a.len() - 1] - b[b.len() - 1];
+    assert!((3..=5).contains(&apart), "{a:?} {b:?}");
+    let drifted = |times: &[i64]| times[times.len() - 1] - times[0];
+    assert!(drifted(&a) >= 7, "{a:?}");
+    let steps = |times: &[i64]| {
+        times
+            .windows(2)
+            .all(|two| (0..=2).contains(&(two[1] - two[0])))
+    };
+    assert!(steps(&a), "no clock jumps: {a:?}");
+    // What it does in less of its time it does more often.
+    assert!(a.len() > b.len() + 5, "{a:?} {b:?}");
+    assert_eq!([a, b], times("out/again"), "each run comes to the same");
+}
+
 #[test]
 fn what_a_ground_cannot_do_is_said_before_anything_runs() {
     let laid = Laid::new("", NODES);
@@ -564,6 +712,12 @@ fn what_a_ground_cannot_do_is_said_before_anything_runs() {
     told(
         &[],
         "plan.toml: fault 1 has a clock jump, and only simulated machines have clocks of their own",
+    );
+    laid.place
+        .file("plan.toml", &DRIFTS.replace("power-loss", "kill"));
+    told(
+        &[],
+        "plan.toml: fault 1 has a clock drift, and only simulated machines have clocks of their own",
     );
 }
 

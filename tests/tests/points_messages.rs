@@ -395,6 +395,7 @@ fn it_is_found(laid: &Laid) {
     laid.ends(1, &["replay", "out/found", &number]);
     let smaller = laid.ends(1, &["minimize", "out/found", &number]);
     assert!(smaller.contains("1 fault down to 1 fault"), "{smaller}");
+    messages_are_facts(laid, "out/found");
     // A campaign at calls has other points.
     let other = ["--strategy", "exhaustive", "--points-of", "out/found"];
     let refused = said(&laid.injects(&other));
@@ -402,6 +403,26 @@ fn it_is_found(laid: &Laid) {
         refused.contains("collected with --at messages"),
         "{refused}"
     );
+}
+
+/// Rules know how many messages of a run were counted, and that its calls were not.
+fn messages_are_facts(laid: &Laid, out: &str) {
+    let results = laid.results(out);
+    let pair_of = |result: &Value| {
+        let points = result["points"].as_array()?.clone();
+        let point = points.into_iter().find(|point| point["to_port"] == 7000)?;
+        Some((result["index"].as_u64()? + 1, point["by_pair"][0].clone()))
+    };
+    let (number, pair) = results.iter().find_map(pair_of).expect("one is counted");
+    let number = number.to_string();
+    let rules = "m(F, T, P, N) :- made_message(from: F, to: T, to_port: P, times: N), P = 7000.";
+    let told = laid.ends(0, &["rules", out, &number, rules]);
+    let expected = format!("m(\"a\", \"b\", 7000, {})\n", pair["times"]);
+    assert!(told.contains(&expected), "{told}{pair}");
+    let calls = "c(C) :- made(call: C).";
+    let refused = said(&laid.run(&["rules", out, &number, calls]));
+    let words = "the calls of this run were not counted";
+    assert!(refused.contains(words), "{refused}");
 }
 
 /// All failures and all times.

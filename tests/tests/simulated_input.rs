@@ -259,7 +259,16 @@ fn a_disk_that_cannot_be_repaired_breaks_a_run_and_what_never_starts_ends_a_camp
     let output = injected(&laid, (&fails, 1), "fsck.minix", "exit 8");
     let text = printed(&output);
     assert_eq!(output.status.code(), Some(3), "{text}{}", said(&output));
-    let expected = "after its disk failed requests: node keeper cannot use its disk: ";
+    let expected = "after its disk failed or corrupted requests: node keeper cannot use its disk: ";
+    assert_eq!(text.matches(expected).count(), 1, "{text}");
+    // And so is one that corrupted some: nobody boots before the power fails.
+    let writes = "disk\"\nrequests = \"writes\"\ncorrupt = \"bit";
+    let corrupts = POWER_LOSS.replace("power-loss", writes) + SOON;
+    let loses = "[[faults]]\nat = { ended = true }\nfault = \"power-loss\"\non = \"keeper\"\n";
+    let plan = format!("{corrupts}{loses}");
+    let output = injected(&laid, (&plan, 1), "fsck.minix", "exit 8");
+    let text = printed(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}{}", said(&output));
     assert_eq!(text.matches(expected).count(), 1, "{text}");
     let output = injected(&laid, (POWER_LOSS, 2), "mkfs.minix", "kill -9 $$");
     let expected = "error: the machine of keeper does not do what it is asked for: ";

@@ -6,7 +6,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use end_to_end::{
-    Folder, Running, elects_cluster, printed, program, require_root, said, wait_until,
+    Folder, Ordinary, Running, elects_cluster, printed, program, require_root, said, store_of_two,
+    wait_until,
 };
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -301,6 +302,10 @@ fn of_all_specifications_those_of_crash_states_are_left_out_and_some_have_no_fac
             "there is no acknowledged(f: one of takes)",
         ),
         ("one-leader-a-term: ", "there is no role(role: \"leader\")"),
+        (
+            "names-are-there-at-starts: ",
+            "there is no line_at(path: one of pointer)",
+        ),
     ] {
         let is_told = |line: &str| line.starts_with(specification) && line.contains(lacks);
         assert!(told.lines().any(is_told), "{specification}{lacks}: {told}");
@@ -500,4 +505,178 @@ fn each_mistake_is_a_violation_and_none_is_without_one() {
     }
     let output = inject("", "fsync", &["fsync-error"], RUNS_MAX / 2);
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+}
+
+/// It has synced what it wrote at first, and not what it writes when it is started again.
+const KEEPS: &str = r#"
+cd "$1"
+if [ -e kept ]; then
+    echo again > again
+else
+    echo first > kept
+    sync kept .
+fi
+echo ready
+exec sleep 600
+"#;
+
+const KEEPING: &str = r#"
+disk = "ext4"
+[[nodes]]
+name = "a"
+command = "sh {here}/keeps.sh {dir}"
+ready = { log = "ready" }
+stop = "SIGKILL"
+[client]
+command = "sleep 4"
+[check]
+command = "echo ok"
+"#;
+
+const KILLED_AND_OFF: &str = r#"
+[[faults]]
+at = { time_s = 0.5 }
+fault = "kill"
+on = "a"
+until = { after_s = 0.1 }
+
+[[faults]]
+at = { ended = true, delay_s = 0.2 }
+fault = "power-loss"
+on = "a"
+until = { after_s = 0.1 }
+"#;
+
+/// What is synced is there whenever it starts, and in the end.
+const KEPT: &str = "violation gone(A) :- looked_at(look: L, after: A), !has_kept(L).\n\
+                    has_kept(L) :- line_at(look: L, path: \"kept\", number: 1, line: \"first\").\n";
+
+/// What the run says of its looks: all of them, and of which moments something is there that was never synced.
+#[track_caller]
+fn assert_looks(asked: impl Fn(&str) -> String) {
+    assert_eq!(
+        asked("all(L, N, A) :- looked_at(look: L, node: N, after: A)."),
+        "all(1, \"a\", \"stop\")\nall(2, \"a\", \"power loss\")\nall(3, \"a\", \"run\")\nall: 3 facts\n"
+    );
+    let kept = asked(
+        "kept(A) :- looked_at(look: L, after: A), entry_at(look: L, path: \"kept\", size: 6).",
+    );
+    assert!(kept.ends_with("kept: 3 facts\n"), "{kept}");
+    let again = asked("again(L) :- entry_at(look: L, path: \"again\").");
+    assert!(again.contains("again(3)\n"), "{again}");
+    assert!(!again.contains("again(1)\n"), "{again}");
+    // It was seen while faults were in place, and after the end of the run.
+    let order = asked(
+        "o(A) :- looked_at(after: A, time: T), fault(fault: 1, time: F), fault_ended(fault: 2, time: E), T > F, T < E.",
+    );
+    let both = ["o(\"stop\")\n", "o(\"power loss\")\n", "o: 2 facts\n"];
+    assert!(both.iter().all(|line| order.contains(line)), "{order}");
+}
+
+#[test]
+fn rules_ask_what_a_directory_had_when_its_node_was_started_and_in_the_end() {
+    let folder = Folder::new(&[
+        ("cluster.toml", KEEPING),
+        ("keeps.sh", KEEPS),
+        ("plan.toml", KILLED_AND_OFF),
+        ("kept.dl", KEPT),
+        ("other.dl", "violation other(N) :- node(N), !node(N).\n"),
+    ]);
+    let inject = ["inject", "cluster.toml", "--plan", "plan.toml", "--spec"];
+    folder.ends(0, &[&inject[..], &["kept.dl", "--out", "out"]].concat());
+    assert_looks(|rules| asked(&folder, 0, rules));
+    // What nobody looked at is not absent.
+    folder.ends(0, &[&inject[..], &["other.dl", "--out", "other"]].concat());
+    let refused = folder.ends(2, &["rules", "other", "1", "e(P) :- entry_at(path: P)."]);
+    let words = "nobody looked at the directories of data in this run";
+    assert!(said(&refused).contains(words), "{}", said(&refused));
+}
+
+/// The init of the machine looks before its node's command is run: what was not on the disk is gone then.
+#[test]
+fn directories_of_simulated_machines_are_looked_at_inside() {
+    let place = Ordinary::new();
+    place.file("cluster.toml", KEEPING);
+    place.file("keeps.sh", KEEPS);
+    place.file("plan.toml", KILLED_AND_OFF);
+    place.file("kept.dl", KEPT);
+    place.shared("out");
+    let kernel = place.simulation_kernel();
+    let ends = |status: i32, words: &[&str]| {
+        let output = place.crashpoint(words).output().expect("it runs");
+        let told = printed(&output);
+        let is = output.status.code();
+        assert_eq!(is, Some(status), "{words:?}: {told}{}", said(&output));
+        told
+    };
+    let inject = [
+        "inject",
+        "cluster.toml",
+        "--plan",
+        "plan.toml",
+        "--spec",
+        "kept.dl",
+        "--simulate",
+        "--kernel",
+        &kernel,
+        "--out",
+        "out/run",
+    ];
+    ends(0, &inject);
+    let asked = |rules: &str| ends(0, &["rules", "out/run", "1", rules]);
+    assert_looks(asked);
+    let again = asked("again(L) :- entry_at(look: L, path: \"again\").");
+    assert_eq!(again, "again(3)\nagain: 1 fact\n");
+    // Nothing was found that could be seen again, so it ends with 3.
+    let replayed = ends(3, &["replay", "out/run", "1"]);
+    assert!(replayed.contains("to the byte"), "{replayed}");
+}
+
+/// The leader is killed between a record and its mark, and then in the recovery that this takes.
+const KILLED_IN_RECOVERY: &str = r#"
+[[faults]]
+at = { call = "write", path = "log/wal-*", node = "a", nth = 6 }
+fault = "kill"
+on = "a"
+until = { after_s = 0.1 }
+
+[[faults]]
+at = { call = "rename", path = "log/rewrite-*", node = "a" }
+fault = "kill"
+on = "a"
+until = { after_s = 0.1 }
+"#;
+
+#[test]
+fn a_log_that_is_emptied_before_there_is_another_is_seen_when_its_recovery_is_killed() {
+    let name = "names-are-there-at-starts";
+    let path = specification(name);
+    for (mistake, status) in [("emptied-log", 1), ("", 0)] {
+        let folder = Folder::new(&[
+            ("cluster.toml", &store_of_two(mistake)),
+            ("plan.toml", KILLED_IN_RECOVERY),
+        ]);
+        let inject = [
+            "inject",
+            "cluster.toml",
+            "--plan",
+            "plan.toml",
+            "--spec",
+            &path,
+        ];
+        let output = folder.run(&[&inject[..], &["--out", "out"]].concat());
+        let told = printed(&output);
+        let found = "dangling(\"a\", \"CURRENT\", \"wal-00000001\", \"stop\")";
+        let is_found = told.contains(&format!("{name}: {found}"));
+        assert_eq!(is_found, status == 1, "{mistake}: {told}{}", said(&output));
+        // It had something to look at, in both starts.
+        folder.ends(status, &["rules", "out", "1", "--spec", &path]);
+        let looks = asked(
+            &folder,
+            0,
+            "l(L) :- looked_at(look: L, node: \"a\", after: \"stop\").",
+        );
+        let count = looks.lines().filter(|line| line.starts_with("l(")).count();
+        assert!(count >= 2, "{looks}{told}");
+    }
 }

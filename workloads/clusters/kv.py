@@ -11,7 +11,8 @@
                                 stays with who led first
     kv.py SYSTEM mix NODE PEER  (etcd, nats) writes its own keys, and reads them and those of the client
                                 PEER, until it is asked to end. It starts at this node, and moves to the next one
-                                after two operations in a row that failed. It prints a history
+                                after two operations in a row that failed. It prints a history, and takes turns
+                                if the cluster file says so
     kv.py SYSTEM probe          prints `NODE ROLE` for each node that answers, for each line on its
                                 standard input, and `end`
     kv.py SYSTEM check ACKS     reads all keys from every node, and prints `ok`, or `broken …` for
@@ -53,6 +54,8 @@ MIX_WITHIN_S = 1 * PATIENCE
 KEYS = int(os.environ.get("KV_KEYS", "8"))
 # Several clients write keys of their own.
 CLIENT = os.environ.get("CRASHPOINT_CLIENT", "")
+# Whether it reads a line before each operation, as it is one at a time of several clients that works.
+TURNS = "CRASHPOINT_TURNS" in os.environ
 # How long there is between two writes of a client that keeps writing.
 PAUSE_S = 0.02
 
@@ -469,6 +472,15 @@ def record(kind, operation, **more):
     print(json.dumps({"type": kind} | operation | more), flush=True)
 
 
+def is_to_go_on(ended):
+    """Waits until it is time for the next operation, if there is to be one."""
+    if TURNS:
+        is_turn = sys.stdin.readline() != ""
+        return is_turn and not ended
+    time.sleep(PAUSE_S)
+    return not ended
+
+
 def mix(system, node, peer):
     """Writes and reads by turns until it is asked to end."""
     ended = []
@@ -477,14 +489,13 @@ def mix(system, node, peer):
     all_nodes = nodes_of(system)
     at = [name for name, _ in all_nodes].index(node)
     client, number, process, failed = None, 0, 0, 0
-    while not ended and number < most:
-        time.sleep(PAUSE_S)
+    while number < most and is_to_go_on(ended):
         number += 1
-        turn = number // 4 % KEYS
+        key = number // 4 % KEYS
         if number % 2:
-            operation = {"process": process, "f": "write", "key": f"{CLIENT}k{turn}", "value": f"v{number}"}
+            operation = {"process": process, "f": "write", "key": f"{CLIENT}k{key}", "value": f"v{number}"}
         else:
-            operation = {"process": process, "f": "read", "key": f"{[CLIENT, peer][number // 2 % 2]}k{turn}"}
+            operation = {"process": process, "f": "read", "key": f"{[CLIENT, peer][number // 2 % 2]}k{key}"}
         record("invoke", operation)
         try:
             client = client or system(all_nodes[at % len(all_nodes)][1], MIX_WITHIN_S)

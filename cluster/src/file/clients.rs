@@ -1,26 +1,20 @@
-//! What `crashpoint inject` reads of a cluster file beside the rest: its clients, and the probe that
-//! says which role each node has.
+//! What `crashpoint inject` reads of a cluster file beside the rest: its clients.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Deserialize;
+use toml::Spanned;
 
-use super::raw::{CLIENT_WITHIN_S, Words, seconds};
-use super::{ClientConfig, NodeConfig};
+use super::raw::{CLIENT_WITHIN_S, Words, Wrong, seconds};
+use super::{ClientConfig, ProbeConfig};
 use crate::words::Values;
 
 /// How long a client may take that was asked to end.
 pub(super) const ENDS_WITHIN_S: f64 = 10.0;
 
-/// How long one answer of the probe may take.
-const PROBE_WITHIN_S: f64 = 10.0;
-
-/// What a plan calls several nodes, whoever they are.
-const SEVERAL: [&str; 6] = ["all", "any", "hit", "majority", "minority", "others"];
-
-/// How long there is between two questions to it.
-const PROBE_EVERY_S: f64 = 0.1;
+/// How long an operation of a client may keep all others waiting that take turns with it.
+const TURN_WITHIN_S: f64 = 10.0;
 
 /// One of several clients that work at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +31,15 @@ pub struct SidedClient {
     pub ends_within: Duration,
 }
 
+/// Clients of which one begins an operation when that of the one before it was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientTurns {
+    /// Whose turn it is, by their places: one after the other, and then from the first one on again.
+    pub order: Vec<usize>,
+    /// After so long it is the turn of the next one, though the operation was not answered.
+    pub within: Duration,
+}
+
 /// On which side of a partition a client is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,23 +51,6 @@ pub enum Side {
     Isolated,
     /// With those that they are cut off from.
     Others,
-}
-
-/// What says which role each node has: it prints lines `NODE ROLE`, and behind them what else it
-/// knows, such as a term.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProbeConfig {
-    /// The command.
-    pub command: Vec<String>,
-    /// The roles that there are.
-    pub roles: Vec<String>,
-    /// Whether it keeps running, and answers each line on its standard input with its lines and
-    /// `end`.
-    pub serve: bool,
-    /// How long one answer may take.
-    pub within: Duration,
-    /// How long there is between an answer and the next question.
-    pub every: Duration,
 }
 
 /// Something that should happen in some run of a campaign, or it has looked at nothing interesting.
@@ -87,7 +73,11 @@ pub(super) struct RawSometimes {
 }
 
 /// What they mean.
-pub(super) fn sometimes(raw: Vec<RawSometimes>, roles: &[String]) -> Words<Vec<Sometimes>> {
+pub(super) fn sometimes(
+    raw: Vec<RawSometimes>,
+    probe: Option<&ProbeConfig>,
+) -> Words<Vec<Sometimes>> {
+    let roles = probe.map_or(&[][..], |probe| &probe.roles);
     let settle = |raw: RawSometimes| {
         let here = |what: String| format!("sometimes {}: {what}", raw.name);
         if raw.log.is_some() == raw.changed.is_some() {
@@ -122,17 +112,6 @@ pub(super) struct RawSidedClient {
     ends_within_s: Option<f64>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawProbe {
-    command: String,
-    roles: Vec<String>,
-    #[serde(default)]
-    serve: bool,
-    within_s: Option<f64>,
-    every_s: Option<f64>,
-}
-
 /// What the clients mean.
 pub(super) fn clients(raw: Vec<RawSidedClient>, values: &Values) -> Words<Vec<SidedClient>> {
     let mut seen = BTreeSet::new();
@@ -155,33 +134,38 @@ pub(super) fn clients(raw: Vec<RawSidedClient>, values: &Values) -> Words<Vec<Si
     raw.into_iter().map(settle).collect()
 }
 
-/// What the probe means. No role may be called as a node or a kind of nodes is, or as what a plan calls
-/// several nodes.
-pub(super) fn probe(
-    raw: Option<RawProbe>,
-    values: &Values,
-    nodes: &[NodeConfig],
-) -> Words<Option<ProbeConfig>> {
-    let Some(raw) = raw else { return Ok(None) };
-    let here = |what: String| format!("probe: {what}");
-    if raw.roles.is_empty() {
-        return Err(here("roles has to name what it may answer".into()));
+/// Which clients take turns, and in which order. Errors know their place.
+pub(super) fn turns(
+    raw: Option<Spanned<Vec<Spanned<String>>>>,
+    within_s: Option<f64>,
+    clients: &[SidedClient],
+) -> std::result::Result<Option<ClientTurns>, Wrong> {
+    let Some(raw) = raw else {
+        let what =
+            "turn_within_s is of no use without turns, which names the clients that take turns";
+        return within_s.map_or(Ok(None), |_| Err(what.to_owned().into()));
+    };
+    let wrong = |what: String| Wrong::exactly(&raw, format!("turns: {what}"));
+    let place = |name: &Spanned<String>| {
+        let mut all = clients.iter();
+        let found = all.position(|client| client.name == *name.get_ref());
+        found.ok_or_else(|| Wrong::exactly(name, no_client(name.get_ref(), clients)))
+    };
+    let order: Vec<_> = raw.get_ref().iter().map(place).collect::<Result<_, _>>()?;
+    if order.is_empty() {
+        return Err(wrong("it has to name clients".into()));
     }
-    for role in &raw.roles {
-        let is_word = !role.is_empty() && !role.contains(char::is_whitespace);
-        let is_of_node = |node: &NodeConfig| node.name == *role || node.kind.as_ref() == Some(role);
-        if !is_word || nodes.iter().any(is_of_node) || SEVERAL.contains(&role.as_str()) {
-            return Err(here(format!(
-                "\"{role}\" cannot be a role: it is one word, no name of a node or a kind, and none of {}",
-                SEVERAL.join(", ")
-            )));
-        }
+    let within = seconds(within_s, TURN_WITHIN_S).map_err(wrong)?;
+    Ok(Some(ClientTurns { order, within }))
+}
+
+fn no_client(name: &str, clients: &[SidedClient]) -> String {
+    let known: Vec<_> = clients.iter().map(|client| &*client.name).collect();
+    if known.is_empty() {
+        return format!("turns: there is no client {name}, as the file has no [[clients]]");
     }
-    Ok(Some(ProbeConfig {
-        command: values.command(&raw.command).map_err(here)?,
-        roles: raw.roles,
-        serve: raw.serve,
-        within: seconds(raw.within_s, PROBE_WITHIN_S).map_err(here)?,
-        every: seconds(raw.every_s, PROBE_EVERY_S).map_err(here)?,
-    }))
+    format!(
+        "turns: there is no client {name}: there are {}",
+        known.join(", ")
+    )
 }

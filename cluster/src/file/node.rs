@@ -1,6 +1,7 @@
 //! A node of a cluster file, and what it means.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -12,6 +13,8 @@ use serde::Deserialize;
 
 use super::raw::{Words, seconds};
 use super::{CLIENT, DIRECTORY, NodeConfig, Ready};
+use crate::ask::answers_words;
+use crate::http::Url;
 use crate::network;
 use crate::process::Ending;
 use crate::words::Values;
@@ -54,6 +57,7 @@ enum RawReady {
     Command(String),
     Port(u16),
     Log(String),
+    Http(String),
 }
 
 impl RawNode {
@@ -127,6 +131,7 @@ impl RawNode {
                 RawReady::Command(text) => Ready::Command(values.command(text)?),
                 RawReady::Port(port) => Ready::Port(*port),
                 RawReady::Log(text) => Ready::Log(values.fill(text)?),
+                RawReady::Http(text) => ready_by_http(&values.fill(text)?, values)?,
             })
         });
         ready.transpose()
@@ -210,6 +215,31 @@ pub(super) fn check_node_name(name: &str) -> Words<()> {
         return Err(format!("a node cannot be called {name}"));
     }
     Ok(())
+}
+
+/// It is asked where the node is, so it may have its own host there, too.
+fn ready_by_http(text: &str, values: &Values) -> Words<Ready> {
+    let url = Url::parse(text, &|host| {
+        let is_own = host == "localhost" || host == Ipv4Addr::LOCALHOST.to_string();
+        let own = is_own.then_some(Ipv4Addr::LOCALHOST);
+        own.or_else(|| address_of(host, values))
+    });
+    let url = url.map_err(|what| format!("ready: {what}"))?;
+    Ok(Ready::Http {
+        words: answers_words(&url),
+        url: url.text(),
+    })
+}
+
+/// The address of a node that is named so, or has it.
+pub(super) fn address_of(host: &str, values: &Values) -> Option<Ipv4Addr> {
+    let named = values.0.get(&format!("address:{host}"));
+    let mut others = values.0.iter();
+    let is_of_node = |(key, address): &(&String, &String)| {
+        key.starts_with("address:") && address.as_str() == host
+    };
+    let found = named.or_else(|| others.find(is_of_node).map(|(_, address)| address));
+    found.and_then(|address| address.parse().ok())
 }
 
 /// A path that stays in the directory.

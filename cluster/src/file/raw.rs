@@ -7,10 +7,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::clients::{self, RawProbe, RawSidedClient, RawSometimes};
+use super::clients::{self, RawSidedClient, RawSometimes};
 use super::histories::{self, RawHistory};
 use super::logs::{self, RawLog};
 use super::node::{RawNode, check_node_name, own_values};
+use super::probe::{self, ProbeConfig, RawProbe};
 use super::simulated::RawSimulated;
 use super::steps::{self, Names, RawStep};
 use super::{Check, ClientConfig, ClusterFile, Explore, LogErrors, NodeConfig, Step};
@@ -37,7 +38,9 @@ pub(super) struct RawFile {
     client: Option<RawClient>,
     #[serde(default)]
     clients: Vec<RawSidedClient>,
-    probe: Option<RawProbe>,
+    turns: Option<Spanned<Vec<Spanned<String>>>>,
+    turn_within_s: Option<f64>,
+    probe: Option<Spanned<RawProbe>>,
     #[serde(default)]
     sometimes: Vec<RawSometimes>,
     #[serde(default)]
@@ -112,6 +115,8 @@ pub(super) type Words<T> = std::result::Result<T, String>;
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub(super) at: Option<usize>,
+    /// Whether it is there, and not somewhere in what begins there.
+    pub(super) is_exact: bool,
     pub(super) what: String,
 }
 
@@ -119,7 +124,25 @@ impl Wrong {
     /// It is in a part of the file.
     pub(super) fn at<T>(part: &Spanned<T>) -> impl FnOnce(String) -> Self + use<T> {
         let at = Some(part.span().start);
-        move |what| Self { at, what }
+        move |what| Self {
+            at,
+            is_exact: false,
+            what,
+        }
+    }
+
+    /// It is that part of the file.
+    pub(super) fn exactly<T>(part: &Spanned<T>, what: String) -> Self {
+        Self::exactly_at(part.span().start, what)
+    }
+
+    /// It is there.
+    pub(super) fn exactly_at(at: usize, what: String) -> Self {
+        Self {
+            at: Some(at),
+            is_exact: true,
+            what,
+        }
     }
 }
 
@@ -134,7 +157,11 @@ impl Wrong {
 
 impl From<String> for Wrong {
     fn from(what: String) -> Self {
-        Self { at: None, what }
+        Self {
+            at: None,
+            is_exact: false,
+            what,
+        }
     }
 }
 
@@ -150,13 +177,13 @@ impl RawFile {
         let nodes = self.nodes(&values)?;
         let steps = self.steps(&nodes, &values)?;
         let logs = self.logs(&nodes)?;
+        let probe = self.probe(&nodes, &values)?;
         let explore = self.explore(&nodes)?;
         let prepare = self.prepare(&values)?;
         let first_alone = self.first_alone()?;
         let client = self.client.map(|raw| raw.settle(&values)).transpose()?;
-        let probe = clients::probe(self.probe, &values, &nodes)?;
-        let roles = probe.as_ref().map_or(&[][..], |probe| &probe.roles);
         let check = self.check.map(|raw| raw.settle(&values)).transpose()?;
+        let clients = clients::clients(self.clients, &values)?;
         Ok(ClusterFile {
             text: text.to_owned(),
             folder: folder.to_owned(),
@@ -167,8 +194,9 @@ impl RawFile {
             prepare,
             first_alone,
             client,
-            clients: clients::clients(self.clients, &values)?,
-            sometimes: clients::sometimes(self.sometimes, roles)?,
+            turns: clients::turns(self.turns, self.turn_within_s, &clients)?,
+            clients,
+            sometimes: clients::sometimes(self.sometimes, probe.as_ref())?,
             logs,
             probe,
             check,
@@ -219,6 +247,17 @@ impl RawFile {
 
     fn logs(&self, nodes: &[NodeConfig]) -> std::result::Result<Vec<LogErrors>, Wrong> {
         logs::errors(&self.logs, nodes.len(), &Names::of(nodes, self))
+    }
+
+    fn probe(
+        &self,
+        nodes: &[NodeConfig],
+        values: &Values,
+    ) -> std::result::Result<Option<ProbeConfig>, Wrong> {
+        let names = Names::of(nodes, self);
+        let probe = self.probe.as_ref();
+        let settled = probe.map(|raw| probe::settle(raw, values, nodes, &names));
+        settled.transpose()
     }
 
     fn explore(&self, nodes: &[NodeConfig]) -> std::result::Result<Explore, Wrong> {

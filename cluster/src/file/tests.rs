@@ -128,17 +128,21 @@ fn nodes_that_are_alike_differ_in_name_number_and_address() {
 fn a_misspelt_key_is_told_with_its_line_and_those_there_are() {
     let error = refused("setup", "setpu");
     assert!(
-        error.starts_with("cluster.toml line 16: unknown field `setpu`, expected one of `name`"),
+        error.starts_with(
+            "cluster.toml line 16, column 1: unknown field `setpu`, expected one of `name`"
+        ),
         "{error}"
     );
     let error = refused("port = 6379", "prot = 6379");
     assert!(
-        error
-            .starts_with("cluster.toml line 10: unknown variant `prot`, expected one of `command`"),
+        error.starts_with(
+            "cluster.toml line 10, column 11: unknown variant `prot`, expected one of `command`"
+        ),
         "{error}"
     );
     assert!(
-        refused("explore", "exlpore").starts_with("cluster.toml line 2: unknown field `exlpore`")
+        refused("explore", "exlpore")
+            .starts_with("cluster.toml line 2, column 1: unknown field `exlpore`")
     );
     for error in [refused("[[nodes]]", "[[nodes"), refused("0.5", "\"soon\"")] {
         assert!(!error.contains('\n') && error.contains(" line "), "{error}");
@@ -241,6 +245,80 @@ fn what_makes_no_sense_is_refused_with_the_name() {
 }
 
 #[test]
+fn a_node_that_is_ready_by_http_is_asked_at_its_own_host_or_that_of_a_node() {
+    let asked = |url: &str| {
+        let http = format!("ready = {{ http = \"{url}\" }}");
+        let file = parse(&SYSTEM.replace("ready = { port = 6379 }", &http))?;
+        let ready = file.nodes[0].ready.clone();
+        let Some(Ready::Http { words, url }) = ready else {
+            panic!("{ready:?}")
+        };
+        assert_eq!(words[..2], ["/proc/self/exe", "__answers"]);
+        Ok::<_, Error>(url)
+    };
+    for (url, is) in [
+        ("http://{address}:80/health", "http://10.77.0.1:80/health"),
+        ("http://localhost:8080", "http://127.0.0.1:8080/"),
+        ("http://127.0.0.1/x", "http://127.0.0.1:80/x"),
+        ("http://replica-1/x", "http://10.77.0.2:80/x"),
+    ] {
+        assert_eq!(asked(url).expect("it is right"), is);
+    }
+    let error = asked("http://10.77.0.9/").expect_err("nobody is there");
+    let words = "line 7: node primary: ready: \"http://10.77.0.9/\" cannot be asked: its host";
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+/// Two clients; keys of the file itself come first.
+fn with_turns(keys: &str) -> Result<ClusterFile> {
+    let clients = "[[clients]]\nname = \"w\"\ncommand = \"sh\"\n[[clients]]\nname = \"r\"\ncommand = \"sh\"\n";
+    parse(&format!("{keys}\n{SYSTEM}\n{clients}"))
+}
+
+#[test]
+fn clients_take_turns_in_the_order_of_the_file() {
+    assert_eq!(with_turns("").expect("it is right").turns, None);
+    let of = |keys: &str| with_turns(keys).expect("it is right").turns;
+    let turns = of("turns = [\"r\", \"w\", \"w\"]").expect("some do");
+    assert_eq!(turns.order, [1, 0, 0]);
+    assert_eq!(turns.within, Duration::from_secs(10));
+    let keys = "turns = [\"w\"]\nturn_within_s = 0.5";
+    let within = Duration::from_millis(500);
+    assert_eq!(of(keys).expect("one does").within, within);
+    let patient = with_turns(keys).expect("it is right").patient(3);
+    assert_eq!(patient.turns.expect("one does").within, within * 3);
+}
+
+#[test]
+fn turns_of_nobody_are_refused_with_their_line() {
+    for (keys, words) in [
+        (
+            "\nturns = [\"w\", \"x\"]",
+            "line 2, column 15: turns: there is no client x: there are w, r",
+        ),
+        (
+            "turns = []",
+            "line 1, column 9: turns: it has to name clients",
+        ),
+        (
+            "turns = [\"w\"]\nturn_within_s = 0",
+            "line 1, column 9: turns: 0 is no number of seconds to wait",
+        ),
+        (
+            "turn_within_s = 1",
+            "turn_within_s is of no use without turns",
+        ),
+    ] {
+        let error = with_turns(keys).expect_err("it is wrong").to_string();
+        assert!(error.starts_with("cluster.toml"), "{error}");
+        assert!(error.contains(words), "{error}");
+    }
+    let alone = parse(&format!("turns = [\"client\"]\n{SYSTEM}")).expect_err("it is wrong");
+    let words = "there is no client client, as the file has no [[clients]]";
+    assert!(alone.to_string().contains(words), "{alone}");
+}
+
+#[test]
 fn how_nodes_may_end_and_which_errors_they_may_log_is_as_the_file_says() {
     let file = parse(SYSTEM).expect("it is right");
     assert!(file.logs.is_empty());
@@ -316,7 +394,7 @@ fn a_name_that_stands_for_nothing_and_a_wrong_explore_are_told_with_their_own_li
         (
             "0.5",
             "\"soon\"",
-            "line 19: invalid type: string \"soon\", expected a number",
+            "line 19, column 17: invalid type: string \"soon\", expected a number",
         ),
         (
             "[\"replica-1\", \"replica-2\"]",
@@ -459,7 +537,7 @@ fn kinds_and_steps_that_make_no_sense_are_refused_with_their_line() {
         (
             "within_s = 5",
             "whithin_s = 5",
-            "line 38: unknown field `whithin_s`",
+            "line 38, column 1: unknown field `whithin_s`",
         ),
     ] {
         let text = KINDS.replacen(from, to, 1);

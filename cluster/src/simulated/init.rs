@@ -23,12 +23,13 @@ use nix::time::{ClockId, clock_gettime, clock_settime};
 use nix::unistd::{Pid, sethostname, syncfs};
 
 use super::words::{
-    DiskSetUp, Everybody, Order, ProcessId, Refusal, Report, SetUp, Stream, Task, packed,
+    DiskSetUp, Everybody, Listing, Order, ProcessId, Refusal, Report, SetUp, Stream, Task, packed,
 };
 use crate::error::{Context, Error, Result};
 use crate::everybody;
 use crate::file::DIRECTORY;
 use crate::hidden::{COULD_NOT_RUN, HOSTS, attach, run_as, user};
+use crate::listing::listed;
 use crate::network;
 use crate::node::give_to_user;
 
@@ -238,6 +239,7 @@ impl Init {
             Order::Sync => self.sync(),
             Order::MoveClock { by_ns } => move_clock(by_ns),
             Order::Read { path } => return self.read(&path),
+            Order::List(listing) => return self.list(&listing),
             Order::Start { id, task } => return self.start(id, &task),
             Order::Input { id, bytes } => {
                 self.give(id, &bytes);
@@ -268,6 +270,14 @@ impl Init {
     fn read(&mut self, path: &Path) -> Result<()> {
         let content = fs::read(path);
         let content = content.map_err(|error| format!("{}: {error}", path.display()));
+        self.report(&Report::Content(content))
+    }
+
+    fn list(&mut self, listing: &Listing) -> Result<()> {
+        let content = match listed(&listing.path, listing.reading) {
+            Ok(listed) => postcard::to_stdvec(&listed).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
         self.report(&Report::Content(content))
     }
 

@@ -4,6 +4,8 @@
 //! host: what a file gives a node to become ready is time of its own clock.
 
 mod client;
+mod data;
+mod drift;
 mod look;
 mod recording;
 mod singly;
@@ -33,11 +35,13 @@ use super::words::{Order, ProcessId, Refusal};
 use crate::client::{name, refuse_too_many};
 use crate::error::{Context, Error, Result, UNUSABLE_DISK, log_words};
 use crate::file::ClusterFile;
+use crate::listing::Reading;
 use crate::log;
 use crate::network::{client_address, hardware_address};
 use crate::node::SETUP_WITHIN;
 
 pub use client::{Driven, RunningClient};
+pub use data::ListedData;
 pub use look::{Look, Looked};
 pub use recording::{MachineRecorder, MachineRecording};
 pub use singly::SimulatedProgram;
@@ -92,6 +96,10 @@ pub struct SimulatedCluster {
     recorder: Option<Box<dyn MachineRecorder>>,
     /// What traces the commands of nodes.
     tracer: Option<Rc<dyn MachineTracer>>,
+    /// Whether directories of data are listed before commands are run again, and which of their files are read.
+    lists: Option<Reading>,
+    /// What was listed so.
+    listed: Vec<(usize, u64, ListedData)>,
 }
 
 /// How far a machine is that is on. A start may be broken off and gone on with.
@@ -101,6 +109,8 @@ enum Stage {
     Boots,
     /// Its init was told what to set up.
     Told,
+    /// It is a system in which nothing of the node was run yet.
+    SetUp,
     /// It is a system.
     Up,
 }
@@ -157,6 +167,8 @@ struct NodeState {
     fate: Fate,
     /// By how many nanoseconds its clock has jumped since its machine was switched on, each time.
     jumps_ns: Vec<i64>,
+    /// How it drifts by a fault, if it does.
+    drift: Option<drift::Drift>,
     /// How much of the log of its disk was durable when its command was started to be recorded.
     durable: usize,
 }
@@ -190,6 +202,8 @@ impl SimulatedCluster {
             steps_done: 0,
             recorder: None,
             tracer: None,
+            lists: None,
+            listed: Vec::new(),
         };
         for node in &file.nodes {
             let disk = node
@@ -257,6 +271,8 @@ impl SimulatedCluster {
             steps_done: self.steps_done,
             recorder: None,
             tracer: None,
+            lists: self.lists,
+            listed: self.listed.clone(),
         })
     }
 
@@ -406,8 +422,29 @@ impl SimulatedCluster {
         self.hosts.simulation.stop_at(point);
     }
 
-    /// Waits until `what` has something, or the time is over.
+    /// Waits until `what` has something, or the time is over. What the disk of a node is asked for meanwhile is
+    /// nobody's to hold: who would let it go waits here.
     fn wait<T>(
+        &mut self,
+        machine: usize,
+        within: Duration,
+        cancelled: &dyn Fn() -> bool,
+        what: impl FnMut(&mut Hosts) -> Option<T>,
+    ) -> Result<Option<T>> {
+        self.set_unseen(machine, true);
+        self.hosts.simulation.let_requests_go();
+        let came = self.wait_unseen(machine, within, cancelled, what);
+        self.set_unseen(machine, false);
+        came
+    }
+
+    fn set_unseen(&mut self, machine: usize, is: bool) {
+        if let Ok(disk) = self.disk_of(machine) {
+            disk.set_unseen(is);
+        }
+    }
+
+    fn wait_unseen<T>(
         &mut self,
         machine: usize,
         within: Duration,

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::listing::Reading;
+
 /// How many bytes the length of a message takes.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
@@ -42,6 +44,15 @@ pub(super) enum Order {
     Sync,
     /// To send what is in a file.
     Read { path: PathBuf },
+    /// To send what is in a directory, packed as a list of [`crate::Listed`].
+    List(Listing),
+}
+
+/// A directory that is to be listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Listing {
+    pub(super) path: PathBuf,
+    pub(super) reading: Reading,
 }
 
 /// What is done to all processes at once.
@@ -110,7 +121,7 @@ pub(super) enum Report {
     Ended { id: ProcessId, status: i32 },
     /// Whether somebody answered.
     Tried(bool),
-    /// What is in a file, or why that is not known.
+    /// What is in a file or a directory, or why that is not known.
     Content(Result<Vec<u8>, String>),
 }
 

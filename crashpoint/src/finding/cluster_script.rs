@@ -16,6 +16,9 @@ const ALONE_S: f64 = 1.0;
 /// How often the script looks, in a second.
 const LOOKS: f64 = 10.0;
 
+/// What asks a node by HTTP whether all is well with it. Which programs are missing is known when it is run.
+const ANSWERS: &str = "curl --fail --max-time 1";
+
 /// What the script has in it before anything of this cluster.
 const BEGIN: &str = r#"# shellcheck disable=SC2317
 set -eu
@@ -316,6 +319,9 @@ fn waited(how: &str, node: &NodeConfig, seconds: f64) -> String {
         Some(Ready::Log(words)) => format!("{how} {tenths} logs {name} {}\n", quoted(words)),
         Some(Ready::Port(port)) => format!("{how} {tenths} listens {name} {port}\n"),
         Some(Ready::Command(words)) => format!("{how} {tenths} runs {name} {}\n", shell(words)),
+        Some(Ready::Http { url, .. }) => {
+            format!("{how} {tenths} runs {name} {ANSWERS} {}\n", quoted(url))
+        }
     }
 }
 
@@ -407,6 +413,16 @@ mod tests {
         for line in lines {
             assert!(script.contains(&format!("\n{line}\n")), "{line}\n{script}");
         }
+    }
+
+    #[test]
+    fn a_node_that_answers_by_http_when_it_is_ready_is_asked_where_it_is() {
+        let http = "ready = { http = \"http://{address}:8080/health?of=all&all\" }";
+        let text = CLUSTER.replace("ready = { port = 2379 }", http);
+        let file = ClusterFile::parse(&text, Path::new("cluster.toml"), Path::new("/"));
+        let waited = waited("await", &file.expect("parsed").nodes[0], 2.5);
+        let asks = "curl --fail --max-time 1 'http://10.77.0.1:8080/health?of=all&all'";
+        assert_eq!(waited, format!("await 25 runs b {asks}\n"));
     }
 
     /// How the script ends if the check does this.

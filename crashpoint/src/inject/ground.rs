@@ -7,8 +7,8 @@ use anyhow::{Context, anyhow};
 use campaign::Interrupt;
 use cluster::{Cluster, ClusterFile, SimulatedCluster, SimulationSettings};
 use injector::online::{
-    ACKNOWLEDGEMENTS, FaultPlan, HISTORY, InjectManifest, LOG_TIMES, LOGS, Namespaces, OnMachines,
-    Place, Ran, RunFiles, Simulated, SimulatedRun, run,
+    ACKNOWLEDGEMENTS, FaultPlan, HISTORY, InjectManifest, LOG_TIMES, LOGS, LOOKS, Namespaces,
+    OnMachines, Place, Ran, RunFiles, Simulated, SimulatedRun, run, wanted_reading,
 };
 use injector::{Error, Result, kernel_hash};
 use machine::OwnDirectory;
@@ -132,8 +132,9 @@ fn in_namespaces(
     for (node, disk) in cluster.nodes().iter_mut().zip(disks) {
         node.set_disk(disk);
     }
-    let mut left = Left::new(workspace.logs.clone(), |name| workspace.temporary(name));
-    left.place.points = manifest.counts();
+    let left = Left::new(workspace.logs.clone(), manifest, |name| {
+        workspace.temporary(name)
+    });
     let cancelled = || interrupt.requested();
     let mut ground = Namespaces::new(&mut cluster, &workspace.directories, plan.seed, &cancelled);
     let ran = run(&mut ground, plan, &left.place, &cancelled);
@@ -150,8 +151,9 @@ fn on_simulated(
 ) -> Result<Ran> {
     let own = OwnDirectory::new(&std::env::temp_dir(), "run");
     let own = own.map_err(|error| not_prepared(&error.into()))?;
-    let mut left = Left::new(own.path().join(LOGS), |name| own.path().join(name));
-    left.place.points = manifest.counts();
+    let left = Left::new(own.path().join(LOGS), manifest, |name| {
+        own.path().join(name)
+    });
     let mut cluster = SimulatedCluster::new(file, &left.logs, settings)?;
     if kept.is_some() {
         cluster.simulation().switch().keep_frames();
@@ -180,12 +182,14 @@ struct Left {
 }
 
 impl Left {
-    fn new(logs: PathBuf, file: impl Fn(&str) -> PathBuf) -> Self {
+    fn new(logs: PathBuf, manifest: &InjectManifest, file: impl Fn(&str) -> PathBuf) -> Self {
         let place = Place {
             acknowledgements: file(ACKNOWLEDGEMENTS),
             history: file(HISTORY),
             log_times: file(LOG_TIMES),
-            points: None,
+            points: manifest.counts(),
+            reading: wanted_reading(&manifest.specifications),
+            looks: file(LOOKS),
         };
         Self { logs, place }
     }
@@ -212,6 +216,7 @@ impl Left {
             acknowledgements: self.place.acknowledgements.clone(),
             logs: self.logs.clone(),
             log_times: self.place.log_times.clone(),
+            looks: self.place.looks.clone(),
         };
         examine(of, plan, &mut ran, &files, kept, interrupt)?;
         if let Some(want) = &of.1.want {
@@ -234,6 +239,7 @@ impl Left {
         copy(&self.place.acknowledgements, Path::new(ACKNOWLEDGEMENTS))?;
         copy(&self.place.history, Path::new(HISTORY))?;
         copy(&self.place.log_times, Path::new(LOG_TIMES))?;
+        copy(&self.place.looks, Path::new(LOOKS))?;
         let logs = &self.logs;
         fs::create_dir_all(kept.join(LOGS)).map_err(doing(logs))?;
         for entry in fs::read_dir(logs).map_err(doing(logs))?.flatten() {

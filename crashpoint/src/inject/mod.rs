@@ -88,7 +88,8 @@ pub(crate) struct InjectArgs {
     seen_in: Option<PathBuf>,
 
     /// Print the failure points of a run without faults: which calls nodes make on which files, where
-    /// in the program, how often; with --at, which messages nodes send. Nothing is injected
+    /// in the program, how often; with --at, which messages nodes send, or what they ask their disks for.
+    /// Nothing is injected
     #[arg(
         long,
         conflicts_with_all = ["plan", "strategy", "resume", "repeat", "spec", "budget", "stop_after",
@@ -96,8 +97,8 @@ pub(crate) struct InjectArgs {
     )]
     points: bool,
 
-    /// Of --points and the strategy `exhaustive`: at which failure points, calls of nodes on their files
-    /// or messages between nodes
+    /// Of --points and the strategy `exhaustive`: at which failure points: calls of nodes on their files,
+    /// messages between nodes, or requests to their disks
     #[arg(long, value_enum, default_value_t, conflicts_with = "resume")]
     at: At,
 
@@ -111,8 +112,8 @@ pub(crate) struct InjectArgs {
     #[arg(long, conflicts_with = "resume")]
     corrupt_reads: bool,
 
-    /// Of the strategy `exhaustive`: so many failures in a run at most. Each further one is at a call or
-    /// message that came after those before, such as in recovery
+    /// Of the strategy `exhaustive`: so many failures in a run at most. Each further one is at a call,
+    /// message or request that came after those before, such as in recovery
     #[arg(
         long,
         value_name = "N",

@@ -23,6 +23,7 @@ pub(super) fn print(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Re
     let path = arguments.file.as_deref().context("clap wants one")?;
     let file = read_file(path, arguments.machines.simulate)?;
     refuse_idle(&file, path)?;
+    refuse_without_disks(arguments, &file)?;
     let seed = arguments.seed.unwrap_or_default();
     let mut manifest = InjectManifest::new(&file, &path.canonicalize()?);
     manifest.simulated = on_machines(&arguments.machines, &file, seed)?;
@@ -94,6 +95,18 @@ fn why(judged: &Judged) -> String {
     }
 }
 
+/// Fails if requests to disks are asked for, and there are none.
+fn refuse_without_disks(arguments: &InjectArgs, file: &ClusterFile) -> anyhow::Result<()> {
+    let has_disks = file.disk.is_some() && file.nodes.iter().any(|node| node.has_data);
+    if arguments.at.has_requests() && !has_disks {
+        bail!(
+            "--at requests needs nodes with recorded disks: put disk = \"ext4\" (or another file system) at \
+             the top of the cluster file"
+        );
+    }
+    Ok(())
+}
+
 /// Fails if arguments are given that only an exhaustive campaign has.
 pub(super) fn refuse_elsewhere(arguments: &InjectArgs) -> anyhow::Result<()> {
     let given = [
@@ -122,6 +135,7 @@ pub(super) fn collect(
     seen_in: Option<&str>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<bool> {
+    refuse_without_disks(arguments, file)?;
     if let Some(directory) = &arguments.points_of {
         take_over(arguments, directory, manifest)?;
         return Ok(true);
@@ -150,11 +164,7 @@ pub(super) fn collect(
         );
     }
     if ran.points.is_empty() {
-        let what = match arguments.at {
-            At::Calls => "no node made a call on its files",
-            At::Messages => "no node sent a message to another one",
-            At::All => "no node made a call on its files, or sent a message to another one,",
-        };
+        let what = nothing(arguments.at);
         bail!("{what} while the clients worked: there is no failure point");
     }
     if let Some(want) = &mut manifest.want {
@@ -163,6 +173,16 @@ pub(super) fn collect(
     }
     manifest.collected = Some(collected_of(arguments, ran.points));
     Ok(true)
+}
+
+/// What there was none of, in words.
+fn nothing(at: At) -> &'static str {
+    match at {
+        At::Calls => "no node made a call on its files",
+        At::Messages => "no node sent a message to another one",
+        At::Requests => "no node asked its disk for anything",
+        At::All => "no node made a call on its files, or sent a message to another one,",
+    }
 }
 
 /// Notes those of another campaign.

@@ -9,7 +9,7 @@ use pace_rules::disk::Log;
 use simulation::Chance;
 
 use super::jump;
-use super::plan::{CallFault, Flow, Selector, What};
+use super::plan::{CallFault, Flow, PlannedFault, Selector, What};
 use super::run::Runner;
 use super::select::Known;
 use super::worse::Worse;
@@ -28,10 +28,12 @@ pub(super) enum Undo {
     Heal(Vec<(Member, Member)>),
     /// Their clocks jump back by what they jumped, in nanoseconds.
     Clocks(Vec<usize>, i64),
+    /// Their clocks run as before.
+    Drifts(Vec<usize>),
     /// Their disks fail no requests any more, and they boot again.
     Disks(Vec<usize>),
-    /// Their disks are slow no more.
-    SlowDisks(Vec<usize>),
+    /// Their disks do again what they are asked for, at once and as it should be.
+    SpareDisks(Vec<usize>),
     /// These links are as ever.
     Links(Vec<(Member, Member)>, Worse),
     /// Nothing is left to be done.
@@ -148,10 +150,7 @@ impl Runner<'_> {
     /// Puts a fault in place. Says why it cannot be, if that is so.
     pub(super) fn hit(&mut self, fault: usize) -> Said<Hit> {
         let planned = &self.plan.faults[fault];
-        let on = self.known().all(&planned.on, &[])?;
-        if on.is_empty() && planned.what != What::Heal {
-            return Err("it would hit nobody".into());
-        }
+        let on = self.whom(planned)?;
         match &planned.what {
             What::Kill => self.kill(on, "kill"),
             What::PowerLoss(keeps) => self.power_loss(on, *keeps),
@@ -161,11 +160,21 @@ impl Runner<'_> {
             What::Resume => self.resume(on),
             What::Heal => Ok(self.heal_everything()),
             What::Clock(by_ns) => self.move_clocks(on, *by_ns),
+            What::Drift(ppm) => self.drift_clocks(on, *ppm),
             What::Disk(errors) => self.hit_disks(on, fault, errors),
             What::Call(call) => self.hit_calls(on, fault, call),
             What::Partition { from, flow, .. } => self.partition((&planned.on, from), *flow),
             What::Link { from, flow, worse } => self.worsen((&planned.on, from), *flow, *worse),
         }
+    }
+
+    /// Whom a fault hits: somebody, unless it heals.
+    fn whom(&self, planned: &PlannedFault) -> Said<Vec<usize>> {
+        let on = self.known().all(&planned.on, &[])?;
+        if on.is_empty() && planned.what != What::Heal {
+            return Err("it would hit nobody".into());
+        }
+        Ok(on)
     }
 
     fn heal_everything(&mut self) -> Hit {
@@ -271,6 +280,14 @@ impl Runner<'_> {
         Ok(Hit::of(on.clone(), words, Undo::Clocks(on, by_ns)))
     }
 
+    fn drift_clocks(&mut self, on: Vec<usize>, ppm: i32) -> Said<Hit> {
+        said(self.ground.drift_clocks(&on, ppm))?;
+        let (names, share) = (self.names(&on), jump::share(ppm.abs()));
+        let how = if ppm > 0 { "fast" } else { "slow" };
+        let words = format!("clock of {names} is {how} by the share {share}");
+        Ok(Hit::of(on.clone(), words, Undo::Drifts(on)))
+    }
+
     fn hit_calls(&mut self, on: Vec<usize>, fault: usize, call: &CallFault) -> Said<Hit> {
         self.calls.hit(&on, fault, call);
         if let Err(why) = said(self.ground.agree_on_calls()) {
@@ -354,12 +371,13 @@ impl Runner<'_> {
             Undo::Nothing => Ok(()),
             Undo::Resume(nodes) => said(self.ground.resume(&self.not_stopped(nodes))),
             Undo::Clocks(nodes, by_ns) => said(self.ground.move_clocks_back(nodes, *by_ns)),
+            Undo::Drifts(nodes) => said(self.ground.end_drifts(nodes)),
             Undo::Start(nodes) => {
                 let mut up = self.not_kept_down(nodes).into_iter();
                 up.try_for_each(|node| self.start(node))
             }
             Undo::Disks(nodes) => self.boot_again(nodes),
-            Undo::SlowDisks(nodes) => {
+            Undo::SpareDisks(nodes) => {
                 let mut nodes = nodes.iter();
                 nodes.try_for_each(|node| said(self.ground.spare_requests(*node)))
             }

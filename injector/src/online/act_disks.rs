@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use pace_rules::disk::{Log, Relaxation};
 
 use super::act::{Hit, Said, Undo, said};
-use super::disk_fault::DiskFault;
+use super::disk_fault::{Becomes, DiskFault};
 use super::ground::Loses;
 use super::plan::What;
 use super::run::Runner;
@@ -28,9 +28,9 @@ impl Runner<'_> {
             }
         }
         let words = format!("disk of {} {}", self.names(&on), how.words());
-        let undo = match how.slow {
-            None => Undo::Disks(on.clone()),
-            Some(_) => Undo::SlowDisks(on.clone()),
+        let undo = match how.becomes {
+            Becomes::Failed => Undo::Disks(on.clone()),
+            Becomes::Slow(_) | Becomes::Corrupt(_) => Undo::SpareDisks(on.clone()),
         };
         Ok(Hit::of(on, words, undo))
     }
@@ -43,23 +43,32 @@ impl Runner<'_> {
             .collect()
     }
 
-    /// Whether requests to the disk of a node have failed.
+    /// Whether requests to the disk of a node have failed, or were corrupted.
     pub(super) fn disk_has_failed(&self, node: usize) -> bool {
-        let fails = |fault: usize| match &self.plan.faults[fault].what {
-            What::Disk(how) => how.slow.is_none(),
+        self.disk_was_hit(node, |becomes| !matches!(becomes, Becomes::Slow(_)))
+    }
+
+    /// Whether requests to the disk of a node were corrupted.
+    pub(super) fn disk_was_corrupted(&self, node: usize) -> bool {
+        self.disk_was_hit(node, |becomes| matches!(becomes, Becomes::Corrupt(_)))
+    }
+
+    fn disk_was_hit(&self, node: usize, so: impl Fn(Becomes) -> bool) -> bool {
+        let is_such = |fault: usize| match &self.plan.faults[fault].what {
+            What::Disk(how) => so(how.becomes),
             _ => false,
         };
         let mut all = self.requests.iter();
         all.any(|((fault, of), count)| {
-            *of == node && fails(*fault) && count.load(Ordering::Relaxed) > 0
+            *of == node && is_such(*fault) && count.load(Ordering::Relaxed) > 0
         })
     }
 
-    /// Whether a fault that is in place has its requests fail, or be slow.
+    /// Whether a fault that is in place has its requests fail, be slow, or be corrupted.
     fn disk_is_hit(&self, node: usize) -> bool {
         let mut active = self.active.iter();
         active.any(|active| match &active.undo {
-            Undo::Disks(nodes) | Undo::SlowDisks(nodes) => nodes.contains(&node),
+            Undo::Disks(nodes) | Undo::SpareDisks(nodes) => nodes.contains(&node),
             _ => false,
         })
     }
@@ -69,7 +78,7 @@ impl Runner<'_> {
     pub(super) fn lose_power(&mut self, nodes: &[usize], loses: &mut Loses) -> Said<Vec<usize>> {
         let lost = said(self.ground.power_loss(nodes, loses))?;
         for active in &mut self.active {
-            if let Undo::Disks(hit) | Undo::SlowDisks(hit) | Undo::Resume(hit) = &mut active.undo {
+            if let Undo::Disks(hit) | Undo::SpareDisks(hit) | Undo::Resume(hit) = &mut active.undo {
                 hit.retain(|node| !nodes.contains(node));
             }
         }

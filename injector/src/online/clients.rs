@@ -10,10 +10,17 @@ use serde_json::{Map, Value};
 use super::ground::{Ground, ProgramId};
 use super::plan::FaultPlan;
 use super::scribe::{Scribe, operation_of};
+use super::turns::{Disorder, Done, Turns};
 use crate::laboratory::OPERATIONS;
 
 /// Names a client to itself.
 const CLIENT: &str = "CRASHPOINT_CLIENT";
+
+/// Tells a client that it takes turns.
+const TURNS: &str = "CRASHPOINT_TURNS";
+
+/// What a client reads when it is its turn.
+const TURN: &str = "turn";
 
 /// Has the seed of the plan.
 const SEED: &str = "CRASHPOINT_SEED";
@@ -24,6 +31,8 @@ pub(super) struct Counts {
     pub(super) lines: u64,
     pub(super) invoked: u64,
     pub(super) acknowledged: u64,
+    /// Operations that have ended, however that was.
+    pub(super) answered: u64,
 }
 
 /// A client that runs, or ran.
@@ -65,10 +74,13 @@ impl Said {
 /// All of them, and where what they say is kept.
 pub(super) struct Clients {
     pub(super) all: Vec<RunningClient>,
+    turns: Option<Turns>,
     kept: Scribe,
     begun: Duration,
     /// The time of what was kept last.
     kept_at: Duration,
+    /// When they were heard last.
+    heard: Duration,
 }
 
 impl Clients {
@@ -81,9 +93,12 @@ impl Clients {
     ) -> crate::Result<Self> {
         let begun = ground.now();
         let mut all = Vec::new();
+        let turns = ground.file().turns.as_ref().map(Turns::new);
         for (place, config) in ground.file().all_clients().into_iter().enumerate() {
             let mut variables = vec![(CLIENT, config.name.clone()), (SEED, plan.seed.to_string())];
             variables.extend(plan.operations.map(|most| (OPERATIONS, most.to_string())));
+            let takes_turns = turns.as_ref().is_some_and(|turns| turns.has(place));
+            variables.extend(takes_turns.then(|| (TURNS, "1".to_owned())));
             let whose = format!("client {}", config.name);
             let running = ground.run(place, &whose, &config.config.command, &variables)?;
             all.push(RunningClient {
@@ -97,9 +112,11 @@ impl Clients {
         }
         Ok(Self {
             all,
+            turns,
             kept: Scribe::new(acknowledgements, history)?,
             begun,
             kept_at: begun,
+            heard: begun,
         })
     }
 
@@ -115,6 +132,7 @@ impl Clients {
     /// may seem to be, or as the next line of its own client: the order of these is known.
     pub(super) fn hear(&mut self, ground: &mut dyn Ground) -> crate::Result<Vec<usize>> {
         self.catch_up(ground)?;
+        self.heard = ground.now();
         let mut ended = Vec::new();
         for (place, client) in self.all.iter_mut().enumerate() {
             if client.look_for_end(ground)? {
@@ -122,6 +140,42 @@ impl Clients {
             }
         }
         Ok(ended)
+    }
+
+    /// Gives the next turn, if the one before it is over. Returns who does something that is not in order,
+    /// in words. Who was asked to end need not work any more.
+    pub(super) fn give_turn(&mut self, ground: &mut dyn Ground, is_over: bool) -> Vec<String> {
+        let Some(turns) = &mut self.turns else {
+            return Vec::new();
+        };
+        // Nobody is late whose words were not heard since.
+        let (heard, all) = (self.heard, &self.all);
+        let done = |place: usize| all[place].done();
+        let disorder = turns.disorder(heard, done);
+        let within = turns.within();
+        if let Some(place) = turns.pass(heard, done)
+            && let Some(running) = self.all[place].running
+        {
+            turns.given_at(ground.now());
+            ground.ask(running, TURN);
+        }
+        let told = disorder.into_iter();
+        let told = told.filter(|(_, what)| !is_over || *what == Disorder::Early);
+        told.map(|(place, what)| self.all[place].words_of(what, within))
+            .collect()
+    }
+
+    /// Whose turns were over before their operations were, in words.
+    pub(super) fn turns_cut_short(&self) -> Vec<String> {
+        let turns = self.turns.iter();
+        let cut_short = turns.flat_map(|turns| turns.cut_short().map(|of| (of, turns.within())));
+        let words = cut_short.map(|((place, times), within)| {
+            let name = &self.all[place].config.name;
+            format!(
+                "client {name} did not answer within {within:?} in {times} of its turns, so others went on"
+            )
+        });
+        words.collect()
     }
 
     /// Takes and keeps what they have said by now, as far as nothing can come before it.
@@ -200,6 +254,7 @@ impl Clients {
         let counts = &mut self.all[place].counts;
         counts.lines += 1;
         let kind = said.operation.as_ref().map(|operation| &operation["type"]);
+        counts.answered += u64::from(said.is_answer());
         match kind.map(Value::as_str) {
             Some(Some("invoke")) => counts.invoked += 1,
             None | Some(Some("ok")) => counts.acknowledged += 1,
@@ -266,6 +321,31 @@ impl RunningClient {
             self.kill(ground);
         }
         Ok(self.ended.is_some())
+    }
+
+    /// What it has done, as far as turns go.
+    fn done(&self) -> Done {
+        Done {
+            begun: self.counts.invoked,
+            // Not all that ends is an operation that has begun.
+            ended: self.counts.answered.min(self.counts.invoked),
+            runs: self.is_running(),
+        }
+    }
+
+    /// What it does that is not in order.
+    fn words_of(&self, disorder: Disorder, within: Duration) -> String {
+        let name = &self.config.name;
+        match disorder {
+            Disorder::Early => format!(
+                "client {name} began an operation without its turn: it has to read a line on its standard \
+                 input before each one"
+            ),
+            Disorder::Idle => format!(
+                "client {name} had its turn, and began no operation within {within:?}: it has to read a line \
+                 on its standard input, and then to print what it calls"
+            ),
+        }
     }
 
     /// Whether it has taken longer than it may.

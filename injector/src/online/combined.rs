@@ -28,14 +28,23 @@ impl Trigger {
         }
     }
 
-    /// Whether it may fire at a call that is held there.
-    pub(super) fn fires_at_a_call(&self) -> bool {
+    /// Whether it may fire at a call or a request that is held there.
+    pub(super) fn fires_at_what_is_held(&self) -> bool {
+        self.fires_at(|awaited| matches!(awaited, Awaited::Call { .. } | Awaited::Request { .. }))
+    }
+
+    /// Whether it may fire at a request that is held there.
+    pub(super) fn fires_at_a_request(&self) -> bool {
+        self.fires_at(|awaited| matches!(awaited, Awaited::Request { .. }))
+    }
+
+    /// Whether what it fires with may be such a thing, without a delay.
+    fn fires_at(&self, is_held: fn(&Awaited) -> bool) -> bool {
         match (&self.then, &self.awaited) {
-            (Some(then), _) => then.fires_at_a_call(),
+            (Some(then), _) => then.fires_at(is_held),
             _ if !self.delay.is_zero() => false,
-            (None, Awaited::Call { .. }) => true,
-            (None, Awaited::Any(parts)) => parts.iter().any(Self::fires_at_a_call),
-            (None, _) => false,
+            (None, Awaited::Any(parts)) => parts.iter().any(|part| part.fires_at(is_held)),
+            (None, awaited) => is_held(awaited),
         }
     }
 
@@ -192,7 +201,7 @@ mod tests {
             "{unknown}"
         );
         let whose = said("{ all = [{ lines = 1 }, { time_s = 1 }], node = \"a\" }");
-        assert!(whose.contains("`node` is only for log, role, value_changed and call"));
+        assert!(whose.contains("`node` is only for log, role, value_changed, call and request"));
         let word = said("{ value_changed = \"a b\" }");
         assert!(
             word.starts_with("p.toml:6:24: a value is named by one word"),
@@ -205,7 +214,9 @@ mod tests {
         let (call, line) = ("{ call = \"write\" }", "{ log = \"x\" }");
         let refused = |at: &str, column: usize| {
             let said = plan(at).expect_err("it is wrong");
-            let place = format!("p.toml:6:{column}: a call in `all` cannot be held exactly there");
+            let place = format!(
+                "p.toml:6:{column}: a call or request in `all` cannot be held exactly there"
+            );
             assert!(said.starts_with(&place), "{at}: {said}");
         };
         refused(&format!("{{ all = [{call}, {line}] }}"), 15);

@@ -1,26 +1,37 @@
-//! What a plan says of disks that fail requests, or are slow.
+//! What a plan says of disks that fail or corrupt requests, or are slow.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use block_dev::{Answer, DiskRequest, Predicate};
+use block_dev::{Answer, Corruption, DiskRequest, Fault, Predicate};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::parse::{Checked, Name, RawFault, Wrong, duration};
 use super::print::seconds;
 
-/// Which requests of a disk are answered in another way.
+/// Which requests of a disk are done in another way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskFault {
     /// Of which kinds, in order; not none.
     pub requests: Vec<Requested>,
     /// Only the first so many of them on each disk.
     pub times: Option<u64>,
-    /// They take so much longer; without it they fail with an I/O error.
-    pub slow: Option<Duration>,
+    /// What becomes of them.
+    pub becomes: Becomes,
+}
+
+/// What becomes of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Becomes {
+    /// They fail with an I/O error.
+    Failed,
+    /// They take so much longer.
+    Slow(Duration),
+    /// What they read or write is not what it should be, and nobody says so.
+    Corrupt(Corruption),
 }
 
 /// A kind of request.
@@ -77,23 +88,44 @@ impl DiskFault {
         })
     }
 
-    /// How the disk answers them, and how many at most.
-    pub(super) fn how(&self) -> (Answer, u64) {
-        let answer = self.slow.map_or(Answer::Fail, Answer::Slow);
-        (answer, self.times.unwrap_or(u64::MAX))
+    /// How the disk does them, and how many at most.
+    pub(super) fn how(&self) -> (Fault, u64) {
+        let fault = match self.becomes {
+            Becomes::Failed => Fault::Answer(Answer::Fail),
+            Becomes::Slow(time) => Fault::Answer(Answer::Slow(time)),
+            Becomes::Corrupt(what) => Fault::Corrupt(what),
+        };
+        (fault, self.times.unwrap_or(u64::MAX))
     }
 
     /// What the disk does, in words.
     pub(super) fn words(&self) -> String {
         let which = self.which();
-        match self.slow {
-            None => format!("fails {which}"),
-            Some(time) => format!("takes {} s more for {which}", time.as_secs_f64()),
+        match self.becomes {
+            Becomes::Failed => format!("fails {which}"),
+            Becomes::Slow(time) => format!("takes {} s more for {which}", time.as_secs_f64()),
+            Becomes::Corrupt(what) => {
+                let only = if self.requests == [Requested::Writes] {
+                    words_of_writes(what)
+                } else {
+                    what.words()
+                };
+                format!("corrupts {which}: {only}")
+            }
         }
     }
 
+    /// Which requests there were none of, in words.
+    pub(super) fn lacking(&self) -> String {
+        let such = match self.becomes {
+            Becomes::Corrupt(_) => " with bytes that it changes",
+            Becomes::Failed | Becomes::Slow(_) => "",
+        };
+        format!("there was no such request{such}: {}", self.which())
+    }
+
     /// Which requests, in words.
-    pub(super) fn which(&self) -> String {
+    fn which(&self) -> String {
         let names = self.requests.iter().map(|kind| kind.name());
         let names = names.collect::<Vec<_>>().join(", ");
         match self.times {
@@ -111,8 +143,11 @@ impl fmt::Display for DiskFault {
             .map(|kind| format!("{:?}", kind.name()));
         let names = names.collect::<Vec<_>>().join(", ");
         writeln!(f, "requests = [{names}]")?;
-        let mut slow = self.slow.iter();
-        slow.try_for_each(|time| writeln!(f, "slow_s = {}", seconds(*time)))?;
+        match self.becomes {
+            Becomes::Failed => {}
+            Becomes::Slow(time) => writeln!(f, "slow_s = {}", seconds(time))?,
+            Becomes::Corrupt(what) => writeln!(f, "corrupt = \"{}\"", what.name())?,
+        }
         let mut times = self.times.iter();
         times.try_for_each(|times| writeln!(f, "times = {times}"))
     }
@@ -123,31 +158,61 @@ pub(super) fn disk_fault(raw: &RawFault) -> Checked<Option<DiskFault>> {
     if *raw.fault.get_ref() != Name::Disk {
         return refuse_keys_of_disks(raw).map(|()| None);
     }
+    let becomes = becomes(raw)?;
     let requests = match &raw.requests {
-        None => Requested::ALL.to_vec(),
-        Some(given) => kinds(given)?,
+        None => all_of(becomes),
+        Some(given) => kinds(given, becomes)?,
     };
     if let Some(times) = raw.times.as_ref().filter(|times| *times.get_ref() == 0) {
         let what = "no request would be hit: leave out `times`, and all are";
         return Err(Wrong(times.span(), what.into()));
     }
     let times = raw.times.as_ref().map(|times| *times.get_ref());
-    let slow = raw.slow_s.as_ref();
-    let slow = slow.map(|time| duration(time.span(), *time.get_ref()));
-    let slow = slow.transpose()?;
-    if let (Some(Duration::ZERO), Some(given)) = (slow, &raw.slow_s) {
-        let what = "a disk that takes no longer is not slow: without `slow_s` requests fail";
-        return Err(Wrong(given.span(), what.into()));
-    }
     Ok(Some(DiskFault {
         requests,
         times,
-        slow,
+        becomes,
     }))
 }
 
+fn becomes(raw: &RawFault) -> Checked<Becomes> {
+    match (&raw.slow_s, &raw.corrupt) {
+        (None, None) => Ok(Becomes::Failed),
+        (Some(_), Some(corrupt)) => {
+            let what = "requests are slow or corrupted: leave out `slow_s` or `corrupt`";
+            Err(Wrong(corrupt.span(), what.into()))
+        }
+        (None, Some(corrupt)) => Ok(Becomes::Corrupt(*corrupt.get_ref())),
+        (Some(given), None) => {
+            let time = duration(given.span(), *given.get_ref())?;
+            if time.is_zero() {
+                let what =
+                    "a disk that takes no longer is not slow: without `slow_s` requests fail";
+                return Err(Wrong(given.span(), what.into()));
+            }
+            Ok(Becomes::Slow(time))
+        }
+    }
+}
+
+/// All kinds of which there can be something to be hit.
+fn all_of(becomes: Becomes) -> Vec<Requested> {
+    match becomes {
+        Becomes::Corrupt(_) => vec![Requested::Reads, Requested::Writes],
+        Becomes::Failed | Becomes::Slow(_) => Requested::ALL.to_vec(),
+    }
+}
+
+/// What becomes of what is written, in words.
+fn words_of_writes(what: Corruption) -> &'static str {
+    match what {
+        Corruption::Torn => "only the first sectors are written",
+        Corruption::Bit | Corruption::Zeros => what.words(),
+    }
+}
+
 /// In order, each once.
-fn kinds(given: &Spanned<Kinds>) -> Checked<Vec<Requested>> {
+fn kinds(given: &Spanned<Kinds>, becomes: Becomes) -> Checked<Vec<Requested>> {
     let mut kinds = match given.get_ref() {
         Kinds::One(kind) => vec![*kind],
         Kinds::Several(kinds) => kinds.clone(),
@@ -156,6 +221,11 @@ fn kinds(given: &Spanned<Kinds>) -> Checked<Vec<Requested>> {
     kinds.dedup();
     if kinds.is_empty() {
         let what = "no request would be hit: leave out `requests`, and all are";
+        return Err(Wrong(given.span(), what.into()));
+    }
+    let possible = all_of(becomes);
+    if kinds.iter().any(|kind| !possible.contains(kind)) {
+        let what = "a flush has no bytes that could be corrupted: say reads, writes, or both";
         return Err(Wrong(given.span(), what.into()));
     }
     Ok(kinds)

@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::worse::Worse;
-use block_dev::{Answer, Predicate};
-use cluster::{ClusterFile, Ending, Member, Result, Verdict};
+use block_dev::{Fault, Onlooker, Predicate};
+use cluster::{Areas, ClusterFile, Ending, Member, Reading, Result, Verdict};
 use pace_rules::disk::{Log, Relaxation};
 use simulation::{Carried, Limit, Ports, Until};
 
 use super::calls::Calls;
+use super::looks::Look;
 
 /// A command that was started in the place of a client.
 pub type ProgramId = usize;
@@ -68,6 +70,12 @@ pub trait Ground {
 
     /// The log of a node.
     fn log(&self, node: usize) -> PathBuf;
+
+    /// Where the log of a node was when its command was started, if that runs.
+    ///
+    /// # Errors
+    /// If that cannot be known.
+    fn logs_since(&mut self, node: usize) -> Result<Option<u64>>;
 
     /// The nodes that have ended by themselves since this was last asked, and how.
     fn ends(&mut self) -> Vec<(usize, String)>;
@@ -127,11 +135,36 @@ pub trait Ground {
     /// If the clock of one is not where it was.
     fn move_clocks_back(&mut self, nodes: &[usize], by_ns: i64) -> Result<()>;
 
-    /// Has the disk of a node answer so the first so many requests of which `hits` is true.
+    /// Has the clocks of nodes run so many parts of a million faster.
+    ///
+    /// # Errors
+    /// If this ground cannot do that, or one drifts by a fault already: then none does that did not.
+    fn drift_clocks(&mut self, nodes: &[usize], ppm: i32) -> Result<()>;
+
+    /// Has them run as before. What they have gained stays.
+    ///
+    /// # Errors
+    /// If one has not counted what it should have.
+    fn end_drifts(&mut self, nodes: &[usize]) -> Result<()>;
+
+    /// Has the disk of a node do so the first so many requests of which `hits` is true.
     ///
     /// # Errors
     /// If it has none.
-    fn answer_some(&mut self, node: usize, how: (Answer, u64), hits: Predicate) -> Result<()>;
+    fn answer_some(&mut self, node: usize, how: (Fault, u64), hits: Predicate) -> Result<()>;
+
+    /// Which parts of the disk of a node hold what, if its file system is one of which that is known.
+    ///
+    /// # Errors
+    /// If it has none.
+    fn areas(&mut self, node: usize) -> Result<Option<Areas>>;
+
+    /// Has somebody look at what the disk of a node is asked for from now on. In namespaces nobody does at what
+    /// Crashpoint asks of it by itself, to mount it or to start the node.
+    ///
+    /// # Errors
+    /// If it has none.
+    fn look_at_requests(&mut self, node: usize, onlooker: Arc<dyn Onlooker>) -> Result<()>;
 
     /// Has it answer all of them as ever again.
     ///
@@ -150,6 +183,19 @@ pub trait Ground {
     /// # Errors
     /// If it cannot be started.
     fn restart(&mut self, node: usize) -> Result<()>;
+
+    /// From now on the directory of data of each node is looked at right before the node is started again,
+    /// while nothing of it runs.
+    fn look_at_data(&mut self, reading: Reading);
+
+    /// Kills all nodes, and looks at their directories of data, as far as these are there.
+    ///
+    /// # Errors
+    /// If nodes cannot be killed, or the ground does not go on.
+    fn look_at_the_end(&mut self) -> Result<()>;
+
+    /// What was seen of directories of data since this was last asked.
+    fn looks(&mut self) -> Vec<Look>;
 
     /// Loses what is sent in these directions.
     ///

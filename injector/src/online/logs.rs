@@ -16,6 +16,11 @@ impl LogTail {
     /// From its end on, as it is now.
     pub(super) fn new(path: PathBuf) -> Self {
         let read_to = path.metadata().map_or(0, |data| data.len());
+        Self::since(path, read_to)
+    }
+
+    /// From a place on.
+    pub(super) fn since(path: PathBuf, read_to: u64) -> Self {
         Self {
             path,
             read_to,

@@ -119,8 +119,8 @@ fn ways(sent: Vec<((usize, usize), Ports, Carried)>) -> impl Iterator<Item = (Wa
     sent.map(|(way, ports, carried)| ((way, ports), carried.messages))
 }
 
-/// What an end of a message is called: the same on a like node.
-fn end(file: &ClusterFile, roles: Option<&Roles>, node: usize) -> String {
+/// What an end of a message, or the node of a disk, is called: the same on a like node.
+pub(super) fn end(file: &ClusterFile, roles: Option<&Roles>, node: usize) -> String {
     let role = roles.and_then(|roles| roles.of.get(&node));
     let config = &file.nodes[node];
     match role {

@@ -19,19 +19,23 @@ mod given;
 mod ground;
 mod jump;
 mod lanes;
+mod logged_roles;
 mod logs;
+mod looks;
 mod message;
 mod messages;
 mod minimize;
 mod namespaces;
 mod parse;
 mod parse_calls;
+mod parse_requests;
 mod picture;
 mod plan;
 mod points;
 mod print;
 mod ran;
 mod recovered;
+mod requests;
 mod restarts;
 mod roles;
 mod run;
@@ -44,6 +48,7 @@ mod strategies;
 mod strategy;
 mod text;
 mod triggers;
+mod turns;
 mod want;
 mod witness;
 mod worse;
@@ -54,14 +59,16 @@ pub use directory::{
     InjectDirectory, InjectManifest, InjectResult, OnMachines, RUNS, manifest, merge, results,
     summary,
 };
-pub use disk_fault::{DiskFault, Requested};
+pub use disk_fault::{Becomes, DiskFault, Requested};
 pub use errno::Errno;
 pub(crate) use facts::write_times;
 pub use facts::{
-    ACKNOWLEDGEMENTS, FACTS_FILE, KnownCalls, LOG_TIMES, LOGS, LogTime, RunFacts, RunFiles, examine,
+    ACKNOWLEDGEMENTS, FACTS_FILE, KnownCalls, LOG_TIMES, LOGS, LOOKS, LogTime, RunFacts, RunFiles,
+    examine, wanted_reading,
 };
 pub use ground::{Ground, Loses, ProgramId};
 pub use lanes::{Bar, Came, ClientLane, FaultBar, Lanes, Mark, NodeLane, RoleBar, Violation};
+pub use looks::{After, Look};
 pub use message::MessageOf;
 pub use minimize::{Minimized, minimize};
 pub use namespaces::Namespaces;
@@ -71,12 +78,13 @@ pub use plan::{
     Trigger, What,
 };
 pub use points::{
-    At, CallPoint, Collected, Disks, MessagePoint, Order, Pair, Point, PointFailure, SeenPoint,
-    points_table,
+    At, CallPoint, Collected, Disks, MessagePoint, Order, Pair, Point, PointFailure, RequestPoint,
+    SeenPoint, points_table,
 };
 pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub(crate) use ran::{NO_FAULT, doubtful};
 pub use recovered::{Recovered, nearest_recovered};
+pub use requests::{RequestKind, RequestOf};
 pub use run::{HISTORY, Place, run};
 pub(crate) use scribe::Scribe;
 pub use sent::Sent;

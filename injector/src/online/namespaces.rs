@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use block_dev::{Answer, Predicate};
+use block_dev::{Fault, Image, Onlooker, Predicate};
 use cluster::{
-    Background, Cluster, ClusterFile, Disk, Ending, Error, Member, NodeEnd, Result, Settings,
-    UNUSABLE_DISK, Verdict,
+    Areas, Background, Cluster, ClusterFile, Disk, Ending, Error, Member, NodeEnd, Reading, Result,
+    Settings, UNUSABLE_DISK, Verdict,
 };
 use simulation::{Carried, Limit, Link, Ports, Until};
 
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
+use super::looks::{After, DataLooks, Look};
 use super::worse::Worse;
 
 /// How often it is looked what has happened.
@@ -41,6 +43,7 @@ pub struct Namespaces<'a> {
     ends: Option<Receiver<NodeEnd>>,
     programs: Vec<Option<Background>>,
     calls: Rc<Calls>,
+    data_looks: DataLooks,
     /// What is drawn of links comes from.
     seed: u64,
     cancelled: &'a dyn Fn() -> bool,
@@ -63,6 +66,7 @@ impl<'a> Namespaces<'a> {
             ends: None,
             programs: Vec::new(),
             calls: Rc::default(),
+            data_looks: DataLooks::default(),
             seed,
             cancelled,
         }
@@ -76,6 +80,26 @@ impl<'a> Namespaces<'a> {
 
     fn program(&mut self, program: ProgramId) -> Option<&mut Background> {
         self.programs[program].as_mut()
+    }
+
+    /// Looks at the directory of data of a node of which nothing runs, if directories are looked at.
+    fn look(&mut self, node: usize, after: After) {
+        let Some(reading) = self.data_looks.reading else {
+            return;
+        };
+        if !self.file().nodes[node].has_data || self.unmountable.contains_key(&node) {
+            return;
+        }
+        let listed = || cluster::listed(&self.directories[node], reading);
+        let data = self.data_looks.refuses(node);
+        let data = data.unwrap_or_else(|| listed().map_err(|error| error.to_string()));
+        let at = self.now();
+        self.data_looks.add(Look {
+            node,
+            after,
+            at,
+            data,
+        });
     }
 }
 
@@ -136,6 +160,10 @@ impl Ground for Namespaces<'_> {
         self.cluster.log(&self.cluster.file().nodes[node].name)
     }
 
+    fn logs_since(&mut self, node: usize) -> Result<Option<u64>> {
+        self.cluster.node(node).logs_since()
+    }
+
     fn ends(&mut self) -> Vec<(usize, String)> {
         let ends = self.ends.iter().flat_map(Receiver::try_iter);
         let ends = ends.filter(|end| !end.asked);
@@ -177,6 +205,7 @@ impl Ground for Namespaces<'_> {
             self.cluster.node(*node).power_off()?;
             self.calls.pause(*node, false);
         }
+        self.data_looks.power_failed(nodes);
         let mut lost = Vec::new();
         for place in nodes {
             let node = self.cluster.node(*place);
@@ -227,17 +256,44 @@ impl Ground for Namespaces<'_> {
         Ok(())
     }
 
+    fn drift_clocks(&mut self, nodes: &[usize], _: i32) -> Result<()> {
+        let names = nodes.iter().map(|node| &*self.file().nodes[*node].name);
+        Err(Error::Command {
+            whose: names.collect::<Vec<_>>().join(", "),
+            what: "has no clock of its own that could drift: all nodes share this machine's".into(),
+        })
+    }
+
+    fn end_drifts(&mut self, _: &[usize]) -> Result<()> {
+        Ok(())
+    }
+
     fn answer_some(
         &mut self,
         node: usize,
-        (answer, times): (Answer, u64),
+        (fault, times): (Fault, u64),
         hits: Predicate,
     ) -> Result<()> {
-        self.disk(node)?.answer_some(answer, times, hits)
+        self.disk(node)?.answer_some(fault, times, hits)?;
+        let now = self.now();
+        self.data_looks.disk_is_faulty(node, fault, now);
+        Ok(())
+    }
+
+    fn areas(&mut self, node: usize) -> Result<Option<Areas>> {
+        let image = Image::new(Arc::clone(self.disk(node)?.base()));
+        Ok(Areas::of_ext(&|offset, bytes| image.read(offset, bytes)))
+    }
+
+    fn look_at_requests(&mut self, node: usize, onlooker: Arc<dyn Onlooker>) -> Result<()> {
+        self.disk(node)?.set_onlooker(onlooker);
+        Ok(())
     }
 
     fn spare_requests(&mut self, node: usize) -> Result<()> {
-        self.disk(node)?.spare_requests()
+        self.disk(node)?.spare_requests()?;
+        self.data_looks.disk_is_spared(node);
+        Ok(())
     }
 
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {
@@ -260,7 +316,36 @@ impl Ground for Namespaces<'_> {
             // There is no directory to start it in, as whoever asks whether it is ready is told.
             return Ok(());
         }
+        let after = self.data_looks.begins(node);
+        if self.data_looks.reading.is_some() {
+            // What is left of it would be killed next.
+            self.cluster.node(node).kill();
+            self.cluster.node(node).unseen(true);
+            self.look(node, after);
+            self.cluster.node(node).unseen(false);
+        }
         self.cluster.node(node).restart(&mut &*self.calls)
+    }
+
+    fn look_at_data(&mut self, reading: Reading) {
+        self.data_looks.reading = Some(reading);
+    }
+
+    fn look_at_the_end(&mut self) -> Result<()> {
+        self.cluster.kill();
+        for node in 0..self.file().nodes.len() {
+            // Of one that was not started again it is what its disk has.
+            let after = match self.data_looks.begins(node) {
+                After::PowerLoss => After::PowerLoss,
+                After::Stop | After::Run => After::Run,
+            };
+            self.look(node, after);
+        }
+        Ok(())
+    }
+
+    fn looks(&mut self) -> Vec<Look> {
+        self.data_looks.take()
     }
 
     fn cut(&mut self, directions: &[(Member, Member)]) -> Result<()> {

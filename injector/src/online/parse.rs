@@ -5,18 +5,21 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use block_dev::Corruption;
 use cluster::{ClusterFile, Explore};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::disk_fault::{Kinds, disk_fault};
-use super::jump::jump_ns;
+use super::jump::clock_fault;
 use super::message::{RawMessage, with_message};
 use super::parse_calls::{call_fault, call_of, refuse_keys_of_calls};
+use super::parse_requests::{awaited_request, refuse_held_request};
 use super::plan::{
-    Awaited, Begins, Corruption, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What,
+    Awaited, Begins, FaultPlan, Flow, Moment, PlannedFault, Selector, Trigger, What,
 };
+use super::requests::RequestKind;
 use super::select::majority_size;
 use super::sent::{after, sent};
 use super::worse::{Worse, worse};
@@ -82,6 +85,7 @@ pub(super) struct RawFault {
     pub(super) latency_s: Option<Spanned<f64>>,
     pub(super) jitter_s: Option<Spanned<f64>>,
     pub(super) by_s: Option<Spanned<f64>>,
+    pub(super) drift: Option<Spanned<f64>>,
     pub(super) after_bytes: Option<Spanned<u64>>,
     pub(super) after_messages: Option<Spanned<u64>>,
     pub(super) with_message: Option<Spanned<RawMessage>>,
@@ -128,16 +132,18 @@ pub(super) struct RawTrigger {
     all: Option<Spanned<Vec<Spanned<RawTrigger>>>>,
     any: Option<Spanned<Vec<Spanned<RawTrigger>>>>,
     call: Option<Spanned<String>>,
+    pub(super) request: Option<Spanned<RequestKind>>,
     path: Option<Spanned<String>>,
     site: Option<Spanned<String>>,
-    nth: Option<Spanned<u64>>,
-    when: Option<Spanned<Moment>>,
+    pub(super) area: Option<Spanned<String>>,
+    pub(super) nth: Option<Spanned<u64>>,
+    pub(super) when: Option<Spanned<Moment>>,
     pub(super) bytes: Option<Spanned<u64>>,
     pub(super) messages: Option<Spanned<u64>>,
     pub(super) from: Option<Spanned<Names>>,
     pub(super) to: Option<Spanned<Names>>,
     client: Option<Spanned<String>>,
-    node: Option<Spanned<String>>,
+    pub(super) node: Option<Spanned<String>>,
     delay_s: Option<f64>,
     then: Option<Box<Spanned<RawTrigger>>>,
 }
@@ -292,6 +298,10 @@ pub(super) struct Known<'a> {
     roles: &'a [String],
     clients: Vec<String>,
     has_probe: bool,
+    /// The file system of the disks of nodes, if they have some.
+    pub(super) disk: Option<&'a str>,
+    /// The nodes that have none.
+    pub(super) without_data: Vec<&'a str>,
 }
 
 impl Names {
@@ -307,6 +317,13 @@ impl Names {
             roles: file.probe.as_ref().map_or(&[], |probe| &probe.roles),
             clients: clients.collect(),
             has_probe: file.probe.is_some(),
+            disk: file.disk.as_deref(),
+            without_data: file
+                .nodes
+                .iter()
+                .filter(|node| !node.has_data)
+                .map(|node| node.name.as_str())
+                .collect(),
         }
     }
 }
@@ -349,7 +366,7 @@ fn settle_fault(
     refuse_other_keys(&raw)?;
     let worse = worse(&raw)?;
     let begins = begins(&raw, known)?;
-    let jump_ns = jump_ns(&raw)?;
+    let clock = clock_fault(&raw)?;
     let errors = disk_fault(&raw)?;
     if errors.is_some() {
         let instead = "; `call` with fails = \"EIO\" needs none";
@@ -358,12 +375,13 @@ fn settle_fault(
     let is_call = *raw.fault.get_ref() == Name::Call;
     let call = is_call.then(|| call_fault(&raw)).transpose()?;
     let on = hit(&mut raw, known)?;
-    let own = call.map(What::Call).or(jump_ns.map(What::Clock));
+    let own = call.map(What::Call).or(clock);
     let what = match own.or(errors.map(What::Disk)) {
         Some(what) => what,
         None => what(&mut raw, (worse, begins), file, known)?,
     };
     let (at, until) = triggers(&raw, is_first, known)?;
+    refuse_held_request(&raw, &at)?;
     let fault = PlannedFault {
         at,
         what,
@@ -571,7 +589,8 @@ fn awaited(
 ) -> Checked<Awaited> {
     let client = raw.client.as_ref().map(|name| named_client(name, known));
     let client = client.transpose()?;
-    let node = raw.node.as_ref().filter(|_| raw.call.is_none());
+    let is_held = raw.call.is_some() || raw.request.is_some();
+    let node = raw.node.as_ref().filter(|_| !is_held);
     let node = node.map(|name| named_node(name, known)).transpose()?;
     let mut all = timed(raw, place)?;
     all.extend(counted(raw, client.as_ref(), place)?);
@@ -579,7 +598,7 @@ fn awaited(
     if raw.ended == Some(true) {
         all.push(Awaited::Ended);
     }
-    all.extend(awaited_call(raw, known)?);
+    all.extend(held(raw, known)?);
     all.extend(sent(raw, known)?.into_iter().map(Awaited::Sent));
     all.extend(combined(raw, before, delay, known)?);
     <[Awaited; 1]>::try_from(all)
@@ -596,7 +615,7 @@ fn awaited(
 
 /// What one can wait for.
 const AWAITED: &str = "time_s, after_s, lines, invoked, acknowledged, acknowledged_more, log, role, \
-                       changed, value_changed, call, bytes, messages, ended, all, any";
+                       changed, value_changed, call, request, bytes, messages, ended, all, any";
 
 /// Several triggers that are waited for together, before a delay.
 fn combined(
@@ -638,10 +657,10 @@ fn parts(
 /// Refuses a call that would be held while others are waited for, which may need it to go on.
 fn refuse_held(raw: &[Spanned<RawTrigger>], parts: &[Trigger]) -> Checked<()> {
     let mut all = raw.iter().zip(parts);
-    match all.find(|(_, part)| part.fires_at_a_call()) {
+    match all.find(|(_, part)| part.fires_at_what_is_held()) {
         Some((raw, _)) => {
-            let what = "a call in `all` cannot be held exactly there, as other parts may come after \
-                        it: put it last, with `then`, or give it `delay_s`, with which it is not held";
+            let what = "a call or request in `all` cannot be held exactly there, as other parts may come \
+                        after it: put it last, with `then`, or give it `delay_s`, with which it is not held";
             Err(Wrong(raw.span(), what.into()))
         }
         None => Ok(()),
@@ -720,45 +739,71 @@ fn refuse_whose(raw: &RawTrigger, awaited: &Awaited) -> Checked<()> {
     }
     let has_node = matches!(
         awaited,
-        Awaited::Log(..) | Awaited::Role(..) | Awaited::Value(..) | Awaited::Call { .. }
+        Awaited::Log(..)
+            | Awaited::Role(..)
+            | Awaited::Value(..)
+            | Awaited::Call { .. }
+            | Awaited::Request { .. }
     );
     if !has_node {
-        let of = "log, role, value_changed and call";
+        let of = "log, role, value_changed, call and request";
         refuse(place(raw.node.as_ref()), "node", of)?;
     }
     Ok(())
 }
 
-/// Refuses what belongs to calls where none is waited for.
-fn refuse_keys_of_awaited_calls(raw: &RawTrigger) -> Checked<()> {
-    refuse(place(raw.path.as_ref()), "path", "call")?;
-    refuse(place(raw.site.as_ref()), "site", "call")?;
-    refuse(place(raw.nth.as_ref()), "nth", "call")?;
-    refuse(place(raw.when.as_ref()), "when", "call")
+/// Refuses what belongs to calls or to requests where none is waited for.
+fn refuse_keys_of_others(raw: &RawTrigger) -> Checked<()> {
+    if raw.call.is_none() {
+        refuse(place(raw.path.as_ref()), "path", "call")?;
+        refuse(place(raw.site.as_ref()), "site", "call")?;
+    }
+    if raw.request.is_none() {
+        refuse(place(raw.area.as_ref()), "area", "request")?;
+    }
+    if raw.call.is_none() && raw.request.is_none() {
+        refuse(place(raw.nth.as_ref()), "nth", "call and request")?;
+        refuse(place(raw.when.as_ref()), "when", "call and request")?;
+    }
+    Ok(())
+}
+
+/// Whose it is that is held where it is waited for.
+pub(super) fn whose(raw: &RawTrigger, known: &Known) -> Checked<Option<Selector>> {
+    let on = raw.node.as_ref().map(|name| {
+        let names = Names(vec![name.get_ref().clone()]);
+        selectors(Spanned::new(name.span(), names), known, false)
+    });
+    Ok(on.transpose()?.and_then(|mut on| on.pop()))
+}
+
+/// Calls and requests that are waited for, where they are held.
+fn held(raw: &RawTrigger, known: &Known) -> Checked<Vec<Awaited>> {
+    refuse_keys_of_others(raw)?;
+    let all = [awaited_call(raw, known)?, awaited_request(raw, known)?];
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// A call that is waited for, if one is.
 fn awaited_call(raw: &RawTrigger, known: &Known) -> Checked<Option<Awaited>> {
     let Some(call) = &raw.call else {
-        return refuse_keys_of_awaited_calls(raw).map(|()| None);
+        return Ok(None);
     };
-    let on = raw.node.as_ref().map(|name| {
-        let names = Names(vec![name.get_ref().clone()]);
-        selectors(Spanned::new(name.span(), names), known, false)
-    });
     Ok(Some(Awaited::Call {
         of: call_of(
             call,
             (raw.path.as_ref(), raw.site.as_ref()),
             raw.nth.as_ref(),
         )?,
-        on: on.transpose()?.and_then(|mut on| on.pop()),
-        when: raw
-            .when
-            .as_ref()
-            .map(|when| *when.get_ref())
-            .unwrap_or_default(),
+        on: whose(raw, known)?,
+        when: when(raw),
     }))
+}
+
+/// Before what is held, or after it.
+pub(super) fn when(raw: &RawTrigger) -> Moment {
+    let when = raw.when.as_ref();
+    when.map(|when| *when.get_ref()).unwrap_or_default()
 }
 
 fn named_client(name: &Spanned<String>, known: &Known) -> Checked<String> {
@@ -994,6 +1039,44 @@ fault = \"heal\"
     }
 
     #[test]
+    fn drifts_and_corruptions_are_read_again_as_they_were_printed() {
+        let text = "
+[[faults]]
+at = { time_s = 10 }
+fault = \"clock\"
+on = \"a\"
+drift = -0.012345
+[[faults]]
+at = { time_s = 10 }
+fault = \"disk\"
+on = \"a\"
+requests = \"writes\"
+times = 3
+corrupt = \"torn\"
+[[faults]]
+at = { time_s = 10 }
+fault = \"disk\"
+on = \"b\"
+corrupt = \"bit\"
+";
+        let plan = parsed(text).expect("a plan");
+        assert_eq!(plan.faults[0].what, What::Drift(-12_345));
+        for (fault, words) in [
+            (
+                1,
+                "corrupts the first 3 of writes: only the first sectors are written",
+            ),
+            (2, "corrupts reads, writes: a bit is flipped"),
+        ] {
+            let What::Disk(how) = &plan.faults[fault].what else {
+                panic!("{plan}");
+            };
+            assert_eq!(how.words(), words);
+        }
+        assert_eq!(parsed(&plan.to_string()).expect("a plan"), plan, "{plan}");
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_its_place() {
         let said = |text: &str| parsed(text).expect_err("it is wrong").to_string();
         let of = |line: &str| said(&format!("[[faults]]\nat = {{ time_s = 1 }}\n{line}\n"));
@@ -1017,6 +1100,45 @@ fault = \"heal\"
         assert!(
             of("fault = \"kill\"\non = \"a\"\nrequests = \"reads\"")
                 .contains("only for fault = \"disk\"")
+        );
+        let of_disk = |keys: &str| of(&format!("fault = \"disk\"\non = \"a\"\n{keys}"));
+        for (keys, expected) in [
+            (
+                "corrupt = \"bit\"\nrequests = [\"writes\", \"flushes\"]",
+                "p.toml:6:12: a flush has no bytes that could be corrupted",
+            ),
+            (
+                "slow_s = 1\ncorrupt = \"bit\"",
+                "p.toml:6:11: requests are slow or corrupted",
+            ),
+            ("corrupt = \"some\"", "p.toml:5:11: unknown variant `some`"),
+        ] {
+            assert!(of_disk(keys).starts_with(expected), "{}", of_disk(keys));
+        }
+        let of_clock = |keys: &str| of(&format!("fault = \"clock\"\non = \"a\"\n{keys}"));
+        for (keys, expected) in [
+            ("", "p.toml:3:9: say how far the clock jumps"),
+            (
+                "by_s = 1\ndrift = 0.1",
+                "p.toml:6:9: a clock jumps or drifts",
+            ),
+            (
+                "drift = 0",
+                "p.toml:5:9: a clock cannot run faster by the share 0: ",
+            ),
+            (
+                "drift = -0.6",
+                "p.toml:5:9: a clock cannot run faster by the share -0.6",
+            ),
+        ] {
+            assert!(of_clock(keys).starts_with(expected), "{}", of_clock(keys));
+        }
+        let pause = of("fault = \"pause\"\non = \"a\"\ndrift = 0.1");
+        assert!(pause.ends_with("`drift` is only for a clock"), "{pause}");
+        let pause = of("fault = \"pause\"\non = \"a\"\ncorrupt = \"bit\"");
+        assert!(
+            pause.ends_with("`corrupt` is only for fault = \"call\" or \"disk\""),
+            "{pause}"
         );
         assert!(of("fault = \"restart\"\non = \"a\"\nuntil = { after_s = 1 }").contains("lasts"));
         assert!(said("fautls = []").starts_with("p.toml:1:1: unknown field `fautls`"));

@@ -47,8 +47,9 @@ fn site_of(text: &Spanned<String>) -> Checked<u64> {
     })
 }
 
-/// The key that faults of disks have, too.
+/// The keys that faults of disks have, too.
 const SLOW: &str = "slow_s";
+const CORRUPT: &str = "corrupt";
 
 /// The keys that only faults of calls have, as far as they are given.
 fn keys(raw: &RawFault) -> impl Iterator<Item = (Range<usize>, &'static str)> {
@@ -65,7 +66,7 @@ fn keys(raw: &RawFault) -> impl Iterator<Item = (Range<usize>, &'static str)> {
         (place(raw.short.as_ref()), "short"),
         (place(raw.slow_s.as_ref()), SLOW),
         (place(raw.hold.as_ref()), "hold"),
-        (place(raw.corrupt.as_ref()), "corrupt"),
+        (place(raw.corrupt.as_ref()), CORRUPT),
     ];
     all.into_iter()
         .filter_map(|(place, key)| Some((place?, key)))
@@ -74,11 +75,11 @@ fn keys(raw: &RawFault) -> impl Iterator<Item = (Range<usize>, &'static str)> {
 /// Fails if another fault has them.
 pub(super) fn refuse_keys_of_calls(raw: &RawFault) -> Checked<()> {
     let kind = *raw.fault.get_ref();
-    let is_of_disks = |key: &str| kind == Name::Disk && key == SLOW;
-    let mut others = keys(raw).filter(|(_, key)| !is_of_disks(key));
+    let is_of_disks = |key: &str| [SLOW, CORRUPT].contains(&key);
+    let mut others = keys(raw).filter(|(_, key)| kind != Name::Disk || !is_of_disks(key));
     match others.next() {
         Some((place, key)) if kind != Name::Call => {
-            let or = if key == SLOW { " or \"disk\"" } else { "" };
+            let or = if is_of_disks(key) { " or \"disk\"" } else { "" };
             let what = format!("`{key}` is only for fault = \"call\"{or}");
             Err(Wrong(place, what))
         }
@@ -113,7 +114,7 @@ pub(super) fn call_fault(raw: &RawFault) -> Checked<CallFault> {
 /// Refuses what is about bytes, of a call that has none.
 fn refuse_without_bytes(raw: &RawFault, of: &CallOf) -> Checked<()> {
     let short = raw.short.as_ref().map(|given| (given.span(), "short"));
-    let corrupt = raw.corrupt.as_ref().map(|given| (given.span(), "corrupt"));
+    let corrupt = raw.corrupt.as_ref().map(|given| (given.span(), CORRUPT));
     match short.or(corrupt) {
         Some((place, key)) if !PARTIAL.contains(&of.call.as_str()) => {
             let what = format!("`{key}` is only for {}", PARTIAL.join(" and "));

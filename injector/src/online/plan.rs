@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use block_dev::Corruption;
 use cluster::ClusterFile;
 use serde::{Deserialize, Serialize};
 use simulation::Amount;
@@ -11,6 +12,7 @@ use super::disk_fault::DiskFault;
 use super::errno::Errno;
 use super::message::MessageOf;
 use super::parse::{self, PlanError};
+use super::requests::RequestOf;
 use super::sent::Sent;
 use super::worse::Worse;
 use crate::disks::Keeps;
@@ -84,8 +86,11 @@ pub enum What {
     },
     /// Their time of day jumps by so many nanoseconds. Its end has it jump back.
     Clock(i64),
-    /// Their disks fail some requests. Its end has them answer as ever, and the nodes boot again: a file
-    /// system that has seen an error may refuse to write until it is mounted again.
+    /// Their clocks run so many parts of a million faster. Its end has them run as before; what they have
+    /// gained stays.
+    Drift(i32),
+    /// Their disks fail, delay or corrupt some requests. Its end has them answer as ever. After failures the
+    /// nodes boot again: a file system that has seen an error may refuse to write until it is mounted again.
     Disk(DiskFault),
     /// Some of their system calls come to something else. Its end leaves calls alone.
     Call(CallFault),
@@ -159,38 +164,6 @@ impl Comes {
     }
 }
 
-/// What becomes of the bytes of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Corruption {
-    /// The lowest bit of the byte in the middle is flipped.
-    Bit,
-    /// All are zero.
-    Zeros,
-    /// They are zero from the middle on, in whole sectors of 512 bytes.
-    Torn,
-}
-
-impl Corruption {
-    /// As a plan calls it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Bit => "bit",
-            Self::Zeros => "zeros",
-            Self::Torn => "torn",
-        }
-    }
-
-    /// In words.
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Self::Bit => "a bit is flipped",
-            Self::Zeros => "all bytes are zero",
-            Self::Torn => "bytes are zero from the middle on",
-        }
-    }
-}
-
 /// When, at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -215,7 +188,7 @@ impl What {
             Self::Partition { .. } => "partition",
             Self::Call(_) => "call",
             Self::Link { .. } => "link",
-            Self::Clock(_) => "clock",
+            Self::Clock(_) | Self::Drift(_) => "clock",
             Self::Disk(_) => "disk",
             Self::Heal => "heal",
         }
@@ -303,6 +276,16 @@ pub enum Awaited {
         /// Before or after it. The call is held there until the fault is in place.
         when: Moment,
     },
+    /// The disk of a node, or of one of these, is asked for something.
+    Request {
+        /// For what.
+        of: RequestOf,
+        /// Whose.
+        on: Option<Selector>,
+        /// Before it is done, or when it was, before the node knows. It is held there until the fault is in
+        /// place.
+        when: Moment,
+    },
     /// So much was sent since it was first waited for.
     Sent(Sent),
     /// The last fault has ended.
@@ -336,7 +319,7 @@ impl Awaited {
     /// All nodes that are named otherwise than by name alone.
     fn selectors(&self) -> impl Iterator<Item = &Selector> {
         let (on, sent) = match self {
-            Self::Call { on, .. } => (on.as_ref(), None),
+            Self::Call { on, .. } | Self::Request { on, .. } => (on.as_ref(), None),
             Self::Sent(sent) => (None, Some(sent)),
             _ => (None, None),
         };
@@ -429,7 +412,7 @@ impl FaultPlan {
     /// In words, with the number of the fault.
     pub fn refuse_on(&self, is_simulated: bool) -> Result<(), String> {
         type Refused = (bool, fn(&PlannedFault) -> bool, &'static str);
-        const REFUSED: [Refused; 2] = [
+        const REFUSED: [Refused; 3] = [
             (
                 false,
                 |fault| fault.what == What::Freeze,
@@ -440,6 +423,12 @@ impl FaultPlan {
                 false,
                 |fault| matches!(fault.what, What::Clock(_)),
                 "has a clock jump, and only simulated machines have clocks of their own: give \
+                 --simulate",
+            ),
+            (
+                false,
+                |fault| matches!(fault.what, What::Drift(_)),
+                "has a clock drift, and only simulated machines have clocks of their own: give \
                  --simulate",
             ),
         ];

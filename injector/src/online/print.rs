@@ -8,6 +8,7 @@ use super::plan::{
     Awaited, Begins, CallFault, CallOf, Comes, FaultPlan, Flow, Moment, PlannedFault, Selector,
     Trigger, What,
 };
+use super::requests::RequestOf;
 use super::sent;
 
 impl Display for FaultPlan {
@@ -75,6 +76,7 @@ fn put_keys(f: &mut fmt::Formatter<'_>, what: &What) -> fmt::Result {
         What::Call(call) => write!(f, "{call}"),
         What::Disk(errors) => write!(f, "{errors}"),
         What::Clock(by_ns) => writeln!(f, "by_s = {:?}", jump::seconds(*by_ns)),
+        What::Drift(ppm) => writeln!(f, "drift = {}", jump::share(*ppm)),
         _ => Ok(()),
     }
 }
@@ -115,6 +117,7 @@ fn key(awaited: &Awaited) -> Whose<'_> {
         Awaited::Changed(role) => (None, ("changed", quoted(role))),
         Awaited::Value(node, name) => (node.as_ref(), ("value_changed", quoted(name))),
         Awaited::Call { of, .. } => (None, ("call", quoted(&of.call))),
+        Awaited::Request { of, .. } => (None, ("request", quoted(of.kind.name()))),
         Awaited::Sent(sent) => (None, sent.key()),
         Awaited::Ended => (None, ("ended", "true".into())),
         Awaited::All(parts) => (None, ("all", listed(parts))),
@@ -158,13 +161,12 @@ impl Display for Trigger {
 }
 
 impl Awaited {
-    /// What there is to say of calls and of traffic beside the first key.
+    /// What there is to say of calls, requests and traffic beside the first key.
     fn further(&self) -> Vec<(&'static str, String)> {
         match self {
-            Self::Call { of, on, when } => {
-                let on = on.as_ref().map(|on| ("node", quoted(&on.to_string())));
-                let when = (*when == Moment::After).then(|| ("when", quoted("after")));
-                of.keys().chain(on).chain(when).collect()
+            Self::Call { of, on, when } => of.keys().chain(of_held(on.as_ref(), *when)).collect(),
+            Self::Request { of, on, when } => {
+                of.keys().chain(of_held(on.as_ref(), *when)).collect()
             }
             Self::Sent(sent) => {
                 let named = sent.ends().filter(|(_, nodes)| !nodes.is_empty());
@@ -172,6 +174,25 @@ impl Awaited {
             }
             _ => Vec::new(),
         }
+    }
+}
+
+/// Whose it is that is held, and when.
+fn of_held(
+    on: Option<&Selector>,
+    when: Moment,
+) -> impl Iterator<Item = (&'static str, String)> + use<> {
+    let on = on.map(|on| ("node", quoted(&on.to_string())));
+    let when = (when == Moment::After).then(|| ("when", quoted("after")));
+    on.into_iter().chain(when)
+}
+
+impl RequestOf {
+    /// What there is to say of it beside its kind.
+    fn keys(&self) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        let area = self.area.map(|area| ("area", quoted(area.name())));
+        let nth = (self.nth != 1).then(|| ("nth", self.nth.to_string()));
+        area.into_iter().chain(nth)
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cluster::{ClusterFile, ProbeConfig};
+use cluster::{ClusterFile, NO_ANSWER, ProbeConfig, ProbeKind};
 
 use super::ground::{Ground, ProgramId};
+use super::logged_roles::LoggedRoles;
 
 /// Ends an answer of a probe that keeps running.
 const END: &[u8] = b"end";
@@ -74,41 +75,75 @@ impl Roles {
     }
 }
 
-/// Asks the probe, again and again, without waiting for it.
-pub(super) struct Probe {
-    config: ProbeConfig,
-    /// The client's place that it runs in.
-    place: usize,
-    running: Option<ProgramId>,
-    /// When the question that is open was asked.
-    asked: Option<Duration>,
-    said: Vec<String>,
-    answered: Option<Duration>,
+/// What the cluster file says that tells roles.
+pub(super) enum Probe {
+    /// A command is asked.
+    Asked(Asked),
+    /// Nodes log what they are.
+    Logged(LoggedRoles),
 }
 
 impl Probe {
-    /// One that runs where a client would, at this place.
+    /// One whose command runs where a client would, at this place, if it has one.
     pub(super) fn new(config: &ProbeConfig, place: usize) -> Self {
-        Self {
-            config: config.clone(),
+        let (words, serve) = match &config.kind {
+            ProbeKind::Command { words, serve } => (words, *serve),
+            ProbeKind::Http { words } => (words, true),
+            ProbeKind::Log(lines) => return Self::Logged(LoggedRoles::new(lines, config.every)),
+        };
+        Self::Asked(Asked {
+            words: words.clone(),
+            serve,
+            within: config.within,
+            every: config.every,
             place,
             running: None,
-            asked: None,
+            since: None,
             said: Vec::new(),
             answered: None,
-        }
+        })
     }
 
-    /// Asks it if it is time to, and returns an answer that has come since, or why there is none. It
-    /// `rests` for so long after each at least.
+    /// Whether it needs a place like that of a client.
+    pub(super) fn needs_place(&self) -> bool {
+        matches!(self, Self::Asked(_))
+    }
+
+    /// Asks it if it is time to, and returns an answer that has come since, or why there is none. If to
+    /// ask costs something, it `rests` for so long after each at least.
     pub(super) fn look(
         &mut self,
         ground: &mut dyn Ground,
         rests: Duration,
     ) -> Option<Result<Roles, String>> {
+        match self {
+            Self::Asked(asked) => asked.look(ground, rests),
+            Self::Logged(logged) => logged.look(ground),
+        }
+    }
+}
+
+/// Asks a command, again and again, without waiting for it.
+pub(super) struct Asked {
+    words: Vec<String>,
+    /// Whether it keeps running.
+    serve: bool,
+    within: Duration,
+    every: Duration,
+    /// The client's place that it runs in.
+    place: usize,
+    running: Option<ProgramId>,
+    /// When the question that is open was asked.
+    since: Option<Duration>,
+    said: Vec<String>,
+    answered: Option<Duration>,
+}
+
+impl Asked {
+    fn look(&mut self, ground: &mut dyn Ground, rests: Duration) -> Option<Result<Roles, String>> {
         let now = ground.now();
-        let Some(asked) = self.asked else {
-            let is_due = |at: Duration| now >= at + self.config.every.max(rests);
+        let Some(asked) = self.since else {
+            let is_due = |at: Duration| now >= at + self.every.max(rests);
             if self.answered.is_none_or(is_due)
                 && let Err(error) = self.begin(ground)
             {
@@ -117,12 +152,12 @@ impl Probe {
             }
             return None;
         };
-        let is_late = now > asked + self.config.within;
+        let is_late = now > asked + self.within;
         let answer = match self.hear(ground) {
             Ok(true) => parse(&self.said, asked, ground.file()),
             Ok(false) if is_late => {
                 self.end(ground);
-                Err(format!("it did not answer within {:?}", self.config.within))
+                Err(format!("it did not answer within {:?}", self.within))
             }
             Ok(false) => return None,
             Err(why) => {
@@ -130,7 +165,7 @@ impl Probe {
                 Err(why)
             }
         };
-        self.asked = None;
+        self.since = None;
         self.answered = Some(now);
         self.said.clear();
         Some(answer)
@@ -139,11 +174,11 @@ impl Probe {
     fn begin(&mut self, ground: &mut dyn Ground) -> cluster::Result<()> {
         let running = match self.running {
             Some(running) => running,
-            None => ground.run(self.place, "the probe", &self.config.command, &[])?,
+            None => ground.run(self.place, "the probe", &self.words, &[])?,
         };
         self.running = Some(running);
-        self.asked = Some(ground.now());
-        if self.config.serve {
+        self.since = Some(ground.now());
+        if self.serve {
             ground.ask(running, "roles");
         }
         Ok(())
@@ -160,7 +195,7 @@ impl Probe {
         let running = self.running.expect("it was asked");
         let lines = ground.lines(running).map_err(|error| error.to_string())?;
         for (_, line) in lines {
-            if self.config.serve && line == END {
+            if self.serve && line == END {
                 return Ok(true);
             }
             self.said.push(String::from_utf8_lossy(&line).into_owned());
@@ -168,7 +203,7 @@ impl Probe {
         let ended = ground.ended(running).map_err(|error| error.to_string())?;
         match ended {
             None => Ok(false),
-            Some(cluster::Ending::Status(0)) if !self.config.serve => {
+            Some(cluster::Ending::Status(0)) if !self.serve => {
                 self.end(ground);
                 Ok(true)
             }
@@ -181,6 +216,9 @@ impl Probe {
 fn parse(said: &[String], asked: Duration, file: &ClusterFile) -> Result<Roles, String> {
     let mut of = BTreeMap::new();
     for line in said {
+        if let Some(why) = line.strip_prefix(NO_ANSWER) {
+            return Err(why.to_owned());
+        }
         let (node, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
         let (role, more) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
         let known = file.probe.as_ref().map_or(&[][..], |probe| &probe.roles);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use cluster::Error as ClusterError;
+use cluster::{Error as ClusterError, Reading};
 
 use super::act::Undo;
 use super::calls::Calls;
@@ -29,6 +29,7 @@ use super::messages::Messages;
 use super::plan::FaultPlan;
 use super::points::{At, SeenPoint};
 use super::ran::{FaultCame, Happening, Ran, RunEvent};
+use super::requests::Requests;
 use super::restarts::Restarts;
 use super::roles::{Probe, Roles};
 use super::sometimes::Reached;
@@ -60,6 +61,10 @@ pub struct Place {
     pub log_times: PathBuf,
     /// What of nodes is counted ([`Ran::points`]), if anything is.
     pub points: Option<At>,
+    /// Which files of directories of data are read, if these are looked at.
+    pub reading: Option<Reading>,
+    /// Gets what was seen there then.
+    pub looks: PathBuf,
 }
 
 /// A cluster among faults.
@@ -69,6 +74,7 @@ pub(super) struct Runner<'a> {
     pub(super) clients: Clients,
     pub(super) calls: Rc<Calls>,
     messages: Messages,
+    disk_requests: Requests,
     /// How many requests each fault has hit on the disk of each node.
     pub(super) requests: BTreeMap<(usize, usize), Arc<AtomicU64>>,
     /// Why nothing that is seen from then on says anything of the programs: a disk cannot be used after its
@@ -133,6 +139,9 @@ pub fn run(
     place: &Place,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Ran> {
+    if let Some(reading) = place.reading {
+        ground.look_at_data(reading);
+    }
     let mut runner = begin(ground, plan, place, cancelled)?;
     runner.tell_roles(None);
     let begun_ns = runner.begun_ns();
@@ -140,8 +149,8 @@ pub fn run(
     let calls = Rc::clone(&runner.calls);
     runner.ground.end();
     // What the functions are called is known when the nodes have ended.
-    let messages = runner.message_points();
-    let points = SeenPoint::all(&calls, messages, runner.ground.file(), begun_ns);
+    let others = runner.other_points(begun_ns);
+    let points = SeenPoint::all(&calls, others, runner.ground.file(), begun_ns);
     let has_lost_messages = runner.messages.counts && runner.ground.uncounted() > 0;
     match ran {
         Ok(ran) => Ok(Ran {
@@ -171,8 +180,11 @@ impl Runner<'_> {
         let seconds = self.since_begin(self.ground.now()) as f64 / 1e9;
         self.close();
         write_times(&place.log_times, &self.log_times)?;
+        // After what ends of nodes and logs say: now they are killed.
+        self.look_at_the_end(place)?;
         let (judged, mut notes) = self.judge(verdict);
         notes.append(&mut self.unexpected.told);
+        notes.extend(self.clients.turns_cut_short());
         Ok(Ran {
             acknowledged_before_heal,
             seconds,
@@ -216,6 +228,7 @@ impl Runner<'_> {
         self.begin_tally();
         let ended = self.faults();
         self.calls.end_tally();
+        self.disk_requests.end_tally();
         self.look_at_messages();
         self.messages.end();
         ended?;
@@ -227,6 +240,7 @@ impl Runner<'_> {
 
     fn begin_tally(&mut self) {
         self.calls.begin_tally(self.ground.now().as_nanos() as u64);
+        self.disk_requests.begin_tally();
         if self.messages.counts {
             self.messages.begin(self.ground.passed_by_ports());
         }
@@ -241,14 +255,17 @@ impl Runner<'_> {
         }
     }
 
-    fn message_points(&self) -> Vec<SeenPoint> {
+    /// What was counted beside calls, if clients were started then by the clock of these.
+    fn other_points(&self, begun_ns: u64) -> Vec<SeenPoint> {
         let (file, begun) = (self.ground.file(), self.clients.begun());
-        self.messages.points(file, begun)
+        let mut all = self.messages.points(file, begun);
+        all.extend(self.disk_requests.points(file, begun_ns));
+        all
     }
 
     /// Whether anything is counted.
     fn counts(&self) -> bool {
-        self.calls.counts() || self.messages.counts
+        self.calls.counts() || self.messages.counts || self.disk_requests.counts()
     }
 
     /// Waits until it is known what was counted.
@@ -329,6 +346,7 @@ impl Runner<'_> {
             ground: &*self.ground,
             seed: self.plan.seed,
             calls: &self.calls,
+            requests: &self.disk_requests,
             clients: &self.clients,
             roles: self.roles.as_ref(),
             logged: &self.logged,

@@ -272,7 +272,10 @@ after_bytes = 1000
             both.starts_with("p.toml:2:6: one thing is waited for"),
             "{both}"
         );
-        assert!(both.contains("call, bytes, messages, ended"), "{both}");
+        assert!(
+            both.contains("call, request, bytes, messages, ended"),
+            "{both}"
+        );
         assert_eq!(
             at("bytes = 0, to = \"a\""),
             "p.toml:2:16: it is counted from 1 on: 0 is never reached"

@@ -3,18 +3,20 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use block_dev::{Answer, Predicate};
+use block_dev::{Fault, Onlooker, Predicate};
 use cluster::{
-    ClusterFile, Ending, Error, MachineTracer, Member, Result, SimulatedCluster, SimulatedProgram,
-    Verdict,
+    Areas, ClusterFile, Ending, Error, MachineTracer, Member, Reading, Result, SimulatedCluster,
+    SimulatedProgram, Verdict,
 };
 
 use simulation::{Carried, Limit, Ports, Until};
 
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
+use super::looks::{After, DataLooks, Look};
 use super::worse::Worse;
 
 /// How much time passes at most before it is looked again.
@@ -41,6 +43,7 @@ pub struct Simulated<'a> {
     calls: Rc<Calls>,
     /// Whose processes are stopped.
     paused: BTreeSet<usize>,
+    data_looks: DataLooks,
     cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -56,6 +59,7 @@ impl<'a> Simulated<'a> {
             told: BTreeSet::new(),
             calls: Rc::default(),
             paused: BTreeSet::new(),
+            data_looks: DataLooks::default(),
             cancelled,
         }
     }
@@ -164,6 +168,28 @@ impl<'a> Simulated<'a> {
         self.paused.retain(|node| !nodes.contains(node));
     }
 
+    /// Looks at the directory of data of a node of which nothing runs, if directories are looked at and it is
+    /// not yet to boot: then its machine is asked as soon as it has.
+    fn look(&mut self, node: usize, after: After) -> Result<()> {
+        let Some(reading) = self.data_looks.reading else {
+            return Ok(());
+        };
+        let data = match self.data_looks.refuses(node) {
+            Some(data) => Some(data),
+            None => self.go_on(|cluster, cancelled| cluster.list_data(node, reading, cancelled))?,
+        };
+        if let Some(data) = data {
+            let at = self.now();
+            self.data_looks.add(Look {
+                node,
+                after,
+                at,
+                data,
+            });
+        }
+        Ok(())
+    }
+
     fn machines(&self, (from, to): (Member, Member)) -> (usize, usize) {
         let cluster = &self.cluster;
         (cluster.machine_of(from), cluster.machine_of(to))
@@ -181,6 +207,7 @@ impl Ground for Simulated<'_> {
 
     fn pass(&mut self) -> Result<()> {
         let until_ns = self.cluster.now_ns() + LOOK_EVERY_NS;
+        self.cluster.let_requests_go();
         self.go_on(|cluster, cancelled| cluster.pass(until_ns, cancelled))
     }
 
@@ -232,6 +259,10 @@ impl Ground for Simulated<'_> {
         self.cluster.log(&self.file().nodes[node].name)
     }
 
+    fn logs_since(&mut self, node: usize) -> Result<Option<u64>> {
+        Ok(self.cluster.logs_since(node))
+    }
+
     fn ends(&mut self) -> Vec<(usize, String)> {
         let mut ends = Vec::new();
         for node in 0..self.file().nodes.len() {
@@ -264,6 +295,7 @@ impl Ground for Simulated<'_> {
 
     fn power_loss(&mut self, nodes: &[usize], loses: &mut Loses) -> Result<Vec<usize>> {
         let cuts = self.go_on(|cluster, cancelled| cluster.power_loss(nodes, loses, cancelled))?;
+        self.data_looks.power_failed(nodes);
         self.stand_still_no_more(nodes);
         Ok(cuts.into_iter().map(|(_, cut)| cut.lost.len()).collect())
     }
@@ -314,12 +346,48 @@ impl Ground for Simulated<'_> {
         moved.into_iter().collect()
     }
 
-    fn answer_some(&mut self, node: usize, how: (Answer, u64), hits: Predicate) -> Result<()> {
-        self.cluster.answer_some(node, how, hits)
+    fn drift_clocks(&mut self, nodes: &[usize], ppm: i32) -> Result<()> {
+        for (place, node) in nodes.iter().enumerate() {
+            let drifts =
+                self.go_on(|cluster, cancelled| cluster.drift_clock(*node, ppm, cancelled));
+            if let Err(error) = drifts {
+                // That is the error to tell.
+                let _ = self.end_drifts(&nodes[..place]);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_drifts(&mut self, nodes: &[usize]) -> Result<()> {
+        let ended = nodes
+            .iter()
+            .map(|node| self.go_on(|cluster, cancelled| cluster.end_drift(*node, cancelled)));
+        // All of them, also if one has not counted as it should.
+        let ended: Vec<_> = ended.collect();
+        ended.into_iter().collect()
+    }
+
+    fn answer_some(&mut self, node: usize, how: (Fault, u64), hits: Predicate) -> Result<()> {
+        self.cluster.answer_some(node, how, hits)?;
+        let now = self.now();
+        self.data_looks.disk_is_faulty(node, how.0, now);
+        Ok(())
+    }
+
+    fn areas(&mut self, node: usize) -> Result<Option<Areas>> {
+        let image = self.cluster.image_of(node)?;
+        Ok(Areas::of_ext(&|offset, bytes| image.read(offset, bytes)))
+    }
+
+    fn look_at_requests(&mut self, node: usize, onlooker: Arc<dyn Onlooker>) -> Result<()> {
+        self.cluster.look_at_requests(node, onlooker)
     }
 
     fn spare_requests(&mut self, node: usize) -> Result<()> {
-        self.cluster.spare_requests(node)
+        self.cluster.spare_requests(node)?;
+        self.data_looks.disk_is_spared(node);
+        Ok(())
     }
 
     fn resume(&mut self, nodes: &[usize]) -> Result<()> {
@@ -342,11 +410,39 @@ impl Ground for Simulated<'_> {
             }
             self.kill(&[node])?;
         }
+        if self.data_looks.reading.is_some() && self.cluster.simulation().is_on(node) {
+            // What is left in it would be killed next.
+            self.kill(&[node])?;
+            self.look(node, After::Stop)?;
+        }
         self.go_on(|cluster, cancelled| cluster.restart_node(node, cancelled))?;
         self.stand_still_no_more(&[node]);
         // It may end at once, before it is looked whether it has not.
         self.told.remove(&node);
         Ok(())
+    }
+
+    fn look_at_data(&mut self, reading: Reading) {
+        self.data_looks.reading = Some(reading);
+        self.cluster.list_before_starts(reading);
+    }
+
+    fn look_at_the_end(&mut self) -> Result<()> {
+        let nodes = 0..self.file().nodes.len();
+        let on: Vec<_> = nodes
+            .filter(|node| self.cluster.simulation().is_on(*node))
+            .collect();
+        self.kill(&on)?;
+        on.into_iter()
+            .try_for_each(|node| self.look(node, After::Run))
+    }
+
+    fn looks(&mut self) -> Vec<Look> {
+        for (node, time_ns, data) in self.cluster.take_listed() {
+            let at = Duration::from_nanos(time_ns);
+            self.data_looks.add_of_boot(node, at, data);
+        }
+        self.data_looks.take()
     }
 
     fn cut(&mut self, directions: &[(Member, Member)]) -> Result<()> {

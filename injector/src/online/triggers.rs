@@ -10,6 +10,7 @@ use super::calls::{CallWatch, Calls};
 use super::clients::Clients;
 use super::ground::Ground;
 use super::plan::{Awaited, CallOf, Moment, Selector, Trigger};
+use super::requests::{RequestWatch, Requests};
 use super::roles::Roles;
 use super::select::Known;
 use super::sent::Sent;
@@ -28,6 +29,8 @@ pub(super) struct Waiting {
     values: BTreeMap<usize, String>,
     /// The call that is waited for, once it is known of whom.
     call: Option<CallWatch>,
+    /// The same of a request to a disk.
+    request: Option<RequestWatch>,
     /// The node that made it, and the call in words, until that is told.
     called: Option<(usize, String)>,
     /// Whether a call was let go, since what comes after it is waited for.
@@ -68,6 +71,7 @@ pub(super) struct Seen<'a> {
     /// What is drawn is drawn with it.
     pub(super) seed: u64,
     pub(super) calls: &'a Calls,
+    pub(super) requests: &'a Requests,
     pub(super) clients: &'a Clients,
     pub(super) roles: Option<&'a Roles>,
     /// Lines that nodes have logged since it was last looked, by the node.
@@ -176,6 +180,7 @@ impl Waiting {
             had,
             values: BTreeMap::new(),
             call: None,
+            request: None,
             called: None,
             has_let_go: false,
             sent: None,
@@ -189,6 +194,7 @@ impl Waiting {
         };
         waiting.look_for_values(seen);
         waiting.look_for_call(seen);
+        waiting.look_for_request(seen);
         waiting.look_for_senders(seen);
         waiting
     }
@@ -200,6 +206,17 @@ impl Waiting {
         {
             let holds = holds(&self.trigger, &self.after);
             self.call = watch(seen, of, on.as_ref(), *when, holds);
+        }
+    }
+
+    /// Waits for the request from now on, if it is known to whose disk.
+    fn look_for_request(&mut self, seen: &Seen) {
+        if let Awaited::Request { of, on, when } = &self.trigger.awaited
+            && self.request.is_none()
+        {
+            let holds = holds(&self.trigger, &self.after);
+            let nodes = meant(seen, on.as_ref());
+            self.request = nodes.map(|nodes| seen.requests.watch(&nodes, of, *when, holds));
         }
     }
 
@@ -294,7 +311,8 @@ impl Waiting {
 
     /// Lets calls go that were waited for, if there are any.
     pub(super) fn let_call_go(&mut self) -> bool {
-        let own = self.call.take().is_some();
+        let (call, request) = (self.call.take(), self.request.take());
+        let own = call.is_some() || request.is_some();
         let inner = self.inner();
         inner.fold(own, |any, part| part.let_call_go() || any)
     }
@@ -407,11 +425,7 @@ impl Waiting {
             Awaited::Log(..) | Awaited::Role(..) | Awaited::Changed(_) | Awaited::Value(..) => {
                 self.is_shown(seen)
             }
-            Awaited::Call { .. } => {
-                self.look_for_call(seen);
-                self.called = self.call.as_ref().and_then(CallWatch::fired);
-                self.called.is_some()
-            }
+            Awaited::Call { .. } | Awaited::Request { .. } => self.has_come(seen),
             Awaited::Sent(sent) => {
                 let sent = sent.clone();
                 self.look_for_senders(seen);
@@ -420,6 +434,16 @@ impl Waiting {
             Awaited::Ended => seen.last_ended,
             Awaited::All(_) | Awaited::Any(_) => self.have_parts_fired(seen),
         }
+    }
+
+    /// Whether the call or the request has come that is waited for.
+    fn has_come(&mut self, seen: &Seen) -> bool {
+        self.look_for_call(seen);
+        self.look_for_request(seen);
+        let call = self.call.as_ref().and_then(CallWatch::fired);
+        let request = || self.request.as_ref().and_then(RequestWatch::fired);
+        self.called = call.or_else(request);
+        self.called.is_some()
     }
 
     /// Whether nodes log or are what is waited for.
@@ -529,10 +553,15 @@ fn watch(
     when: Moment,
     holds: bool,
 ) -> Option<CallWatch> {
-    let known = seen.known();
-    let on = on.unwrap_or(&Selector::All);
-    let nodes = known.all(std::slice::from_ref(on), &[]).ok()?;
+    let nodes = meant(seen, on)?;
     Some(seen.calls.watch(&nodes, of, when, holds))
+}
+
+/// Whose call or request is waited for, if that is known.
+fn meant(seen: &Seen, on: Option<&Selector>) -> Option<Vec<usize>> {
+    let on = on.unwrap_or(&Selector::All);
+    let on = std::slice::from_ref(on);
+    seen.known().all(on, &[]).ok()
 }
 
 /// How long a role is believed that the probe has told.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use block_dev::{Answer, Base, Behaviour, BlockLog, DiskRequest, Image, Kind};
+use block_dev::{Answer, Base, Behaviour, BlockLog, DiskRequest, Image, Kind, Onlooker};
 use crash_images::{rebuild, requests};
 use pace_rules::disk::{Log, Relaxation, State};
 use virtio_bindings::virtio_blk::{
@@ -88,6 +88,26 @@ pub struct Disk {
     chance: Chance,
     busy_until_ns: u64,
     in_flight: BTreeMap<u16, InFlight>,
+    /// Who looks at what it is asked for.
+    onlooker: Option<Arc<dyn Onlooker>>,
+    /// The request that waits for whoever does. Nothing else is begun meanwhile.
+    held: Option<Held>,
+    /// Whether what it is asked for now is nobody's to look at.
+    is_unseen: bool,
+}
+
+/// A request that waits.
+struct Held {
+    which: Waits,
+    /// Whether it is known that it goes on.
+    goes_on: bool,
+}
+
+enum Waits {
+    /// It was not begun.
+    Before(Buffers, Vec<u8>),
+    /// It was done, and is not answered.
+    After(u16),
 }
 
 impl fmt::Debug for Disk {
@@ -105,6 +125,8 @@ struct InFlight {
     buffers: Buffers,
     done: Done,
     is_flush: bool,
+    /// What was asked for, if whoever looks is to know that it was done.
+    asked: Option<DiskRequest>,
 }
 
 /// A request that was begun, as the simulation sees it.
@@ -227,11 +249,18 @@ impl Disk {
             chance,
             busy_until_ns: 0,
             in_flight: BTreeMap::new(),
+            onlooker: None,
+            held: None,
+            is_unseen: false,
         }
     }
 
-    /// A disk that goes on from here as this one does, if there can be one with its behaviour.
+    /// A disk that goes on from here as this one does, if there can be one with its behaviour. Nobody looks
+    /// at what it is asked for, so none of its requests may wait.
     pub(crate) fn forked(&self) -> Option<Self> {
+        if self.held.is_some() {
+            return None;
+        }
         Some(Self {
             base: Arc::clone(&self.base),
             image: self.image.clone(),
@@ -242,6 +271,9 @@ impl Disk {
             chance: self.chance.clone(),
             busy_until_ns: self.busy_until_ns,
             in_flight: self.in_flight.clone(),
+            onlooker: None,
+            held: None,
+            is_unseen: false,
         })
     }
 
@@ -299,24 +331,89 @@ impl Disk {
         driver: &mut Driver,
         now_ns: u64,
     ) -> io::Result<Option<Started>> {
+        let Some((buffers, request)) = self.next(driver, now_ns)? else {
+            return Ok(None);
+        };
+        self.started(buffers, request, now_ns).map(Some)
+    }
+
+    /// The next request that is to be begun now: the one that waited, if it goes on.
+    fn next(&mut self, driver: &mut Driver, now_ns: u64) -> io::Result<Option<(Buffers, Vec<u8>)>> {
+        if self.held.is_some() {
+            return Ok(None);
+        }
         let Some(buffers) = driver.pop(QUEUE) else {
             return Ok(None);
         };
         let request = driver.read(&buffers)?;
+        if self.waits_before(&buffers, &request, now_ns)? {
+            self.hold(Waits::Before(buffers, request));
+            return Ok(None);
+        }
+        Ok(Some((buffers, request)))
+    }
+
+    fn waits_before(&self, buffers: &Buffers, bytes: &[u8], now_ns: u64) -> io::Result<bool> {
+        let Some(onlooker) = self.onlooker.as_ref().filter(|_| !self.is_unseen) else {
+            return Ok(false);
+        };
+        let asked = Request::new(bytes)?.asked(wanted(buffers));
+        Ok(asked.is_some_and(|asked| onlooker.comes(asked, now_ns)))
+    }
+
+    fn hold(&mut self, which: Waits) {
+        let goes_on = false;
+        self.held = Some(Held { which, goes_on });
+    }
+
+    /// Has somebody look at what it is asked for from now on.
+    pub fn set_onlooker(&mut self, onlooker: Arc<dyn Onlooker>) {
+        self.onlooker = Some(onlooker);
+    }
+
+    /// From now on, or no longer, nobody looks at what it is asked for, and nothing waits: whoever holds
+    /// requests waits for it by himself.
+    pub fn set_unseen(&mut self, is: bool) {
+        self.is_unseen = is;
+    }
+
+    /// Whether the request that waits is to wait no longer, and nobody was told that before.
+    pub(crate) fn is_let_go(&mut self) -> bool {
+        let onlooker = self.onlooker.as_ref().filter(|_| !self.is_unseen);
+        let holds = onlooker.is_some_and(|it| it.holds());
+        let held = self.held.as_mut().filter(|_| !holds);
+        held.is_some_and(|held| !std::mem::replace(&mut held.goes_on, true))
+    }
+
+    /// Has the request go on that was let go: it is begun now, which is returned, or it is answered.
+    pub(crate) fn go_on(
+        &mut self,
+        driver: &mut Driver,
+        now_ns: u64,
+    ) -> io::Result<Option<Started>> {
+        match self.held.take_if(|held| held.goes_on) {
+            None => Ok(None),
+            Some(held) => match held.which {
+                Waits::Before(buffers, request) => self.started(buffers, request, now_ns).map(Some),
+                Waits::After(head) => self.answer(driver, head).map(|()| None),
+            },
+        }
+    }
+
+    fn started(&mut self, buffers: Buffers, request: Vec<u8>, now_ns: u64) -> io::Result<Started> {
         let head = buffers.head;
         let done_ns = self.begin(buffers, &request, now_ns)?;
-        Ok(Some(Started {
+        Ok(Started {
             head,
             done_ns,
             request,
-        }))
+        })
     }
 
     /// Does what a request asks for. Returns when it will be finished.
     fn begin(&mut self, buffers: Buffers, bytes: &[u8], now_ns: u64) -> io::Result<u64> {
         let request = Request::new(bytes)?;
-        // The last byte that the driver reads is the status.
-        let wanted = buffers.writable_bytes().saturating_sub(1);
+        let wanted = wanted(&buffers);
         let (done, wait) = self.carry_out(&request, wanted, now_ns);
         let is_flush = request.kind == VIRTIO_BLK_T_FLUSH;
         let time_ns = self.time_ns(request.kind) * (1 + u64::from(wait.requests));
@@ -325,6 +422,7 @@ impl Disk {
         let head = buffers.head;
         let in_flight = InFlight {
             buffers,
+            asked: request.asked(wanted),
             done,
             is_flush,
         };
@@ -375,8 +473,13 @@ impl Disk {
             DiskRequest::Read { offset, length } => {
                 done.answer = vec![0; length as usize];
                 self.image.read(offset, &mut done.answer);
+                let corrupted = self.behaviour.corrupt(asked, &done.answer, &self.image);
+                done.answer = corrupted.unwrap_or(done.answer);
             }
             DiskRequest::Write { offset, .. } => {
+                // What gets onto the disk is in the log: a crash loses that, or leaves it.
+                let corrupted = self.behaviour.corrupt(asked, data, &self.image);
+                let data = corrupted.as_deref().unwrap_or(data);
                 done.place = Some(self.log.push_held_write(offset, data, now_ns));
                 self.image.write(offset, data);
             }
@@ -402,8 +505,28 @@ impl Disk {
         usual / 2 + self.chance.below(usual)
     }
 
+    /// A request is done. Returns whether the driver gets its answer now: not if it waits for whoever looks.
+    pub(crate) fn finish(&mut self, driver: &mut Driver, head: u16) -> io::Result<bool> {
+        if self.waits_after(head) {
+            self.note(head);
+            self.hold(Waits::After(head));
+            return Ok(false);
+        }
+        self.answer(driver, head).map(|()| true)
+    }
+
+    /// Whether a request that is done is to wait. There is one at a time.
+    fn waits_after(&self, head: u16) -> bool {
+        let onlooker = self.onlooker.as_ref().filter(|_| !self.is_unseen);
+        let of = onlooker.zip(self.in_flight.get(&head));
+        of.is_some_and(|(onlooker, InFlight { done, asked, .. })| {
+            let has_failed = done.status != VIRTIO_BLK_S_OK;
+            asked.is_some_and(|asked| onlooker.is_done(asked, has_failed)) && self.held.is_none()
+        })
+    }
+
     /// Ends a request: the driver gets its answer, if the machine is still that which asked.
-    pub(crate) fn finish(&mut self, driver: &mut Driver, head: u16) -> io::Result<()> {
+    fn answer(&mut self, driver: &mut Driver, head: u16) -> io::Result<()> {
         let Some(InFlight { buffers, done, .. }) = self.complete(head) else {
             return Ok(());
         };
@@ -415,12 +538,17 @@ impl Disk {
     }
 
     /// Notes that a request is done now.
-    fn complete(&mut self, head: u16) -> Option<InFlight> {
-        let request = self.in_flight.remove(&head)?;
-        if let Some(place) = request.done.place {
+    fn note(&mut self, head: u16) {
+        let request = self.in_flight.get_mut(&head);
+        if let Some(place) = request.and_then(|request| request.done.place.take()) {
             self.log.complete(place);
         }
-        Some(request)
+    }
+
+    /// The same, and takes it out.
+    fn complete(&mut self, head: u16) -> Option<InFlight> {
+        self.note(head);
+        self.in_flight.remove(&head)
     }
 
     /// The machine is off: nothing that is in flight will be answered. A flush that was not covers
@@ -432,6 +560,7 @@ impl Disk {
             }
         }
         self.busy_until_ns = 0;
+        self.held = None;
     }
 
     /// The power has failed: the disk keeps what `select` says of its log. The machine is off.
@@ -459,11 +588,17 @@ impl Disk {
     }
 }
 
+/// How many bytes the driver wants to read: the last one that it has room for is the status.
+fn wanted(buffers: &Buffers) -> usize {
+    buffers.writable_bytes().saturating_sub(1)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use block_dev::Faulty;
+    use block_dev::{Corruption, Fault, Faulty};
     use pace_rules::disk::Disk as Keeping;
 
     use super::*;
@@ -607,6 +742,66 @@ mod tests {
         assert!(disk.begin(buffers, &[0; 3], 0).is_err(), "no request");
     }
 
+    /// Has each request of a kind wait: before it is done, or after.
+    struct Waiter {
+        is_after: bool,
+        holds: AtomicBool,
+    }
+
+    impl Onlooker for Waiter {
+        fn comes(&self, request: DiskRequest, _: u64) -> bool {
+            !self.is_after && request == DiskRequest::Flush
+        }
+
+        fn is_done(&self, request: DiskRequest, has_failed: bool) -> bool {
+            self.is_after && request == DiskRequest::Flush && !has_failed
+        }
+
+        fn holds(&self) -> bool {
+            self.holds.load(Ordering::Relaxed)
+        }
+    }
+
+    fn watched(behaviour: impl Behaviour + 'static, is_after: bool) -> (Disk, Arc<Waiter>) {
+        let holds = AtomicBool::new(true);
+        let waiter = Arc::new(Waiter { is_after, holds });
+        let mut disk = disk(behaviour);
+        disk.set_onlooker(Arc::clone(&waiter) as Arc<dyn Onlooker>);
+        (disk, waiter)
+    }
+
+    #[test]
+    fn a_flush_that_waits_for_its_answer_was_done_and_keeps_what_it_covers() {
+        let (mut disk, waiter) = watched(Keeping::Honest, true);
+        do_it(&mut disk, WRITE, 0, &page(1));
+        ask(&mut disk, 1, FLUSH, 0, &[]);
+        assert!(disk.waits_after(1));
+        disk.note(1);
+        disk.hold(Waits::After(1));
+        assert!(!disk.is_let_go() && disk.forked().is_none());
+        waiter.holds.store(false, Ordering::Relaxed);
+        assert!(disk.is_let_go() && !disk.is_let_go(), "that is told once");
+        assert_eq!(left(disk), [1, 0]);
+
+        let (mut failed, _) = watched(Faulty::failing(Keeping::Honest, |_| true), true);
+        ask(&mut failed, 1, FLUSH, 0, &[]);
+        assert!(!failed.waits_after(1));
+    }
+
+    #[test]
+    fn a_flush_that_waits_before_it_is_done_is_gone_with_the_power() {
+        let (mut disk, _) = watched(Keeping::Honest, false);
+        do_it(&mut disk, WRITE, 0, &page(1));
+        let request = [&FLUSH.to_le_bytes()[..], &[0; 12]].concat();
+        let buffers = Buffers::default();
+        let waits = disk.waits_before(&buffers, &request, 0);
+        assert!(waits.expect("a request"));
+        disk.hold(Waits::Before(buffers, request));
+        disk.switch_off();
+        assert!(disk.held.is_none());
+        assert_eq!(left(disk), [0, 0]);
+    }
+
     #[test]
     fn a_slow_request_has_no_other_wait() {
         let time = Duration::from_millis(300);
@@ -618,6 +813,37 @@ mod tests {
         assert_eq!(ms(ask(&mut disk, 1, FLUSH, 0, &[])), 300);
         assert!(ms(ask(&mut disk, 2, WRITE, 0, &page(1))) <= 1);
         assert!(ms(ask(&mut disk, 3, FLUSH, 0, &[])) <= 2);
+    }
+
+    #[test]
+    fn a_corrupted_write_is_what_a_crash_leaves_and_a_corrupted_read_leaves_the_disk_alone() {
+        let corrupting = |what, times| {
+            let all = Box::new(|_| true);
+            disk(Faulty::new(
+                Fault::Corrupt(what),
+                times,
+                Keeping::Honest,
+                all,
+            ))
+        };
+        let mut torn = corrupting(Corruption::Torn, 1);
+        do_it(&mut torn, WRITE, 0, &page(1));
+        do_it(&mut torn, WRITE, 8, &page(2));
+        assert_eq!(do_it(&mut torn, FLUSH, 0, &[]), VIRTIO_BLK_S_OK);
+        torn.switch_off();
+        torn.power_cut(|_| Relaxation::Flushed).expect("possible");
+        let halves = |number| [0, 2048].map(|at| torn.image().page(number)[at]);
+        assert_eq!([halves(0), halves(1)], [[1, 0], [2, 2]]);
+
+        let mut zeros = corrupting(Corruption::Zeros, 1);
+        zeros.image.write(0, &page(1));
+        let read = |disk: &mut Disk| {
+            let (offset, length) = (0, 4096);
+            let read = DiskRequest::Read { offset, length };
+            disk.carry_out_it(read, &[], 0).answer
+        };
+        assert_eq!(read(&mut zeros), page(0));
+        assert_eq!(read(&mut zeros), page(1), "once");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use machine::Activity;
 use nix::poll::{PollFd, PollFlags};
 
 use super::kernels::wait;
+use super::kicks::Taken;
 use super::{Event, Happening, Place, Ring, Simulation};
 use crate::device::{Kind, received};
 use crate::error::Result;
@@ -38,6 +39,7 @@ impl Simulation {
             Event::Frame { to, frame, .. } => self.arrive(to, &frame)?,
             Event::Call(ring) => self.call(ring)?,
             Event::Done { device, head } => self.finish(device, head)?,
+            Event::GoOn(device) => self.let_go(device)?,
             Event::Fill(device) => self.fill(device)?,
             Event::Speak { device, bytes } => {
                 self.give(device, &bytes);
@@ -61,8 +63,27 @@ impl Simulation {
         let part = &mut self.machines[index].devices[device.device];
         if let (Some(driver), Kind::Disk(disk)) = (&mut part.driver, &mut part.kind) {
             let finished = disk.finish(driver, head);
-            self.of_device(index, finished)?;
+            if !self.of_device(index, finished)? {
+                return Ok(());
+            }
         }
+        self.call(Ring { device, queue: 0 })
+    }
+
+    /// A request goes on that waited, and then what came after it.
+    fn let_go(&mut self, device: Place) -> Result<()> {
+        let Some(index) = self.alive(device) else {
+            return Ok(());
+        };
+        let now_ns = self.now_ns;
+        let part = &mut self.machines[index].devices[device.device];
+        if let (Some(driver), Kind::Disk(disk)) = (&mut part.driver, &mut part.kind) {
+            let begun = disk.go_on(driver, now_ns);
+            if let Some(started) = self.of_device(index, begun)? {
+                self.begin(device, Taken::Request(started));
+            }
+        }
+        self.kick(device, 0)?;
         self.call(Ring { device, queue: 0 })
     }
 

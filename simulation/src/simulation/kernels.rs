@@ -71,7 +71,7 @@ impl Simulation {
         running.times.known_ns = (time_ns, own_ns);
         let own_free_ns = running
             .times
-            .own_ns(machine.clock, free_until_ns)
+            .own_ns(machine.clock.now, free_until_ns)
             .max(own_ns);
         tracing::trace!(
             time_ns,
@@ -234,7 +234,7 @@ impl Simulation {
             return Ok(true);
         }
         running.times.free_until_ns = free_ns;
-        let free_ns = running.times.own_ns(machine.clock, free_ns);
+        let free_ns = running.times.own_ns(machine.clock.now, free_ns);
         if machine
             .tell(&[Message::new(Operation::FreeUntil, free_ns)])
             .is_err()
@@ -288,10 +288,10 @@ impl Simulation {
         let clock = machine.clock;
         let times = &mut machine.running.as_mut().expect("it was heard").times;
         match operation {
-            Operation::Request => times.request(clock, time_ns),
-            Operation::Get => return Ok(times.tell(clock, now_ns)),
+            Operation::Request => times.request(clock.now, time_ns),
+            Operation::Get => return Ok(times.tell(clock.now, now_ns)),
             Operation::Update => {
-                let updated = times.update(clock, time_ns);
+                let updated = times.update(clock.now, time_ns);
                 self.now_ns = updated.map_err(|what| machine.misbehaves(what))?;
             }
             Operation::GetTimeOfDay => return Ok(clock.time_of_day_ns(EPOCH_NS, now_ns)),

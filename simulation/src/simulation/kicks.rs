@@ -9,7 +9,7 @@ use crate::error::Result;
 const TOLD_SENT_NS: u64 = 1000;
 
 /// What a device takes out of a ring.
-enum Taken {
+pub(super) enum Taken {
     Frame(Vec<u8>),
     Request(Started),
     Words(Vec<u8>),
@@ -76,7 +76,7 @@ impl Simulation {
     }
 
     /// Has happen what comes of something that was taken. Returns when a frame is out.
-    fn begin(&mut self, place: Place, taken: Taken) -> Option<u64> {
+    pub(super) fn begin(&mut self, place: Place, taken: Taken) -> Option<u64> {
         let (machine, now_ns) = (place.machine, self.now_ns);
         let source = Source::Machine(machine);
         match taken {

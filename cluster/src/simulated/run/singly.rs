@@ -2,9 +2,10 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
-use block_dev::{Answer, Faulty, Predicate};
+use block_dev::{Fault, Faulty, Image, Onlooker, Predicate};
 use pace_rules::disk::{Log, Relaxation};
 use simulation::{Carried, Disk, End, Limit, Ports, PowerCut};
 
@@ -60,6 +61,13 @@ impl SimulatedCluster {
         self.nodes[node].fate != Fate::Down && self.end_of(node).is_none()
     }
 
+    /// Where the log of a node was when its command was started, if that runs: a machine that boots has
+    /// none yet.
+    pub fn logs_since(&mut self, node: usize) -> Option<u64> {
+        let runs = self.is_running(node) && self.nodes[node].command.is_some();
+        runs.then_some(self.nodes[node].log_from)
+    }
+
     /// Brings a node that was started again nearer to being ready, without waiting. Whether it is. One
     /// that stands still has the answer of the last time.
     ///
@@ -78,8 +86,8 @@ impl SimulatedCluster {
             Stage::Told => match self.hosts.done(node) {
                 None => self.refuse_late(node)?,
                 Some(Ok(())) => {
-                    self.stages[node] = Stage::Up;
-                    self.run_command(node)?;
+                    self.stages[node] = Stage::SetUp;
+                    self.begin(node, cancelled)?;
                 }
                 Some(Err(refusal)) => {
                     let error = self.refused(node, &refusal);
@@ -88,9 +96,18 @@ impl SimulatedCluster {
                     return Err(error);
                 }
             },
+            Stage::SetUp => self.begin(node, cancelled)?,
             Stage::Up => self.advance(node, cancelled)?,
         }
         Ok(self.nodes[node].is_ready)
+    }
+
+    /// Runs the command of a node whose machine is a system again. Whoever breaks off what comes before that
+    /// goes on with it later.
+    fn begin(&mut self, node: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        self.list_before_start(node, cancelled)?;
+        self.stages[node] = Stage::Up;
+        self.run_command(node)
     }
 
     /// From now on a node that is not ready has its time to be.
@@ -266,7 +283,7 @@ impl SimulatedCluster {
         Ok(cuts)
     }
 
-    /// Has the disk of a node answer so the first `times` requests of which `hits` is true, and all
+    /// Has the disk of a node do so the first `times` requests of which `hits` is true, and all
     /// others as ever.
     ///
     /// # Errors
@@ -274,11 +291,11 @@ impl SimulatedCluster {
     pub fn answer_some(
         &mut self,
         node: usize,
-        (answer, times): (Answer, u64),
+        (fault, times): (Fault, u64),
         hits: Predicate,
     ) -> Result<()> {
         let usual = usual_behaviour(&self.settings);
-        let faulty = Faulty::new(answer, times, usual, hits);
+        let faulty = Faulty::new(fault, times, usual, hits);
         self.disk_of(node)?.set_behaviour(faulty);
         Ok(())
     }
@@ -293,8 +310,32 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    fn disk_of(&mut self, node: usize) -> Result<&mut Disk> {
-        let config = &self.file.nodes[node];
+    /// Has somebody look at what the disk of a node is asked for, from now on.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn look_at_requests(&mut self, node: usize, onlooker: Arc<dyn Onlooker>) -> Result<()> {
+        self.disk_of(node)?.set_onlooker(onlooker);
+        Ok(())
+    }
+
+    /// Has requests go on that whoever looks has let go.
+    pub fn let_requests_go(&mut self) {
+        self.hosts.simulation.let_requests_go();
+    }
+
+    /// What the disk of a node holds.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn image_of(&mut self, node: usize) -> Result<&Image> {
+        Ok(self.disk_of(node)?.image())
+    }
+
+    pub(super) fn disk_of(&mut self, node: usize) -> Result<&mut Disk> {
+        let Some(config) = self.file.nodes.get(node) else {
+            return Err(Error::NoDisk(self.hosts.name(node).to_owned()));
+        };
         if !config.has_data {
             return Err(Error::NoDisk(config.name.clone()));
         }
@@ -419,7 +460,7 @@ impl SimulatedCluster {
         done.into_iter().collect()
     }
 
-    fn stands_still(&self, node: usize) -> Error {
+    pub(super) fn stands_still(&self, node: usize) -> Error {
         Error::Command {
             whose: self.hosts.name(node).to_owned(),
             what: "stands still already".into(),
@@ -427,7 +468,11 @@ impl SimulatedCluster {
     }
 
     /// Waits until the machine of a node that was switched on again is a system, and runs its command.
-    fn wait_for_command(&mut self, node: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
+    pub(super) fn wait_for_command(
+        &mut self,
+        node: usize,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
         while self.stages[node] != Stage::Up {
             self.is_node_ready(node, cancelled)?;
             let now_ns = self.now_ns();

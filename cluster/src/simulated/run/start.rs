@@ -60,6 +60,8 @@ impl SimulatedCluster {
                     starts: node.starts + 1,
                     started_ns: now_ns,
                     log_from: node.log_from,
+                    // It is of the machine, and not of its kernel.
+                    drift: node.drift,
                     ..NodeState::default()
                 };
             } else {
@@ -243,7 +245,9 @@ impl SimulatedCluster {
                 process.is_some_and(|process| process.has_logged(text))
             }
             Some(Ready::Port(port)) => self.tries_port(machine, *port, now_ns),
-            Some(Ready::Command(words)) => self.asks_command(machine, words, now_ns)?,
+            Some(Ready::Command(words) | Ready::Http { words, .. }) => {
+                self.asks_command(machine, words, now_ns)?
+            }
         };
         let node = &mut self.nodes[machine];
         node.is_ready = is_ready;

@@ -1,14 +1,8 @@
 //! Bytes that are not what they should be: of a call that reads or writes, where the program has them.
 
-use std::ops::Range;
-
+use block_dev::Corruption;
 use libc::pid_t;
 use tracer::{read_memory, write_memory};
-
-use super::super::plan::Corruption;
-
-/// What a disk writes at once or not at all, in bytes.
-const SECTOR: usize = 512;
 
 /// How many bytes one call does at most (`MAX_RW_COUNT` of Linux).
 const BYTES_MAX: usize = 0x7fff_f000;
@@ -33,49 +27,29 @@ pub(super) struct Spoilt {
     right: usize,
 }
 
-impl Corruption {
-    /// Which of so many bytes it is about.
-    fn range(self, len: usize) -> Range<usize> {
-        match self {
-            Self::Bit => len / 2..(len / 2 + 1).min(len),
-            Self::Zeros => 0..len,
-            Self::Torn if len <= SECTOR => len..len,
-            // At least one sector is as it should be, and at least one byte is not.
-            Self::Torn => (len / 2).next_multiple_of(SECTOR).min(len - 1) / SECTOR * SECTOR..len,
-        }
+/// Corrupts what is in a buffer. Nothing if there is nothing to corrupt, or nothing that it changes.
+pub(super) fn spoil(what: Corruption, buffer: Buffer) -> Option<Spoilt> {
+    let range = what.range(buffer.len.min(BYTES_MAX));
+    let address = buffer.address.checked_add(range.start as u64)?;
+    let mut before = vec![0; range.len()];
+    read_memory(buffer.thread, address, &mut before).ok()?;
+    let mut bytes = before.clone();
+    what.apply(&mut bytes);
+    if bytes == before {
+        return None;
     }
-
-    fn apply(self, bytes: &mut [u8]) {
-        match self {
-            Self::Bit => bytes.iter_mut().for_each(|byte| *byte ^= 1),
-            Self::Zeros | Self::Torn => bytes.fill(0),
-        }
-    }
-
-    /// Corrupts what is in a buffer. Nothing if there is nothing to corrupt, or nothing that it changes.
-    pub(super) fn spoil(self, buffer: Buffer) -> Option<Spoilt> {
-        let range = self.range(buffer.len.min(BYTES_MAX));
-        let address = buffer.address.checked_add(range.start as u64)?;
-        let mut before = vec![0; range.len()];
-        read_memory(buffer.thread, address, &mut before).ok()?;
-        let mut bytes = before.clone();
-        self.apply(&mut bytes);
-        if bytes == before {
-            return None;
-        }
-        write_memory(buffer.thread, address, &bytes).ok()?;
-        let first = before
-            .iter()
-            .zip(&bytes)
-            .position(|(one, other)| one != other);
-        Some(Spoilt {
-            thread: buffer.thread,
-            address,
-            before,
-            now: bytes,
-            right: range.start + first?,
-        })
-    }
+    write_memory(buffer.thread, address, &bytes).ok()?;
+    let first = before
+        .iter()
+        .zip(&bytes)
+        .position(|(one, other)| one != other);
+    Some(Spoilt {
+        thread: buffer.thread,
+        address,
+        before,
+        now: bytes,
+        right: range.start + first?,
+    })
 }
 
 impl Spoilt {
@@ -105,26 +79,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_corruption_is_of_bytes_that_there_are() {
-        for len in 0..3000 {
-            for what in [Corruption::Bit, Corruption::Zeros, Corruption::Torn] {
-                let range = what.range(len);
-                assert!(
-                    range.start <= range.end && range.end <= len,
-                    "{what:?} {len}"
-                );
-                let is_nothing = len == 0 || (what == Corruption::Torn && len <= SECTOR);
-                assert_eq!(range.is_empty(), is_nothing, "{what:?} {len}");
-            }
-        }
-        assert_eq!(Corruption::Bit.range(4096), 2048..2049);
-        assert_eq!(Corruption::Zeros.range(4096), 0..4096);
-        let torn = [513, 600, 1024, 1025, 1600, 4096];
-        let torn = torn.map(|len| Corruption::Torn.range(len).start);
-        assert_eq!(torn, [512, 512, 512, 512, 1024, 2048]);
-    }
-
-    #[test]
     fn memory_is_as_it_was_afterwards() {
         let text = std::hint::black_box([b'x'; 4096]);
         let buffer = Buffer {
@@ -132,11 +86,14 @@ mod tests {
             address: text.as_ptr() as u64,
             len: text.len(),
         };
-        let spoilt = Corruption::Torn.spoil(buffer).expect("something changed");
+        let spoilt = spoil(Corruption::Torn, buffer).expect("something changed");
         let mut now = [1; 4096];
         read_memory(buffer.thread, buffer.address, &mut now).expect("read");
         assert!(now[..2048].iter().all(|byte| *byte == b'x') && now[2048..] == [0; 2048]);
-        assert!(Corruption::Torn.spoil(buffer).is_none(), "it is so already");
+        assert!(
+            spoil(Corruption::Torn, buffer).is_none(),
+            "it is so already"
+        );
         assert!(spoilt.is_in(2049) && !spoilt.is_in(2048));
         spoilt.restore();
         read_memory(buffer.thread, buffer.address, &mut now).expect("read");

@@ -568,7 +568,7 @@ mod tests {
 
     #[test]
     fn orders_are_the_same_on_the_other_side() {
-        let torn = crate::online::plan::Corruption::Torn;
+        let torn = block_dev::Corruption::Torn;
         for comes in [
             Comes::Fails(Errno::ENOSPC),
             Comes::Short(7),

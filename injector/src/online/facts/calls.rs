@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use datalog::Value;
 
+use super::{MADE, MADE_MESSAGE};
 use crate::online::directory::InjectManifest;
 use crate::online::plan::{FaultPlan, PlannedFault, What};
-use crate::online::points::{At, Point, SeenPoint};
+use crate::online::points::{At, Pair, Point, SeenPoint};
 use crate::online::print::site_text;
 use crate::online::ran::Ran;
 
@@ -15,6 +16,8 @@ use crate::online::ran::Ran;
 pub struct KnownCalls {
     /// Whether those of nodes on their files were counted.
     are_counted: bool,
+    /// Whether messages between nodes were.
+    are_messages_counted: bool,
     /// Of each fault of the plan the place in the program whose calls alone it hits. Empty if it hits those
     /// of any.
     sites: Vec<String>,
@@ -29,6 +32,7 @@ impl KnownCalls {
         let collected = collected.flat_map(|collected| &collected.points);
         Self {
             are_counted: manifest.counts().is_some_and(At::has_calls),
+            are_messages_counted: manifest.counts().is_some_and(At::has_messages),
             sites: plan.faults.iter().map(site_of).collect(),
             callers: collected
                 .chain(&ran.points)
@@ -37,12 +41,18 @@ impl KnownCalls {
         }
     }
 
-    /// Why nothing follows from which calls are there, if nothing does.
-    pub(super) fn unknown(&self, ran: &Ran) -> Option<&'static str> {
-        if !self.are_counted {
+    /// Why nothing follows from what is in a relation of what was counted, if nothing does.
+    pub(super) fn unknown(&self, relation: &str, ran: &Ran) -> Option<&'static str> {
+        if relation == MADE_MESSAGE && !self.are_messages_counted {
+            return Some(
+                "the messages of this run were not counted: --strategy exhaustive and --want count them with --at \
+                 messages and --at all",
+            );
+        }
+        if relation == MADE && !self.are_counted {
             return Some(
                 "the calls of this run were not counted: --strategy exhaustive and --want count them, unless \
-                 with --at messages",
+                 with --at messages or requests",
             );
         }
         let some_are_lost = "not all that was to be counted in this run is known";
@@ -63,6 +73,14 @@ impl KnownCalls {
             return Vec::new();
         }
         points.iter().flat_map(made).collect()
+    }
+
+    /// Rows of `made_message`.
+    pub(super) fn made_messages(&self, points: &[SeenPoint]) -> Vec<Vec<Value>> {
+        if !self.are_messages_counted {
+            return Vec::new();
+        }
+        points.iter().flat_map(made_message).collect()
     }
 }
 
@@ -111,4 +129,26 @@ fn made(seen: &SeenPoint) -> Vec<Vec<Value>> {
         ]
     };
     seen.by_node.iter().map(row).collect()
+}
+
+/// A row for each pair of nodes of which one has sent the other messages of a point. A port that a kernel has
+/// chosen is 0.
+fn made_message(seen: &SeenPoint) -> Vec<Vec<Value>> {
+    let Point::Message(point) = &seen.point else {
+        return Vec::new();
+    };
+    let port = |port: Option<u16>| Value::Integer(port.unwrap_or(0).into());
+    let row = |pair: &Pair| {
+        vec![
+            pair.from.as_str().into(),
+            pair.to.as_str().into(),
+            seen.id.as_str().into(),
+            point.from.as_str().into(),
+            point.to.as_str().into(),
+            port(point.from_port),
+            port(point.to_port),
+            i64::try_from(pair.times).unwrap_or(i64::MAX).into(),
+        ]
+    };
+    seen.by_pair.iter().map(row).collect()
 }

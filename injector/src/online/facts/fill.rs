@@ -9,7 +9,7 @@ use history::{History, Operation, Outcome, ReadError};
 use specification::About;
 
 use super::logs::{each_line, log_of, read_times};
-use super::{KnownCalls, MADE, RunFacts, refused_file};
+use super::{KnownCalls, MADE, MADE_MESSAGE, RunFacts, refused_file};
 use crate::error::Result;
 use crate::laboratory::Judged;
 use crate::online::ran::{FaultCame, Happening, State};
@@ -33,6 +33,7 @@ pub(super) fn fill(database: &mut Database, run: &RunFacts<'_>) -> Result<()> {
     happened(database, run)?;
     if run.about == About::Run {
         database.add(MADE, run.calls.made(&run.ran.points))?;
+        database.add(MADE_MESSAGE, run.calls.made_messages(&run.ran.points))?;
     }
     let end_ns = run.end_ns();
     database.add("over", [vec![end_ns.into()]])?;

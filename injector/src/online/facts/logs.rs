@@ -20,7 +20,7 @@ pub struct LogTime {
     pub to: u64,
 }
 
-fn doing(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+pub(super) fn doing(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let doing = format!("{what} {}", path.display());
     |error| Error::System { doing, error }
 }

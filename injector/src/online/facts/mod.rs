@@ -3,6 +3,7 @@
 mod calls;
 mod fill;
 mod logs;
+mod looks;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,8 @@ pub use calls::KnownCalls;
 pub use logs::LogTime;
 pub(crate) use logs::write_times;
 pub(super) use logs::{log_of, log_times};
+pub use looks::wanted_reading;
+pub(super) use looks::write_looks;
 
 /// What the file with every line of the clients is called.
 pub const ACKNOWLEDGEMENTS: &str = "acknowledgements";
@@ -27,11 +30,17 @@ pub const LOGS: &str = "logs";
 /// The file that says when logs grew.
 pub const LOG_TIMES: &str = "log-times.jsonl";
 
+/// The file with what directories of data had.
+pub const LOOKS: &str = "looks.jsonl";
+
 /// The database of a run.
 pub const FACTS_FILE: &str = "facts.sqlite";
 
 /// The relation of calls that were counted.
 const MADE: &str = "made";
+
+/// The relation of messages that were counted.
+const MADE_MESSAGE: &str = "made_message";
 
 /// Where a run left what it left.
 #[derive(Debug, Clone)]
@@ -44,6 +53,8 @@ pub struct RunFiles {
     pub logs: PathBuf,
     /// When these grew.
     pub log_times: PathBuf,
+    /// What directories of data had, if somebody looked.
+    pub looks: PathBuf,
 }
 
 impl RunFiles {
@@ -54,6 +65,7 @@ impl RunFiles {
             acknowledgements: directory.join(ACKNOWLEDGEMENTS),
             logs: directory.join(LOGS),
             log_times: directory.join(LOG_TIMES),
+            looks: directory.join(LOOKS),
         }
     }
 
@@ -138,27 +150,45 @@ impl RunFacts<'_> {
         made.map(drop)
     }
 
-    /// Puts in what a program needs and was left out so far: what nodes logged. If that is interrupted,
-    /// none of it is there.
+    /// Puts in what a program needs and was left out so far: what nodes logged, and what their directories had. If
+    /// that is interrupted, none of it is there.
     ///
     /// # Errors
-    /// If logs cannot be read, or a program asks for calls that were not counted: what it says of them would
-    /// be wrong.
+    /// If logs cannot be read, or a program asks for calls or messages that were not counted, or for directories at
+    /// which nobody looked: what it says of them would be wrong.
     pub fn complete(&self, database: &mut Database, program: &Program) -> Result<()> {
-        // Of others it is a name that rules may have for themselves.
-        if self.about == About::Run
-            && program.mentions(MADE)
-            && let Some(why) = self.calls.unknown(self.ran)
-        {
-            return Err(Error::System {
-                doing: format!("look at `{MADE}`"),
-                error: std::io::Error::other(why),
-            });
+        // Of others these are names that rules may have for themselves.
+        if self.about == About::Run {
+            self.refuse_uncounted(program)?;
+            if looks::are_asked_for(program) {
+                let seen = looks::read(&self.files.looks)?;
+                looks::refuse_unknown(&seen, program)?;
+                if database.count(looks::LOOKED)? == 0 {
+                    database.add_whole(|database| looks::fill(database, &seen))?;
+                }
+            }
         }
         if program.mentions("logged") && database.count("logged")? == 0 {
             database.add_whole(|database| fill::fill_logs(database, self))?;
         }
         Ok(())
+    }
+
+    /// Fails if a program asks for what was not counted.
+    fn refuse_uncounted(&self, program: &Program) -> Result<()> {
+        let mut counted = [MADE, MADE_MESSAGE].into_iter();
+        let unknown = counted.find_map(|relation| {
+            let is_asked = program.mentions(relation);
+            let why = self.calls.unknown(relation, self.ran)?;
+            is_asked.then_some((relation, why))
+        });
+        match unknown {
+            None => Ok(()),
+            Some((relation, why)) => Err(Error::System {
+                doing: format!("look at `{relation}`"),
+                error: std::io::Error::other(why),
+            }),
+        }
     }
 }
 

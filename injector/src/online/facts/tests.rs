@@ -6,7 +6,8 @@ use super::*;
 use crate::laboratory::Judged;
 use crate::online::directory::InjectManifest;
 use crate::online::given::{cluster_of, plan_of};
-use crate::online::points::{At, CallPoint, Point, SeenPoint};
+use crate::online::looks::{After, Look};
+use crate::online::points::{At, CallPoint, MessagePoint, Pair, Point, SeenPoint};
 use crate::online::ran::{Happening, RunEvent};
 use crate::online::strategies::EXHAUSTIVE;
 
@@ -665,4 +666,179 @@ fn of_a_run_whose_calls_were_not_counted_nothing_is_said_of_them() {
     // Rules that do not ask for them are held against it.
     let text = "violation v(N) :- node(N).";
     assert_eq!(counted(At::Messages, &all, text).violated.len(), 1);
+}
+
+/// A run in which two nodes sent each other messages.
+fn with_messages() -> Ran {
+    let point = Point::Message(MessagePoint {
+        from: "leader".into(),
+        to: "follower".into(),
+        from_port: None,
+        to_port: Some(7000),
+    });
+    let pair = |to: &str, times| Pair {
+        from: "a".into(),
+        to: to.into(),
+        times,
+    };
+    let seen = SeenPoint {
+        by_pair: vec![pair("b", 4), pair("c", 2)],
+        ..SeenPoint::of(point)
+    };
+    Ran {
+        points: vec![seen],
+        ..run(Vec::new())
+    }
+}
+
+#[test]
+fn messages_that_were_counted_are_facts_and_nothing_is_said_of_others() {
+    let ran = with_messages();
+    let id = &ran.points[0].id;
+    let text = "violation sent(To, N, Id) :- made_message(from: \"a\", to: To, point: Id, from_is: \"leader\", \
+                to_is: \"follower\", from_port: 0, to_port: 7000, times: N).";
+    let expected = [("b", 4), ("c", 2)].map(|(to, times)| format!("sent({to:?}, {times}, {id:?})"));
+    for at in [At::Messages, At::All] {
+        let examined = counted(at, &ran, text);
+        let violated = examined.violated.into_iter().map(|one| one.fact);
+        assert_eq!(violated.collect::<Vec<_>>(), expected, "{at:?}");
+    }
+    let lost = Ran {
+        has_lost_points: true,
+        ..ran.clone()
+    };
+    for (at, ran, expected) in [
+        (At::Calls, &ran, "the messages of this run were not counted"),
+        (At::Messages, &lost, "not all that was to be counted"),
+    ] {
+        let absent = "violation none(N) :- node(N), !made_message(from: N).";
+        let examined = counted(at, ran, absent);
+        let why = examined.unsaid.expect("nobody knows");
+        assert!(why.contains("look at `made_message`"), "{why}");
+        assert!(
+            why.contains(expected) && examined.violated.is_empty(),
+            "{why}"
+        );
+    }
+}
+
+const NAMES: &str = include_str!("../../../../specs/names-are-there-at-starts.dl");
+
+/// A look at the directory of node `a`, which has these files with this content.
+fn look(after: After, ms: u64, files: &[(&str, &str)]) -> Look {
+    let folder = tempfile::tempdir().expect("a directory");
+    for (path, text) in files {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        std::fs::write(path, text).expect("written");
+    }
+    let asked = [own("s", "violation v(L) :- line_at(line: L).")];
+    let reading = wanted_reading(&asked).expect("it asks");
+    let data = cluster::listed(folder.path(), reading);
+    Look {
+        node: 0,
+        after,
+        at: std::time::Duration::from_millis(ms),
+        data: data.map_err(|error| error.to_string()),
+    }
+}
+
+/// What a specification says of a run in which somebody looked, or nobody did.
+fn seen(looks: Option<Vec<Look>>, text: &str) -> Examined {
+    let cluster =
+        cluster_of("[[nodes]]\nname = \"a\"\ncommand = \"sh\"\n[client]\ncommand = \"sh\"\n");
+    let folder = tempfile::tempdir().expect("a directory");
+    let files = RunFiles::kept(folder.path());
+    if let Some(looks) = looks {
+        let begun = std::time::Duration::from_millis(5);
+        write_looks(&files.looks, &cluster, (looks, begun)).expect("written");
+    }
+    let ran = run(Vec::new());
+    let facts = RunFacts::bare(&ran, &files);
+    examine(&[own("s", text)], &facts, None, || false).expect("examined")
+}
+
+fn found(examined: Examined) -> Vec<String> {
+    assert_eq!(examined.unsaid, None);
+    examined.violated.into_iter().map(|one| one.fact).collect()
+}
+
+#[test]
+fn what_a_directory_had_at_a_moment_is_held_against_what_it_had_then() {
+    let whole = [("CURRENT", "wal-2\n"), ("log/wal-2", "x")];
+    let emptied = [("CURRENT", "wal-2\n"), ("log/wal.tmp", "y")];
+    let looks = vec![
+        look(After::Stop, 7, &emptied),
+        look(After::PowerLoss, 12, &whole),
+        look(After::Run, 20, &emptied),
+    ];
+    assert_eq!(
+        found(seen(Some(looks.clone()), NAMES)),
+        [
+            "dangling(\"a\", \"CURRENT\", \"wal-2\", \"stop\")",
+            "dangling(\"a\", \"CURRENT\", \"wal-2\", \"run\")"
+        ]
+    );
+    assert_eq!(found(seen(Some(looks[1..2].to_vec()), NAMES)), [""; 0]);
+    let without = seen(Some(vec![look(After::Run, 20, &[("other", "x")])]), NAMES);
+    assert_eq!(without.unlooked[0].lacks, ["line_at(path: one of pointer)"]);
+    // Times are from the start of the clients on.
+    let text = "violation v(L, T, H, B, S) :- looked_at(L, \"a\", \"power loss\", T), \
+                content_at(look: L, path: \"log/wal-2\", hash: H, begins: B, time: T), \
+                entry_at(look: L, path: \"log/wal-2\", kind: \"file\", size: S, time: T).";
+    let hash = blake3::hash(b"x").to_hex();
+    let expected = format!("v(2, 7000000, \"{hash}\", \"x\", 1)");
+    assert_eq!(found(seen(Some(looks), text)), [expected]);
+}
+
+#[test]
+fn what_nobody_saw_is_not_said() {
+    let unsaid = |looks, text: &str| {
+        let examined = seen(looks, text);
+        assert!(examined.violated.is_empty(), "{examined:?}");
+        examined.unsaid.unwrap_or_default()
+    };
+    let absent = "violation none(L) :- looked_at(look: L), !entry_at(look: L, path: \"x\").";
+    let why = unsaid(None, absent);
+    assert!(
+        why.contains("nobody looked at the directories of data in this run"),
+        "{why}"
+    );
+    let failed = Look {
+        data: Err("no room".into()),
+        ..look(After::Run, 12, &[])
+    };
+    let one = look(After::Stop, 7, &[("other", "")]);
+    let why = unsaid(Some(vec![one.clone(), failed]), absent);
+    let expected = "the directory of a could not be looked at after 0.007 s: no room";
+    assert!(why.contains(expected), "{why}");
+    assert_eq!(found(seen(Some(vec![one]), absent)), ["none(1)"]);
+    // A file that is too large may have any line.
+    let large = "x".repeat(specification::rows::LINES_OF_MAX as usize + 1);
+    let large = look(After::Run, 7, &[("wal.log", &large), ("CURRENT", "x\n")]);
+    let of = |rule: &str| format!("violation v(L) :- looked_at(look: L), !line_at({rule}).");
+    let why = unsaid(Some(vec![large.clone()]), &of("look: L, line: \"y\""));
+    assert!(why.contains("what is in wal.log of a"), "{why}");
+    let named = of("look: L, path: \"CURRENT\", line: \"y\"");
+    assert_eq!(found(seen(Some(vec![large]), &named)), ["v(1)"]);
+}
+
+#[test]
+fn directories_are_looked_at_if_a_rule_asks_and_files_are_read_if_it_asks_for_them() {
+    let of = |text: &str| wanted_reading(&[own("s", "violation v(N) :- node(N)."), own("t", text)]);
+    assert_eq!(of("violation v(L) :- logged(line: L)."), None);
+    let entries =
+        of("violation v(P) :- looked_at(look: L), !entry_at(look: L, path: \"x\"), P = L.");
+    assert_eq!(entries, Some(cluster::Reading::NOTHING));
+    let lines = of("violation v(L) :- line_at(line: L).").expect("it asks");
+    assert_eq!(lines.file_max, specification::rows::LINES_OF_MAX);
+    // What was not read is not there for a question that comes later.
+    let mut unread = look(After::Run, 7, &[("CURRENT", "x\n")]);
+    for listed in unread.data.as_mut().expect("listed") {
+        listed.bytes = None;
+    }
+    let why = seen(Some(vec![unread]), NAMES)
+        .unsaid
+        .expect("nobody knows");
+    assert!(why.contains("no specification of the campaign"), "{why}");
 }

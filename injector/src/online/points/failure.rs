@@ -3,19 +3,21 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cluster::ClusterFile;
+use block_dev::Corruption;
+use cluster::{Area, ClusterFile};
 use serde::{Deserialize, Serialize};
 
 use super::super::calls::of_point;
 use super::super::errno::Errno;
 use simulation::{OfPorts, Port};
 
+use super::super::disk_fault::{Becomes, DiskFault};
 use super::super::message::MessageOf;
 use super::super::plan::{
-    Awaited, Begins, CallFault, CallOf, Comes, Corruption, Flow, Moment, PlannedFault, Selector,
-    Trigger, What,
+    Awaited, Begins, CallFault, CallOf, Comes, Flow, Moment, PlannedFault, Selector, Trigger, What,
 };
-use super::{CallPoint, Collected, MessagePoint, Occurrence, Point, SeenPoint};
+use super::super::requests::{RequestKind, RequestOf};
+use super::{CallPoint, Collected, MessagePoint, Occurrence, Point, RequestPoint, SeenPoint};
 use crate::disks::Keeps;
 
 /// So long a node is down, and a call is held.
@@ -59,6 +61,14 @@ pub enum PointFailure {
     CutAndPowerLossOfSender,
     /// The same, and the power of its receiver does.
     CutAndPowerLossOfReceiver,
+    /// The disk fails the request with an I/O error, once.
+    DiskEio,
+    /// The disk fails it, and all of its kind after that.
+    DiskEioForGood,
+    /// The power of the node fails when its disk has done the request, before the node knows.
+    PowerLossAfter,
+    /// The disk takes longer for the request.
+    DiskSlow,
 }
 
 /// The nodes that have disks of their own, and so can lose their power.
@@ -128,6 +138,15 @@ const OF_MESSAGES: [PointFailure; 6] = [
     PointFailure::CutAndPowerLossOfReceiver,
 ];
 
+/// What can happen at requests to a disk, and whether it can at those to read.
+const OF_REQUESTS: [(PointFailure, bool); 5] = [
+    (PointFailure::PowerLoss, false),
+    (PointFailure::DiskEio, true),
+    (PointFailure::DiskEioForGood, true),
+    (PointFailure::PowerLossAfter, false),
+    (PointFailure::DiskSlow, true),
+];
+
 /// Calls that change what is on the disk.
 const CHANGES: &[&str] = &[
     "fsync",
@@ -191,7 +210,20 @@ impl PointFailure {
                     _ => true,
                 }
         });
-        Self::at_call(seen, has_disks).chain(of_messages)
+        let others = of_messages.chain(Self::at_request(&seen.point));
+        Self::at_call(seen, has_disks).chain(others)
+    }
+
+    /// Those that can happen at a request to a disk; none can at something else.
+    fn at_request(point: &Point) -> impl Iterator<Item = Self> + use<> {
+        let kind = match point {
+            Point::Request(point) => RequestKind::named(&point.request),
+            _ => None,
+        };
+        let reads = kind == Some(RequestKind::Read);
+        let can_be = move |of_reads: bool| kind.is_some() && (of_reads || !reads);
+        let all = OF_REQUESTS.into_iter();
+        all.filter_map(move |(failure, of_reads)| can_be(of_reads).then_some(failure))
     }
 
     /// Those that can happen at a call; none can at a message.
@@ -233,22 +265,28 @@ impl PointFailure {
             Self::CutAndKillReceiver => "cut and kill receiver",
             Self::CutAndPowerLossOfSender => "cut and power loss of sender",
             Self::CutAndPowerLossOfReceiver => "cut and power loss of receiver",
+            Self::DiskEio => "EIO of the disk",
+            Self::DiskEioForGood => "EIO of the disk for good",
+            Self::PowerLossAfter => "power loss after it",
+            Self::DiskSlow => "slow disk",
         }
     }
 
     /// What programs say that met with it.
     pub(in crate::online) fn said(self) -> &'static str {
         match self {
-            Self::Kill | Self::KillAfter | Self::PowerLoss => "",
+            Self::Kill | Self::KillAfter | Self::PowerLoss | Self::PowerLossAfter => "",
             Self::Cut | Self::CutBoth => "connection lost unreachable timeout timed out",
             Self::CutAndKillSender
             | Self::CutAndKillReceiver
             | Self::CutAndPowerLossOfSender
             | Self::CutAndPowerLossOfReceiver => "connection lost reset closed refused",
-            Self::Eio | Self::EioForGood => "EIO input/output error",
+            Self::Eio | Self::EioForGood | Self::DiskEio | Self::DiskEioForGood => {
+                "EIO input/output error"
+            }
             Self::Enospc => "ENOSPC no space left on device",
             Self::Short => "short write",
-            Self::Hold => "slow took too long timeout timed out",
+            Self::Hold | Self::DiskSlow => "slow took too long timeout timed out",
             Self::CorruptRead => "corrupt corrupted corruption checksum crc mismatch bad invalid",
         }
     }
@@ -261,6 +299,57 @@ impl PointFailure {
                 vec![self.at_a_call(of, placed.on, seen.bytes_min)]
             }
             Point::Message(point) => self.at_a_message(point, placed),
+            Point::Request(point) => self.at_a_request(point, placed).into_iter().collect(),
+        }
+    }
+
+    /// Nothing, if this program knows no such request.
+    fn at_a_request(self, point: &RequestPoint, placed: Placed) -> Option<PlannedFault> {
+        let kind = RequestKind::named(&point.request)?;
+        let area = Area::ALL.into_iter();
+        let mut area = area.filter(|area| point.area.as_deref() == Some(area.name()));
+        let at = Awaited::Request {
+            of: RequestOf {
+                kind,
+                area: area.next(),
+                nth: placed.nth,
+            },
+            on: Some(placed.on.clone()),
+            when: match self {
+                Self::PowerLossAfter => Moment::After,
+                _ => Moment::Before,
+            },
+        };
+        let lasts = match self {
+            // While it lasts nothing that waits for the disk goes on.
+            Self::DiskSlow => 2 * LASTS,
+            _ => LASTS,
+        };
+        Some(PlannedFault {
+            at: Trigger::at(at),
+            what: self.of_disk(kind),
+            on: vec![placed.on],
+            until: Some(Trigger::at(Awaited::After(lasts))),
+        })
+    }
+
+    /// What it is of a request of a kind, which is the first one that the fault hits.
+    fn of_disk(self, kind: RequestKind) -> What {
+        let requests = vec![kind.requested()];
+        let is_once = self != Self::DiskEioForGood;
+        let times = is_once.then_some(1);
+        match self {
+            Self::DiskEio | Self::DiskEioForGood => What::Disk(DiskFault {
+                requests,
+                times,
+                becomes: Becomes::Failed,
+            }),
+            Self::DiskSlow => What::Disk(DiskFault {
+                requests,
+                times,
+                becomes: Becomes::Slow(LASTS),
+            }),
+            _ => What::PowerLoss(Keeps::Flushed),
         }
     }
 
@@ -346,6 +435,9 @@ impl PointFailure {
             | Self::CutAndKillReceiver
             | Self::CutAndPowerLossOfSender
             | Self::CutAndPowerLossOfReceiver => unreachable!("it is of a message"),
+            Self::DiskEio | Self::DiskEioForGood | Self::PowerLossAfter | Self::DiskSlow => {
+                unreachable!("it is of a request")
+            }
             Self::Hold => Comes::Held(None),
             Self::CorruptRead => Comes::Corrupt(Corruption::Bit),
         };
@@ -357,17 +449,28 @@ impl PointFailure {
         1 + usize::from(self.dies().is_some())
     }
 
-    /// Whether a call does not do what it was called for, and the node goes on.
+    /// Whether a disk has a fault for a while: it has one at a time.
+    pub(in crate::online) fn is_of_disk(self) -> bool {
+        matches!(self, Self::DiskEio | Self::DiskEioForGood | Self::DiskSlow)
+    }
+
+    /// Whether a call, or a request, does not do what it was for, and the node goes on.
     pub(in crate::online) fn is_of_call(self) -> bool {
         matches!(
             self,
-            Self::Eio | Self::EioForGood | Self::Enospc | Self::Short
+            Self::Eio
+                | Self::EioForGood
+                | Self::Enospc
+                | Self::Short
+                | Self::DiskEio
+                | Self::DiskEioForGood
         )
     }
 
     /// Whether a node loses its power, so that there is no link to it until it is started again.
     pub(in crate::online) fn is_power_loss(self) -> bool {
-        self == Self::PowerLoss || matches!(self.dies(), Some(What::PowerLoss(_)))
+        matches!(self, Self::PowerLoss | Self::PowerLossAfter)
+            || matches!(self.dies(), Some(What::PowerLoss(_)))
     }
 
     /// Whether it ends before everything does. An error that comes once is over when it came.

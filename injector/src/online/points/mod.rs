@@ -32,19 +32,26 @@ pub enum At {
     Calls,
     /// Messages between nodes
     Messages,
-    /// Both
+    /// Requests to the disks of nodes
+    Requests,
+    /// Calls and messages
     All,
 }
 
 impl At {
     /// Whether calls are among them.
     pub fn has_calls(self) -> bool {
-        self != Self::Messages
+        matches!(self, Self::Calls | Self::All)
     }
 
     /// Whether messages are.
     pub fn has_messages(self) -> bool {
-        self != Self::Calls
+        matches!(self, Self::Messages | Self::All)
+    }
+
+    /// Whether requests are.
+    pub fn has_requests(self) -> bool {
+        self == Self::Requests
     }
 
     /// Whether it is what is not said.
@@ -62,6 +69,20 @@ pub enum Point {
     Call(CallPoint),
     /// A message.
     Message(MessagePoint),
+    /// A request to a disk.
+    Request(RequestPoint),
+}
+
+/// A request to a disk, and its context.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RequestPoint {
+    /// What a plan calls it.
+    pub request: String,
+    /// Which part of the disk it is about, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub area: Option<String>,
+    /// What the node was then: its role, if there is a probe that says so, else its kind or its name.
+    pub of: String,
 }
 
 /// A message and its context. Which end is the server, the port says: one that a kernel chose is not
@@ -194,19 +215,21 @@ impl Point {
                 [call, file, site, role].join("\0")
             }
             Self::Message(_) => [MESSAGE, &self.place()].join("\0"),
+            Self::Request(point) => [REQUEST, &self.place(), &point.of].join("\0"),
         };
         blake3::hash(text.as_bytes()).to_hex()[..ID_LEN].to_owned()
     }
 
-    /// What the call is called, or that it is a message.
+    /// What the call is called, or that it is a message or a request.
     pub fn what(&self) -> &str {
         match self {
             Self::Call(point) => &point.call,
             Self::Message(_) => MESSAGE,
+            Self::Request(_) => REQUEST,
         }
     }
 
-    /// The file, or from where to where.
+    /// The file, from where to where, or the part of the disk.
     pub fn place(&self) -> Cow<'_, str> {
         match self {
             Self::Call(point) => Cow::Borrowed(&point.file),
@@ -216,6 +239,10 @@ impl Point {
                 let (from, to) = (port(point.from_port), port(point.to_port));
                 Cow::Owned(format!("{}{from} > {}{to}", point.from, point.to))
             }
+            Self::Request(RequestPoint { request, area, .. }) => {
+                let area = area.as_ref().map(|area| format!(" {area}"));
+                Cow::Owned(request.clone() + &area.unwrap_or_default())
+            }
         }
     }
 
@@ -223,7 +250,7 @@ impl Point {
     pub fn role(&self) -> Option<&String> {
         match self {
             Self::Call(point) => point.role.as_ref(),
-            Self::Message(_) => None,
+            Self::Message(_) | Self::Request(_) => None,
         }
     }
 
@@ -235,6 +262,9 @@ impl Point {
 
 /// What a message is called in the place of a call.
 const MESSAGE: &str = "message";
+
+/// What a request to a disk is.
+const REQUEST: &str = "request";
 
 /// One time that a point came up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,9 @@ use std::fmt::Write;
 use brief::counted;
 use campaign::columns;
 
-use super::{At, CallPoint, Collected, Disks, MessagePoint, Point, PointFailure, SeenPoint};
+use super::{
+    At, CallPoint, Collected, Disks, MessagePoint, Point, PointFailure, RequestPoint, SeenPoint,
+};
 
 /// What is no point, though it may fail.
 fn unseen(at: At) -> String {
@@ -17,6 +19,11 @@ fn unseen(at: At) -> String {
         At::Messages => "calls on files (--at calls or --at all), messages of clients and of the \
                          probe"
             .to_owned(),
+        At::Requests => {
+            "calls on files (--at calls), messages (--at messages), in namespaces requests of \
+                         Crashpoint itself (to mount a disk, to start a node)"
+                .to_owned()
+        }
         At::All => format!("{calls}, messages of clients and of the probe"),
     };
     format!(
@@ -28,7 +35,7 @@ fn unseen(at: At) -> String {
 /// campaign. Nodes that have `disks` can lose their power.
 pub fn points_table(collected: &Collected, at: At, disks: &Disks, runs: u64) -> String {
     let points = &collected.points;
-    let mut text = calls_table(points) + &messages_table(points);
+    let mut text = calls_table(points) + &messages_table(points) + &requests_table(points);
     let mut failures: BTreeMap<PointFailure, usize> = BTreeMap::new();
     let tried = points.iter();
     for failure in tried.flat_map(|seen| collected.failures(seen, disks)) {
@@ -53,7 +60,7 @@ fn calls_table(points: &[SeenPoint]) -> String {
     let has_roles = points.iter().any(|seen| seen.point.role().is_some());
     let calls = points.iter().filter_map(|seen| match &seen.point {
         Point::Call(point) => Some(row(seen, point, has_roles)),
-        Point::Message(_) => None,
+        Point::Message(_) | Point::Request(_) => None,
     });
     table(head(has_roles), calls)
 }
@@ -73,8 +80,8 @@ fn messages_table(points: &[SeenPoint]) -> String {
         "point", "message", "port", "goes", "times", "by nodes", "first",
     ];
     let messages = points.iter().filter_map(|seen| match &seen.point {
-        Point::Call(_) => None,
         Point::Message(point) => Some(message_row(seen, point)),
+        Point::Call(_) | Point::Request(_) => None,
     });
     table(head.map(str::to_owned).to_vec(), messages)
 }
@@ -95,6 +102,31 @@ fn message_row(seen: &SeenPoint, point: &MessagePoint) -> Vec<String> {
         goes.to_owned(),
         seen.count().to_string(),
         pairs.collect::<Vec<_>>().join(", "),
+        format!("{:.3} s", seen.first_ns as f64 / 1e9),
+    ]
+}
+
+fn requests_table(points: &[SeenPoint]) -> String {
+    let head = [
+        "point", "request", "area", "disk of", "times", "by node", "first",
+    ];
+    let requests = points.iter().filter_map(|seen| match &seen.point {
+        Point::Request(point) => Some(request_row(seen, point)),
+        Point::Call(_) | Point::Message(_) => None,
+    });
+    table(head.map(str::to_owned).to_vec(), requests)
+}
+
+fn request_row(seen: &SeenPoint, point: &RequestPoint) -> Vec<String> {
+    let by_node = seen.by_node.iter();
+    let by_node = by_node.map(|(node, count)| format!("{node} {count}"));
+    vec![
+        seen.id.clone(),
+        point.request.clone(),
+        point.area.as_deref().unwrap_or("-").to_owned(),
+        point.of.clone(),
+        seen.count().to_string(),
+        by_node.collect::<Vec<_>>().join(", "),
         format!("{:.3} s", seen.first_ns as f64 / 1e9),
     ]
 }

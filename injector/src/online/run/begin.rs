@@ -15,6 +15,7 @@ use super::super::messages::Messages;
 use super::super::plan::FaultPlan;
 use super::super::points::At;
 use super::super::ran::FaultCame;
+use super::super::requests::Requests;
 use super::super::restarts::Restarts;
 use super::super::roles::{Probe, Roles};
 use super::heal::Healing;
@@ -33,9 +34,10 @@ pub(super) fn begin<'a>(
     cancelled: &'a dyn Fn() -> bool,
 ) -> Result<Runner<'a>> {
     let mut probe = wanted_probe(ground, plan, place);
-    let calls = followed_calls(ground, plan, place.points.is_some_and(At::has_calls))?;
-    start_nodes(ground, probe.is_some())?;
-    let messages = counted_messages(ground, plan, place.points.is_some_and(At::has_messages))?;
+    let calls = followed_calls(ground, plan, place)?;
+    start_nodes(ground, probe.as_ref())?;
+    let messages = counted_messages(ground, plan, place)?;
+    let disk_requests = watched_requests(ground, plan, place)?;
     let roles = first_roles(probe.as_mut(), ground, cancelled)?;
     // What nodes log until the probe has answered is of before the clients.
     let logs = logs(ground);
@@ -46,6 +48,7 @@ pub(super) fn begin<'a>(
         plan,
         calls,
         messages,
+        disk_requests,
         requests: BTreeMap::new(),
         unusable: None,
         roles,
@@ -76,22 +79,31 @@ fn wanted_probe(ground: &dyn Ground, plan: &FaultPlan, place: &Place) -> Option<
     probe_for(ground).filter(|_| place.points.is_some() || !plan.faults.is_empty())
 }
 
-/// Starts the nodes, with places for the clients and the probe.
-fn start_nodes(ground: &mut dyn Ground, has_probe: bool) -> Result<()> {
+/// Starts the nodes, with places for the clients and a probe that is asked.
+fn start_nodes(ground: &mut dyn Ground, probe: Option<&Probe>) -> Result<()> {
+    let asks_probe = probe.is_some_and(Probe::needs_place);
     let clients = ground.file().all_clients().len();
-    Ok(ground.start(clients + usize::from(has_probe))?)
+    Ok(ground.start(clients + usize::from(asks_probe))?)
 }
 
 /// The messages that are failure points. What is sent is counted from now on, for them or for the plan.
-fn counted_messages(ground: &mut dyn Ground, plan: &FaultPlan, counts: bool) -> Result<Messages> {
+fn counted_messages(ground: &mut dyn Ground, plan: &FaultPlan, place: &Place) -> Result<Messages> {
+    let counts = place.points.is_some_and(At::has_messages);
     if plan.needs_counts() || counts {
         ground.count_sent()?;
     }
     Ok(Messages::new(counts))
 }
 
+/// The requests to disks that are failure points, or that the plan waits for. They are looked at from now on.
+fn watched_requests(ground: &mut dyn Ground, plan: &FaultPlan, place: &Place) -> Result<Requests> {
+    let counts = place.points.is_some_and(At::has_requests);
+    Ok(Requests::begin(ground, plan, counts)?)
+}
+
 /// What is decided about system calls; the nodes that are traced for that are known to the ground.
-fn followed_calls(ground: &mut dyn Ground, plan: &FaultPlan, counts: bool) -> Result<Rc<Calls>> {
+fn followed_calls(ground: &mut dyn Ground, plan: &FaultPlan, place: &Place) -> Result<Rc<Calls>> {
+    let counts = place.points.is_some_and(At::has_calls);
     let inside = ground.traces_inside();
     let calls = Rc::new(Calls::new(plan, ground.file(), counts, inside));
     if plan.needs_calls() || counts {

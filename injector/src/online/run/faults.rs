@@ -17,9 +17,9 @@ use crate::error::Result;
 /// How long a fault waits for a node to have the role that it asks for.
 const ROLE_WITHIN: Duration = Duration::from_secs(30);
 
-/// What a file system becomes whose disk failed requests says nothing of the node.
+/// What a file system becomes whose disk failed or corrupted requests says nothing of the node.
 pub(super) fn after_disk_errors(node: String, why: &impl Display) -> ClusterError {
-    let what = format!("after its disk failed requests: {why}");
+    let what = format!("after its disk failed or corrupted requests: {why}");
     ClusterError::Unable { node, what }
 }
 
@@ -358,8 +358,8 @@ impl Runner<'_> {
     /// clocks are last: a node that stands still cannot be told.
     pub(in super::super) fn undo_all(&mut self) {
         self.active.sort_by_key(|active| match active.undo {
-            Undo::Disks(_) | Undo::SlowDisks(_) => 2,
-            Undo::Calls(_) | Undo::Clocks(..) => 0,
+            Undo::Disks(_) | Undo::SpareDisks(_) => 2,
+            Undo::Calls(_) | Undo::Clocks(..) | Undo::Drifts(_) => 0,
             _ => 1,
         });
         self.healing.undoes_all = true;
@@ -387,7 +387,7 @@ impl Runner<'_> {
                 self.unusable = Some(after_disk_errors(node, &why));
             }
             // When everything is healed nobody makes up for it.
-            Undo::Calls(_) | Undo::Clocks(..) | Undo::SlowDisks(_) => {
+            Undo::Calls(_) | Undo::Clocks(..) | Undo::Drifts(_) | Undo::SpareDisks(_) => {
                 self.doubts.push(words.clone());
             }
             // Links are healed then, but not when a majority is restored.

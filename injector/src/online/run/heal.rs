@@ -208,10 +208,25 @@ impl Runner<'_> {
             let (node, what) = (self.name(node), format!("{error}; {NO_FAULT}"));
             return Err(ClusterError::Unable { node, what }.into());
         }
+        if self.disk_was_corrupted(node) {
+            self.doubt_corrupted(&error);
+            return Ok(false);
+        }
         if broken.len() < self.ground.file().nodes.len() {
             broken.push(format!("after {}: {error}", self.healing.done()));
         }
         Ok(false)
+    }
+
+    /// A node does not come back whose disk has corrupted requests: it is not known whether its program gives up
+    /// or its file system does. What else is broken may come of that.
+    fn doubt_corrupted(&mut self, error: &ClusterError) {
+        let done = self.healing.done();
+        let words = format!(
+            "after {done}: {error}; its disk has corrupted requests, and its file system may be what gave up"
+        );
+        self.doubts.push(words.clone());
+        self.problems.push(words);
     }
 
     /// Starts those of some nodes that come after none which is not ready yet.

@@ -16,6 +16,7 @@ impl Runner<'_> {
         if (self.cancelled)() {
             return Err(ClusterError::Interrupted.into());
         }
+        self.give_turn();
         for place in self.clients.hear(self.ground)? {
             self.client_ended(place);
         }
@@ -30,6 +31,15 @@ impl Runner<'_> {
         self.look_at_messages();
         self.look_for_sometimes();
         Ok(())
+    }
+
+    /// Gives the next turn to a client that takes turns: not before it was looked what comes of the answer to
+    /// the one before it, or of the start of the clients.
+    fn give_turn(&mut self) {
+        if self.looks > 0 {
+            let disorder = self.clients.give_turn(self.ground, self.is_over);
+            self.problems.extend(disorder);
+        }
     }
 
     /// Takes which nodes have ended by themselves. Of one that was killed it is not known by whom: what is
@@ -120,6 +130,8 @@ impl Runner<'_> {
         let roles = self.roles.clone();
         if let Some(roles) = &roles {
             self.calls.know_roles(roles);
+            self.disk_requests
+                .know_roles(self.ground.file(), Some(roles));
         }
         for (node, role) in roles.iter().flat_map(|roles| &roles.of) {
             let had = before.and_then(|roles| roles.of.get(node));

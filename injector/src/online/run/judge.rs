@@ -2,6 +2,8 @@
 
 use cluster::{Error as ClusterError, Verdict};
 
+use super::super::facts::write_looks;
+use super::super::looks::{After, Look};
 use super::super::plan::What;
 use super::super::ran::{FaultCame, Happening, State, doubtful};
 use super::super::witness;
@@ -96,6 +98,35 @@ impl Runner<'_> {
         }
     }
 
+    /// Looks at the directories of data once more, and keeps what was seen of them in the run. What the run came
+    /// to stands if nobody can look.
+    pub(super) fn look_at_the_end(&mut self, place: &Place) -> Result<()> {
+        if place.reading.is_none() {
+            return Ok(());
+        }
+        let looked = self.ground.look_at_the_end();
+        let mut looks = self.ground.looks();
+        match looked {
+            Ok(()) => {}
+            Err(error @ ClusterError::Interrupted) => return Err(error.into()),
+            Err(error) => {
+                let nodes = 0..self.ground.file().nodes.len();
+                looks.extend(nodes.map(|node| self.no_look(node, &error)));
+            }
+        }
+        let begun = self.clients.begun();
+        write_looks(&place.looks, self.ground.file(), (looks, begun))
+    }
+
+    fn no_look(&self, node: usize, why: &ClusterError) -> Look {
+        Look {
+            node,
+            after: After::Run,
+            at: self.ground.now(),
+            data: Err(why.to_string()),
+        }
+    }
+
     /// Counts what a fault of calls or disks has hit. What it missed, if it did: one disk that it was to
     /// hit is enough, but calls may be made by one of its nodes only, such as the one that leads.
     fn count_hits(&mut self, fault: usize) -> Option<String> {
@@ -105,10 +136,7 @@ impl Runner<'_> {
                 let none = format!("there was no such call{such}: {words}");
                 (self.calls.hits(fault), none, true)
             }
-            What::Disk(how) => {
-                let none = format!("there was no such request: {}", how.which());
-                (self.requests_hit(fault), none, false)
-            }
+            What::Disk(how) => (self.requests_hit(fault), how.lacking(), false),
             _ => return None,
         };
         let all = hits.iter().map(|(_, count)| count).sum();

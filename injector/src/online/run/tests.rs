@@ -1,18 +1,23 @@
 //! Runs on a ground where nothing happens by itself.
 
 mod combined;
+mod logged_roles;
+mod requests;
+mod turns;
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::Path;
 
-use block_dev::{Answer, Predicate};
-use cluster::{ClusterFile, Ending, Member, Result as ClusterResult, Verdict};
+use block_dev::{DiskRequest, Fault, Onlooker, Predicate};
+use cluster::{Areas, ClusterFile, Ending, Member, Result as ClusterResult, Verdict};
 use simulation::{Carried, Limit, Ports, Until};
 use specification::Examined;
 
 use super::super::directory::InjectResult;
 use super::super::given::{cluster_of, plan_of, violated};
 use super::super::ground::{Loses, ProgramId};
+use super::super::looks::{After, Look};
 use super::super::ran::State;
 use super::super::text::alike;
 use super::super::worse::Worse;
@@ -35,6 +40,10 @@ const ENDLESS: usize = 1;
 const STEP: Duration = Duration::from_millis(2);
 
 /// Nodes that are ready whenever they are asked, and a client that says nothing.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is something else that a test may want"
+)]
 struct Still {
     file: ClusterFile,
     now: Duration,
@@ -52,6 +61,10 @@ struct Still {
     is_frozen: bool,
     /// By how much the clock of its node is wrong.
     clock_ns: i64,
+    /// How much faster it is.
+    drift_ppm: i32,
+    /// How many writes its disk is asked for as soon as it does some requests in another way.
+    writes: u64,
     /// Whether it cannot be set.
     has_lost_clock: bool,
     says: Verdict,
@@ -72,7 +85,16 @@ struct Still {
     log: PathBuf,
     logs: Option<String>,
     logs_late: Option<String>,
+    /// Where their log was when they were started.
+    logged_from: u64,
     script: combined::Script,
+    /// Its clients, if they take turns.
+    takers: turns::Takers,
+    /// Whether directories of data are looked at, what was seen, and whether nobody can look in the end.
+    is_looked_at: bool,
+    looks: Vec<Look>,
+    cannot_look: bool,
+    disk: Rc<RefCell<requests::Asked>>,
 }
 
 /// What is said of a node that somebody killed.
@@ -100,6 +122,8 @@ impl Still {
             freezes: || Ok(()),
             is_frozen: false,
             clock_ns: 0,
+            drift_ppm: 0,
+            writes: 0,
             has_lost_clock: false,
             says: Verdict::Broken(vec!["k1 is lost".into()]),
             down: Vec::new(),
@@ -113,7 +137,13 @@ impl Still {
             log: "/nowhere/log".into(),
             logs: None,
             logs_late: None,
+            logged_from: 0,
             script: combined::Script::default(),
+            takers: turns::Takers::default(),
+            is_looked_at: false,
+            looks: Vec::new(),
+            cannot_look: false,
+            disk: Rc::default(),
         }
     }
 
@@ -123,6 +153,18 @@ impl Still {
             file: cluster_of(file),
             says: Verdict::Ok,
             ..Self::new()
+        }
+    }
+
+    /// Sees an empty directory.
+    fn look(&mut self, node: usize, after: After) {
+        if self.is_looked_at {
+            self.looks.push(Look {
+                node,
+                after,
+                at: self.now,
+                data: Ok(Vec::new()),
+            });
         }
     }
 
@@ -155,14 +197,22 @@ impl Still {
         self.try_run(plan).expect("it was made")
     }
 
-    fn try_run(mut self, plan: &str) -> Result<Ran> {
-        let plan = plan_of(plan, &self.file).expect("a plan");
+    fn try_run(self, plan: &str) -> Result<Ran> {
         let folder = tempfile::tempdir().expect("a directory");
+        self.try_run_in(folder.path(), plan, None)
+    }
+
+    /// One that leaves what it leaves in a directory. Directories of data are looked at, if some of their files
+    /// are read.
+    fn try_run_in(mut self, folder: &Path, plan: &str, reading: Option<Reading>) -> Result<Ran> {
+        let plan = plan_of(plan, &self.file).expect("a plan");
         let place = Place {
-            acknowledgements: folder.path().join("acknowledgements"),
-            history: folder.path().join("history"),
-            log_times: folder.path().join("log-times"),
+            acknowledgements: folder.join("acknowledgements"),
+            history: folder.join("history"),
+            log_times: folder.join("log-times"),
             points: None,
+            reading,
+            looks: folder.join("looks"),
         };
         run(&mut self, &plan, &place, &|| false)
     }
@@ -183,6 +233,7 @@ impl Ground for Still {
         let line = self.logs.take();
         self.log_line(line);
         self.script.pass(self.now, &self.calls);
+        self.disk.borrow_mut().pass(self.now);
         let Some((node, words)) = self.last_words.take() else {
             return Ok(());
         };
@@ -218,6 +269,10 @@ impl Ground for Still {
         self.script.log().unwrap_or_else(|| self.log.clone())
     }
 
+    fn logs_since(&mut self, node: usize) -> ClusterResult<Option<u64>> {
+        Ok(self.is_running(node)?.then_some(self.logged_from))
+    }
+
     fn ends(&mut self) -> Vec<(usize, String)> {
         let is_under_way = self.now > Duration::ZERO;
         let end = self.ends.take_if(|_| is_under_way);
@@ -247,6 +302,7 @@ impl Ground for Still {
     }
 
     fn power_loss(&mut self, nodes: &[usize], _: &mut Loses) -> ClusterResult<Vec<usize>> {
+        self.disk.borrow_mut().tell("power loss");
         Ok(vec![0; nodes.len()])
     }
 
@@ -274,7 +330,36 @@ impl Ground for Still {
         self.move_clocks(nodes, -by_ns)
     }
 
-    fn answer_some(&mut self, _: usize, _: (Answer, u64), _: Predicate) -> ClusterResult<()> {
+    fn drift_clocks(&mut self, _: &[usize], ppm: i32) -> ClusterResult<()> {
+        self.drift_ppm += ppm;
+        Ok(())
+    }
+
+    fn end_drifts(&mut self, _: &[usize]) -> ClusterResult<()> {
+        if self.has_lost_clock {
+            return Err(ClusterError::Command {
+                whose: "a".into(),
+                what: "has not counted what it should have".into(),
+            });
+        }
+        self.drift_ppm = 0;
+        Ok(())
+    }
+
+    fn answer_some(&mut self, _: usize, _: (Fault, u64), mut hits: Predicate) -> ClusterResult<()> {
+        for _ in 0..self.writes {
+            let (offset, length) = (0, 512);
+            assert!(hits(DiskRequest::Write { offset, length }));
+        }
+        Ok(())
+    }
+
+    fn areas(&mut self, _: usize) -> ClusterResult<Option<Areas>> {
+        Ok(None)
+    }
+
+    fn look_at_requests(&mut self, _: usize, onlooker: Arc<dyn Onlooker>) -> ClusterResult<()> {
+        self.disk.borrow_mut().onlooker = Some(onlooker);
         Ok(())
     }
 
@@ -289,7 +374,24 @@ impl Ground for Still {
 
     fn restart(&mut self, node: usize) -> ClusterResult<()> {
         self.down.retain(|down| *down != node);
+        self.look(node, After::Stop);
         Ok(())
+    }
+
+    fn look_at_data(&mut self, _: Reading) {
+        self.is_looked_at = true;
+    }
+
+    fn look_at_the_end(&mut self) -> ClusterResult<()> {
+        if self.cannot_look {
+            return Err(lost_kernel());
+        }
+        (0..self.file.nodes.len()).for_each(|node| self.look(node, After::Run));
+        Ok(())
+    }
+
+    fn looks(&mut self) -> Vec<Look> {
+        std::mem::take(&mut self.looks)
     }
 
     fn cut(&mut self, cuts: &[(Member, Member)]) -> ClusterResult<()> {
@@ -378,17 +480,22 @@ impl Ground for Still {
         let prints = program == ENDLESS && self.serves();
         let line = prints.then(|| (self.now, b"answered".to_vec()));
         let lines = self.script.lines(program, self.now);
-        Ok(line.into_iter().chain(lines).collect())
+        let turns = self.takers.line(program, self.now);
+        Ok(line.into_iter().chain(lines).chain(turns).collect())
     }
 
     fn lines_are_late_by(&self) -> Duration {
         Duration::ZERO
     }
 
-    fn ask(&mut self, _: ProgramId, _: &str) {}
+    fn ask(&mut self, program: ProgramId, line: &str) {
+        self.takers.ask(program, line, self.cuts.len());
+    }
 
     fn ended(&mut self, program: ProgramId) -> ClusterResult<Option<Ending>> {
-        let goes_on = program == ENDLESS && self.needs.is_some() || self.script.goes_on(program);
+        let goes_on = program == ENDLESS && self.needs.is_some()
+            || self.script.goes_on(program)
+            || self.takers.goes_on(program);
         let has_ended = !goes_on && self.last_words.is_none() && self.now > Duration::ZERO;
         Ok(has_ended.then_some(Ending::Status(0)))
     }
@@ -552,6 +659,57 @@ fn a_clock_jumps_back_when_its_node_stands_still_no_more_or_nobody_is_accused() 
         panic!("{ran:?}");
     };
     assert!(why.contains("the end of fault 1 failed"), "{why}");
+}
+
+#[test]
+fn a_clock_drifts_until_its_fault_ends_or_nobody_is_accused() {
+    let drift = fault("time_s = 0", "\"clock\"\ndrift = 0.01");
+    for (until, has_lost_clock) in [
+        ("", false),
+        ("until = { after_s = 0.02 }\n", false),
+        ("", true),
+    ] {
+        let mut ground = Still::new();
+        ground.has_lost_clock = has_lost_clock;
+        let ran = ground.run(&format!("{drift}{until}"));
+        let state = ran.faults[0].state;
+        assert_eq!(state == State::Undone, !has_lost_clock, "{ran:?}");
+        assert_eq!(ran.broken().is_some(), !has_lost_clock, "{ran:?}");
+    }
+}
+
+#[test]
+fn a_node_that_does_not_come_back_after_its_disk_corrupted_requests_is_not_accused() {
+    let run = |what: &str, writes: u64| {
+        let mut ground = Still::of(&format!("disk = \"ext4\"\n{FILE}"));
+        ground.says = Verdict::Broken(vec!["k1 is lost".into()]);
+        ground.not_ready = Some("ended with status 1 before it was ready".into());
+        ground.writes = writes;
+        let disk = format!("\"disk\"\nrequests = \"writes\"\n{what}");
+        ground.run(&fault("time_s = 0", &disk))
+    };
+    let corrupt = "corrupt = \"bit\"";
+    let ran = run(corrupt, 2);
+    assert_eq!(ran.faults[0].calls, Some(2));
+    let Judged::Inconclusive { why } = &ran.judged else {
+        panic!("{ran:?}");
+    };
+    for words in ["its disk has corrupted requests", "k1 is lost"] {
+        assert!(why.contains(words), "{why}");
+    }
+    // One that was corrupted in nothing, and one that was slow, is not why.
+    let ran = run(corrupt, 0);
+    let Judged::Inconclusive { why } = &ran.judged else {
+        panic!("{ran:?}");
+    };
+    assert!(
+        why.contains("although no fault of the plan was in place"),
+        "{why}"
+    );
+    assert!(!why.contains("its disk has corrupted"), "{why}");
+    let none = "hit nothing on a: there was no such request with bytes that it changes: writes";
+    assert!(ran.notes.iter().any(|note| note.contains(none)), "{ran:?}");
+    assert!(run("slow_s = 1", 1).broken().is_some());
 }
 
 #[test]
@@ -852,4 +1010,41 @@ fn the_history_says_that_others_are_cut_off() {
         (f, &words[..]),
         ("fault", "all but b, c are cut off until the heal")
     );
+}
+
+/// What was seen of directories of data in a run, in lines, and what the run came to.
+fn looks_of(still: Still, reading: Option<Reading>) -> (Option<String>, Judged) {
+    let folder = tempfile::tempdir().expect("a directory");
+    let plan = "[[faults]]\nat = { time_s = 0.1 }\nfault = \"kill\"\non = \"a\"\nuntil = { after_s = 0.1 }\n";
+    let ran = still.try_run_in(folder.path(), plan, reading);
+    let kept = std::fs::read_to_string(folder.path().join("looks"));
+    (kept.ok(), ran.expect("it was made").judged)
+}
+
+#[test]
+fn directories_are_looked_at_before_a_node_starts_again_and_in_the_end_if_somebody_asks() {
+    let told = |kept: &str| -> Vec<(String, bool)> {
+        let looks = kept.lines().map(|line| {
+            let look: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            let after = look["after"].as_str().expect("a word").to_owned();
+            (after, look.get("failed").is_some())
+        });
+        looks.collect()
+    };
+    let is_broken = |judged: &Judged| matches!(judged, Judged::Broken { .. });
+    let (kept, judged) = looks_of(Still::new(), None);
+    assert!(kept.is_none() && is_broken(&judged), "{kept:?} {judged:?}");
+    let (kept, judged) = looks_of(Still::new(), Some(Reading::NOTHING));
+    let expected = [("stop".to_owned(), false), ("run".to_owned(), false)];
+    assert_eq!(told(&kept.expect("it was kept")), expected);
+    assert!(is_broken(&judged), "{judged:?}");
+    // What is broken is so also if nobody can look then.
+    let still = Still {
+        cannot_look: true,
+        ..Still::new()
+    };
+    let (kept, judged) = looks_of(still, Some(Reading::NOTHING));
+    let expected = [("stop".to_owned(), false), ("run".to_owned(), true)];
+    assert_eq!(told(&kept.expect("it was kept")), expected);
+    assert!(is_broken(&judged), "{judged:?}");
 }

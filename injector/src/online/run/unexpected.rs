@@ -76,8 +76,10 @@ impl Runner<'_> {
         let name = self.name(node);
         let mut faults = self.plan.faults.iter().zip(&self.came);
         faults.any(|(planned, came)| {
-            let is_of_machine =
-                matches!(planned.what, What::Call(_) | What::Disk(_) | What::Clock(_));
+            let is_of_machine = matches!(
+                planned.what,
+                What::Call(_) | What::Disk(_) | What::Clock(_) | What::Drift(_)
+            );
             // One that could not be put in place everywhere may be somewhere.
             let may_be_on = came.on.is_empty() || came.on.contains(&name);
             is_of_machine && came.fired_ns.is_some() && may_be_on

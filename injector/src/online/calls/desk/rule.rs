@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tracer::{Change, Decision};
 
-use super::super::corrupt::Spoilt;
+use super::super::corrupt::{Spoilt, spoil};
 use super::super::kinds::{LENGTH, READ, has_length};
 use super::super::orders::Report;
 use super::Kept;
@@ -71,7 +71,7 @@ impl Rule {
 
     pub(super) fn spoils(&self, call: &Made, bytes: usize) -> Option<Spoilt> {
         match self.fault.comes {
-            Comes::Corrupt(what) => what.spoil(call.buffer(bytes)?),
+            Comes::Corrupt(what) => spoil(what, call.buffer(bytes)?),
             _ => None,
         }
     }

@@ -1,6 +1,5 @@
 //! Triggers that are made of others, and what happens meanwhile.
 
-use std::cell::RefCell;
 use std::result::Result;
 
 use cluster::MachineTracer;

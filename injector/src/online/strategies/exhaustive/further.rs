@@ -137,6 +137,12 @@ impl Exhaustive {
                 let role = point.role.clone().map(Selector::Role);
                 (role.unwrap_or_else(|| named(node)), None)
             }
+            Point::Request(point) => {
+                let mut roles = self.roles.iter().flatten();
+                let is_role = roles.any(|role| *role == point.of);
+                let role = is_role.then(|| Selector::Role(point.of.clone()));
+                (role.unwrap_or_else(|| named(node)), None)
+            }
             Point::Message(point) => match self.roles_of(seen, point) {
                 [Some(from), Some(to)] => (from, Some(to)),
                 // A role may be another node's in the next run, and that one the other end.
@@ -200,7 +206,10 @@ impl Exhaustive {
             };
             for one in self.times(seen, &last.on) {
                 let placed = self.placed_again(seen, one, &last.on, is_off);
-                for failure in self.collected.failures_at(seen, one, &self.disks) {
+                let has_disk_fault = tried.last.is_of_disk() && !spot.is_elsewhere;
+                let failures = self.collected.failures_at(seen, one, &self.disks);
+                // A disk has one fault at a time.
+                for failure in failures.filter(|it| !has_disk_fault || !it.is_of_disk()) {
                     let next = Next {
                         failure,
                         seen,

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::super::super::given::cluster_of;
-use super::super::super::points::{CallPoint, MessagePoint, Pair, Point};
+use super::super::super::points::{CallPoint, MessagePoint, Pair, Point, RequestPoint};
 use super::super::super::ran::{FaultCame, State};
 use super::*;
 use crate::laboratory::Judged;
@@ -659,4 +659,68 @@ fn the_pruned_order_has_only_what_comes_first_in_the_other() {
         tells[1].starts_with("pairs: 0 of 15 tried") && tells[1].ends_with(": 10"),
         "{tells:?}"
     );
+}
+
+/// A request to the disk of the leader.
+fn request(request: &str, area: Option<&str>) -> SeenPoint {
+    SeenPoint {
+        by_node: [("a".to_owned(), 3)].into(),
+        ..SeenPoint::of(Point::Request(RequestPoint {
+            request: request.into(),
+            area: area.map(str::to_owned),
+            of: "leader".into(),
+        }))
+    }
+}
+
+#[test]
+fn a_request_fails_or_the_power_does_before_or_after_it() {
+    let file = file("");
+    let collected = Collected {
+        points: vec![request("write", Some("data")), request("read", None)],
+        ..collected()
+    };
+    assert_ne!(collected.points[0].id, request("write", None).id);
+    let mut all = Exhaustive::new(&file, 0, &collected);
+    // Five failures of a write and three of a read, at the first, the last and the middle one.
+    assert_eq!(all.count(), Some(24));
+    let text = |all: &mut Exhaustive, index| all.propose(index, &[]).expect("one").to_string();
+    let at = "at = { request = \"write\", area = \"data\", node = \"leader\" }\n";
+    let told = [
+        format!("{at}fault = \"power-loss\"\non = \"leader\"\n"),
+        format!("{at}fault = \"disk\"\non = \"leader\"\nrequests = [\"writes\"]\ntimes = 1\n"),
+        "at = { request = \"read\", node = \"leader\" }\nfault = \"disk\"\non = \"leader\"\nrequests = [\"reads\"]\ntimes = 1\n".to_owned(),
+        format!("{at}fault = \"disk\"\non = \"leader\"\nrequests = [\"writes\"]\nuntil"),
+    ];
+    for (index, told) in told.iter().enumerate() {
+        let text = text(&mut all, index as u64);
+        assert!(text.contains(told), "{text}");
+    }
+    assert!(
+        text(&mut all, 5).contains("node = \"leader\", when = \"after\" }\nfault = \"power-loss\"")
+    );
+    assert!(text(&mut all, 6).contains("slow_s = 1.0"));
+    assert!(text(&mut all, 8).contains("area = \"data\", nth = 3"));
+    for index in 0..24 {
+        let text = text(&mut all, index);
+        let read = FaultPlan::parse(&text, Path::new("p"), &file);
+        assert_eq!(read.expect("a plan").to_string(), text);
+    }
+}
+
+#[test]
+fn a_disk_that_has_a_fault_gets_no_second_one() {
+    let collected = Collected {
+        points: vec![request("flush", None)],
+        failures_max: 2,
+        ..collected()
+    };
+    let all = Exhaustive::new(&file(""), 0, &collected);
+    let after = |failure, hit: &str| {
+        let result = ran(0, hit, vec![request("flush", None)]);
+        all.count_after(&Tried::new(&result, (1, failure), Numbers::ALL))
+    };
+    assert_eq!(after(PointFailure::DiskEio, "a"), 2, "losses of power");
+    assert_eq!(after(PointFailure::DiskEio, "b"), 5);
+    assert_eq!(after(PointFailure::PowerLoss, "a"), 5);
 }

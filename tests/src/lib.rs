@@ -7,6 +7,7 @@ mod folder;
 mod laboratory;
 mod ordinary;
 mod page;
+pub mod pages;
 mod programs;
 mod random;
 mod running;

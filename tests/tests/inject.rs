@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use end_to_end::{Folder, crashpoint, etcd_13766, objects, printed, require_root, said};
+use end_to_end::{Folder, crashpoint, etcd_13766, objects, pages, printed, require_root, said};
 use serde_json::Value;
 
 /// The client and the check of all clusters.
@@ -582,75 +582,17 @@ on = ["c", "d"]
 until = { after_s = 0.1 }
 "#;
 
-/// The disk of one tears a write, and that of the other reads a bit wrong; then both lose their power.
-const CORRUPT: &str = r#"
-[[faults]]
-at = { time_s = 1.0 }
-fault = "disk"
-on = "a"
-requests = "writes"
-times = 1
-corrupt = "torn"
-until = { after_s = 1.0 }
-
-[[faults]]
-at = { after_s = 0 }
-fault = "disk"
-on = "b"
-requests = "reads"
-times = 1
-corrupt = "bit"
-until = { after_s = 1.0 }
-
-[[faults]]
-at = { ended = true, delay_s = 0.5 }
-fault = "power-loss"
-on = ["a", "b"]
-until = { after_s = 0.2 }
-"#;
-
-const PAGES: &str = r#"
-disk = "ext4"
-[[nodes]]
-names = ["a", "b"]
-command = "python3 {here}/pages.py {dir}"
-ready = { log = "ready" }
-stop = "SIGKILL"
-[client]
-command = "sleep 4"
-[check]
-command = "echo ok"
-"#;
-
-const PAGES_PY: &str = include_str!("../fixtures/pages.py");
-
-/// What became of the pages, as nodes say when they are started again: `a` has one that was torn, and `b` has
-/// read one wrong that is as it was.
-fn assert_corrupted(log_of: impl Fn(&str) -> String) {
-    for (node, reads, torn) in [("a", 0, 1), ("b", 1, 0)] {
-        let log = log_of(node);
-        let pages = log.lines().find_map(|line| line.strip_prefix("pages "));
-        let pages = pages.unwrap_or_else(|| panic!("{node}: {log}"));
-        let written = pages.trim_end_matches('.');
-        assert_eq!(written.matches('/').count(), torn, "{node}: {log}");
-        let whole = written.matches('#').count();
-        assert!(whole > 20 && whole + torn == written.len(), "{node}: {log}");
-        assert_eq!(log.matches("read a bit\n").count(), reads, "{node}: {log}");
-        assert!(!log.contains("read other"), "{node}: {log}");
-    }
-}
-
 #[test]
 fn wrong_writes_stay_on_a_disk_and_wrong_reads_leave_it_alone() {
-    let folder = folder(PAGES);
-    folder.write("pages.py", PAGES_PY);
-    let (status, results) = runs(&folder, CORRUPT, &["--out", "out"]);
+    let folder = folder(pages::CLUSTER);
+    folder.write("pages.py", pages::PROGRAM);
+    let (status, results) = runs(&folder, pages::CORRUPT, &["--out", "out"]);
     assert_eq!(status, 0, "{results:?}");
     for fault in [0, 1] {
         assert_eq!(results[0]["faults"][fault]["calls"], 1, "{results:?}");
         assert_eq!(results[0]["faults"][fault]["state"], "undone");
     }
-    assert_corrupted(|node| folder.read(&format!("out/runs/1/logs/{node}.log")));
+    pages::assert_corrupted(|node| folder.read(&format!("out/runs/1/logs/{node}.log")));
 }
 
 /// Neither a loss of power nor the end of the fault has a disk answer again before its node is dead: an

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use end_to_end::{Ordinary, elects_cluster, printed, said};
+use end_to_end::{Ordinary, elects_cluster, pages, printed, said};
 
 /// The leader is cut off until another one leads: clients lock on both sides.
 const LEADER: &str = include_str!("../fixtures/elects/plans/leader.toml");
@@ -215,48 +215,6 @@ command = "sleep 6"
 [check]
 command = "echo ok"
 "#;
-
-/// The disk of one tears a write, and that of the other reads a bit wrong; then both lose their power.
-const CORRUPT: &str = r#"
-[[faults]]
-at = { time_s = 1.0 }
-fault = "disk"
-on = "a"
-requests = "writes"
-times = 1
-corrupt = "torn"
-until = { after_s = 1.0 }
-
-[[faults]]
-at = { after_s = 0 }
-fault = "disk"
-on = "b"
-requests = "reads"
-times = 1
-corrupt = "bit"
-until = { after_s = 1.0 }
-
-[[faults]]
-at = { ended = true, delay_s = 0.5 }
-fault = "power-loss"
-on = ["a", "b"]
-until = { after_s = 0.2 }
-"#;
-
-const PAGES: &str = r#"
-disk = "ext4"
-[[nodes]]
-names = ["a", "b"]
-command = "python3 {here}/pages.py {dir}"
-ready = { log = "ready" }
-stop = "SIGKILL"
-[client]
-command = "sleep 4"
-[check]
-command = "echo ok"
-"#;
-
-const PAGES_PY: &str = include_str!("../fixtures/pages.py");
 
 /// The clock of one runs faster for a while, that of another slower, which boots meanwhile.
 const DRIFTS: &str = r#"
@@ -584,26 +542,10 @@ fn clocks_jump_and_jump_back_but_those_of_machines_that_have_booted() {
     assert!(near(last("a"), last("b")), "{} {}", last("a"), last("b"));
 }
 
-/// What became of the pages, as nodes say when they are started again: `a` has one that was torn, and `b` has
-/// read one wrong that is as it was.
-fn assert_corrupted(log_of: impl Fn(&str) -> String) {
-    for (node, reads, torn) in [("a", 0, 1), ("b", 1, 0)] {
-        let log = log_of(node);
-        let pages = log.lines().find_map(|line| line.strip_prefix("pages "));
-        let pages = pages.unwrap_or_else(|| panic!("{node}: {log}"));
-        let written = pages.trim_end_matches('.');
-        assert_eq!(written.matches('/').count(), torn, "{node}: {log}");
-        let whole = written.matches('#').count();
-        assert!(whole > 20 && whole + torn == written.len(), "{node}: {log}");
-        assert_eq!(log.matches("read a bit\n").count(), reads, "{node}: {log}");
-        assert!(!log.contains("read other"), "{node}: {log}");
-    }
-}
-
 #[test]
 fn wrong_writes_stay_on_a_disk_and_wrong_reads_leave_it_alone() {
-    let laid = Laid::of(PAGES, CORRUPT);
-    laid.place.file("pages.py", PAGES_PY);
+    let laid = Laid::of(pages::CLUSTER, pages::CORRUPT);
+    laid.place.file("pages.py", pages::PROGRAM);
     let output = laid.inject(&["--out", "out/kept"]);
     assert_status(&output, 0);
     let text = printed(&output);
@@ -625,7 +567,7 @@ fn wrong_writes_stay_on_a_disk_and_wrong_reads_leave_it_alone() {
     for fault in [0, 1] {
         assert_eq!(result["faults"][fault]["calls"], 1, "{text}");
     }
-    assert_corrupted(|node| laid.file(&format!("out/kept/runs/1/logs/{node}.log")));
+    pages::assert_corrupted(|node| laid.file(&format!("out/kept/runs/1/logs/{node}.log")));
 }
 
 #[test]

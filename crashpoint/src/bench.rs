@@ -5,10 +5,11 @@ mod machines;
 mod processor;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ace_gen::{Generator, Preset};
+use anyhow::bail;
 use campaign::{Interrupt, Outcome, OutputFormat, columns};
 use clap::Args;
 use local_fs::Variant;
@@ -23,7 +24,8 @@ use workloads::Workload;
 pub(crate) use inside::run_hidden;
 pub(crate) use processor::{Took, adopt_orphans, took};
 
-use crate::cluster;
+use crate::cluster::{self, MachinesArgs};
+use crate::inject;
 
 /// Floor and sweep take turns this often; the median round counts.
 const ROUNDS: u32 = 5;
@@ -60,6 +62,16 @@ pub(crate) struct BenchArgs {
     /// scripts/build-uml.sh built from linux-source-6.1, or else from linux-source-6.12
     #[arg(long, conflicts_with_all = ["file_systems", "states", "cluster", "live", "jobs", "modules", "kernel_parameters", "virtual_time"])]
     machines: bool,
+
+    /// Measure how many runs an hour `crashpoint inject` makes of a cluster file instead, without a fault
+    /// and with plans of the strategy `partitions`, against the same clusters started, worked on by their
+    /// clients and stopped
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file_systems", "states", "cluster", "live", "machines", "modules", "kernel_parameters", "virtual_time"])]
+    inject: Option<PathBuf>,
+
+    /// With --inject: on simulated machines. Their kernel is that of --kernel uml:PATH, as of --machines
+    #[arg(long, requires = "inject")]
+    simulate: bool,
 
     #[command(flatten)]
     kernel: KernelArgs,
@@ -105,15 +117,33 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     if let Some(file) = &arguments.live {
         return cluster::bench_live(&cluster::LiveBench { file, time, format }, interrupt);
     }
+    let kernel = match &arguments.kernel.kernel {
+        KernelChoice::Uml(path) => path.as_deref(),
+        KernelChoice::Host => None,
+    };
     if arguments.machines {
-        let kernel = match &arguments.kernel.kernel {
-            KernelChoice::Uml(path) => path.as_deref(),
-            KernelChoice::Host => None,
-        };
         return machines::bench(kernel, time, format, interrupt);
     }
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.map_or_else(processors, usize::from);
+    if let Some(file) = &arguments.inject {
+        if !arguments.simulate && arguments.kernel.kernel != KernelChoice::Host {
+            bail!("with --inject, --kernel is for --simulate");
+        }
+        let machines = &MachinesArgs {
+            simulate: arguments.simulate,
+            kernel: kernel.map(Path::to_owned),
+            ..MachinesArgs::default()
+        };
+        let bench = inject::InjectBench {
+            file,
+            machines,
+            jobs,
+            time,
+            format,
+        };
+        return inject::bench(&bench, interrupt);
+    }
     if let Some(file) = &arguments.cluster {
         return cluster::bench(
             &cluster::Bench {

@@ -415,3 +415,38 @@ fn clients_that_print_no_history_have_none_to_export() {
     let told = said(&folder.ends(2, &["history", "check", "out", "1"]));
     assert!(told.contains("has no [[histories]]"), "{told}");
 }
+
+#[test]
+fn how_many_runs_an_hour_are_made_is_measured_and_how_many_were_not_right() {
+    let sound = CLUSTER.replace("echo broken it is", "echo ok");
+    let folder = Folder::new(&[("cluster.toml", CLUSTER), ("sound.toml", &sound)]);
+    let measured = |file: &str, status: i32| {
+        let options = ["--seconds", "1", "--jobs", "2", "--format", "json"];
+        let output = folder.ends(
+            status,
+            &[&["bench", "--inject", file][..], &options].concat(),
+        );
+        serde_json::from_str::<Value>(&printed(&output)).expect("one object")
+    };
+    let sound = measured("sound.toml", 0);
+    assert_eq!(
+        (&sound["type"], &sound["jobs"]),
+        (&"bench-inject".into(), &2.into())
+    );
+    assert_eq!(sound["unsound"], 0);
+    // Wide enough for any host. A client takes a tenth of a second, and two are at work.
+    for (name, least, most) in [
+        ("floor_per_hour", 10.0, 72_000.0),
+        ("idle_per_hour", 10.0, 72_000.0),
+        ("faults_per_hour", 10.0, 72_000.0),
+        ("idle_ratio", 0.01, 10.0),
+        ("faults_ratio", 0.001, 10.0),
+    ] {
+        let value = sound[name].as_f64();
+        let plausible = value.is_some_and(|value| (least..=most).contains(&value));
+        assert!(plausible, "{name}: {sound}");
+    }
+    // Without a fault, at least one of each worker in each round.
+    let broken = measured("cluster.toml", 3);
+    assert!(broken["unsound"].as_u64() >= Some(6), "{broken}");
+}

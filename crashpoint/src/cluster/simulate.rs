@@ -31,7 +31,7 @@ pub(crate) struct SimulateArgs {
 }
 
 /// What says how machines are simulated.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct MachinesArgs {
     /// Run it on simulated machines: a kernel, a disk, a clock and a network card for each node, in
     /// virtual time, without root. The same seed gives the same run, to the byte

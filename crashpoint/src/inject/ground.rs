@@ -8,7 +8,7 @@ use campaign::Interrupt;
 use cluster::{Cluster, ClusterFile, SimulatedCluster, SimulationSettings};
 use injector::online::{
     ACKNOWLEDGEMENTS, FaultPlan, HISTORY, InjectManifest, LOG_TIMES, LOGS, LOOKS, Namespaces,
-    OnMachines, Place, Ran, RunFiles, Simulated, SimulatedRun, run, wanted_reading,
+    OnMachines, Place, Ran, RunFiles, Simulated, SimulatedRun, run, wanted_reading, workload,
 };
 use injector::{Error, Result, kernel_hash};
 use machine::OwnDirectory;
@@ -118,11 +118,25 @@ fn not_prepared(error: &anyhow::Error) -> Error {
 }
 
 fn in_namespaces(
-    (file, manifest): (&ClusterFile, &InjectManifest),
+    of: (&ClusterFile, &InjectManifest),
     plan: &FaultPlan,
     kept: Option<&Path>,
     interrupt: &Interrupt,
 ) -> Result<Ran> {
+    let cancelled = || interrupt.requested();
+    with_namespaces(of, plan.seed, &cancelled, |ground, left| {
+        let ran = run(ground, plan, &left.place, &cancelled);
+        left.examined(of, plan, ran, kept, interrupt)
+    })
+}
+
+/// Does something on a cluster in namespaces, of which no node is started.
+fn with_namespaces<T>(
+    (file, manifest): (&ClusterFile, &InjectManifest),
+    seed: u64,
+    cancelled: &dyn Fn() -> bool,
+    work: impl FnOnce(&mut Namespaces, &Left) -> Result<T>,
+) -> Result<T> {
     let mut workspace = Workspace::new(file, None).map_err(|error| not_prepared(&error))?;
     // Before the disks: what is there before them does not hold them.
     let mut cluster = Cluster::new(file, &workspace.logs)?;
@@ -135,44 +149,71 @@ fn in_namespaces(
     let left = Left::new(workspace.logs.clone(), manifest, |name| {
         workspace.temporary(name)
     });
-    let cancelled = || interrupt.requested();
-    let mut ground = Namespaces::new(&mut cluster, &workspace.directories, plan.seed, &cancelled);
-    let ran = run(&mut ground, plan, &left.place, &cancelled);
-    left.examined((file, manifest), plan, ran, kept, interrupt)
+    let mut ground = Namespaces::new(&mut cluster, &workspace.directories, seed, cancelled);
+    work(&mut ground, &left)
 }
 
 /// With what is kept are the frames, if something is broken.
 fn on_simulated(
-    (file, manifest): (&ClusterFile, &InjectManifest),
+    of: (&ClusterFile, &InjectManifest),
     plan: &FaultPlan,
     settings: &SimulationSettings,
     kept: Option<&Path>,
     interrupt: &Interrupt,
 ) -> Result<Ran> {
+    let cancelled = || interrupt.requested();
+    with_machines(of, settings, &cancelled, |ground, left| {
+        if kept.is_some() {
+            ground.cluster().simulation().switch().keep_frames();
+        }
+        let ran = run(ground, plan, &left.place, &cancelled);
+        let cluster = ground.cluster();
+        let mut ran = left.examined(of, plan, ran, kept, interrupt)?;
+        if let Some(kept) = kept.filter(|_| ran.broken().is_some())
+            && let Err(error) = cluster.write_frames(kept)
+        {
+            ran.not_kept(&error);
+        }
+        ran.simulated = Some(SimulatedRun {
+            seed: settings.seed,
+            history: cluster.simulation().history(),
+        });
+        Ok(ran)
+    })
+}
+
+/// Does something on a cluster of simulated machines, of which no node is started.
+fn with_machines<T>(
+    (file, manifest): (&ClusterFile, &InjectManifest),
+    settings: &SimulationSettings,
+    cancelled: &dyn Fn() -> bool,
+    work: impl FnOnce(&mut Simulated, &Left) -> Result<T>,
+) -> Result<T> {
     let own = OwnDirectory::new(&std::env::temp_dir(), "run");
     let own = own.map_err(|error| not_prepared(&error.into()))?;
     let left = Left::new(own.path().join(LOGS), manifest, |name| {
         own.path().join(name)
     });
-    let mut cluster = SimulatedCluster::new(file, &left.logs, settings)?;
-    if kept.is_some() {
-        cluster.simulation().switch().keep_frames();
-    }
+    let cluster = SimulatedCluster::new(file, &left.logs, settings)?;
+    work(&mut Simulated::new(cluster, cancelled), &left)
+}
+
+/// What a cluster and its clients take, with nobody who injects or checks anything: the floor of a run.
+pub(super) fn workload_once(
+    of: (&ClusterFile, &InjectManifest),
+    (index, plan): (u64, &FaultPlan),
+    interrupt: &Interrupt,
+) -> Result<()> {
     let cancelled = || interrupt.requested();
-    let mut ground = Simulated::new(cluster, &cancelled);
-    let ran = run(&mut ground, plan, &left.place, &cancelled);
-    let cluster = ground.cluster();
-    let mut ran = left.examined((file, manifest), plan, ran, kept, interrupt)?;
-    if let Some(kept) = kept.filter(|_| ran.broken().is_some())
-        && let Err(error) = cluster.write_frames(kept)
-    {
-        ran.not_kept(&error);
+    let settings = settings_of(of.0, of.1, index).map_err(|error| not_prepared(&error))?;
+    match settings {
+        Some(settings) => with_machines(of, &settings, &cancelled, |ground, left| {
+            workload(ground, plan, &left.place, &cancelled)
+        }),
+        None => with_namespaces(of, plan.seed, &cancelled, |ground, left| {
+            workload(ground, plan, &left.place, &cancelled)
+        }),
     }
-    ran.simulated = Some(SimulatedRun {
-        seed: settings.seed,
-        history: cluster.simulation().history(),
-    });
-    Ok(ran)
 }
 
 /// Where a run leaves what clients said and nodes logged.

@@ -1,5 +1,6 @@
 //! `crashpoint inject`: faults while a cluster runs.
 
+mod bench;
 mod finding;
 mod ground;
 mod lanes;
@@ -25,6 +26,7 @@ use injector::online::{
     table, timeline,
 };
 
+pub(crate) use bench::{InjectBench, bench};
 pub(crate) use finding::{minimize, replay, show, summary_of};
 use ground::{on_machines, refuse_other_kernel, surroundings_of};
 pub(crate) use lanes::{history_of, history_path, lanes_of, rules_of};

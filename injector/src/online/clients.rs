@@ -221,6 +221,17 @@ impl Clients {
         finite.all(|client| client.ended.is_some())
     }
 
+    /// Whether they are over, and each that never is was acknowledged something.
+    pub(super) fn have_worked(&self) -> bool {
+        self.are_over() && self.acknowledged_to_endless().iter().all(|count| *count > 0)
+    }
+
+    /// One that has taken longer than it may, if there is one.
+    pub(super) fn late(&self, now: Duration) -> Option<&str> {
+        let late = self.all.iter().find(|client| client.is_late(now))?;
+        Some(&late.config.name)
+    }
+
     /// How many operations were acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         self.all

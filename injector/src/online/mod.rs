@@ -51,6 +51,7 @@ mod triggers;
 mod turns;
 mod want;
 mod witness;
+mod workload;
 mod worse;
 
 pub use calls::{Calls, run_hidden};
@@ -96,4 +97,5 @@ pub(crate) use text::derivations;
 pub use text::{alike, findings, headline, table, timeline, totals};
 pub use want::{Agreement, WANTED, Want};
 pub use witness::{anomalies, seen};
+pub use workload::workload;
 pub use worse::Worse;

@@ -86,11 +86,16 @@ pub struct Exhaustive {
 /// The plan of a run without faults, in which failure points are collected. Clients have the seed: with
 /// another one they might do something else than in the runs with failures.
 pub fn without_faults(file: &ClusterFile, seed: u64) -> FaultPlan {
-    let end = is_endless(file).then(|| heal(Awaited::Time(WATCHED)));
+    let end = endless_for(file).map(|time| heal(Awaited::Time(time)));
     FaultPlan {
         within: WITHIN,
         ..FaultPlan::new(seed, end.into_iter().collect())
     }
+}
+
+/// How long clients work in such a run, if it has no end by itself.
+pub(in super::super) fn endless_for(file: &ClusterFile) -> Option<Duration> {
+    is_endless(file).then_some(WATCHED)
 }
 
 /// Whether a run has no end by itself.

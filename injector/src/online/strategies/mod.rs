@@ -9,6 +9,7 @@ mod time;
 use cluster::ClusterFile;
 
 use super::strategy::Strategy;
+pub(super) use exhaustive::endless_for;
 pub use exhaustive::{Exhaustive, without_faults};
 use partitions::Partitions;
 use random::Random;

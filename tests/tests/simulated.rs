@@ -537,9 +537,11 @@ fn nats_and_zookeeper_repeat_what_they_lose() {
     let here = file.parent().and_then(Path::to_str).expect("a folder");
     let is_kept = |line: &&str| !line.starts_with("prepare = ");
     let lines: Vec<_> = text.lines().filter(is_kept).collect();
-    let own = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(own.path(), lines.join("\n").replace("{here}", here)).expect("written");
-    repeats("zookeeper, not prepared", own.path(), "No snapshot found");
+    // Machines see no file directly in /tmp.
+    let own = tempfile::tempdir().expect("a directory");
+    let file = own.path().join("cluster.toml");
+    std::fs::write(&file, lines.join("\n").replace("{here}", here)).expect("written");
+    repeats("zookeeper, not prepared", &file, "No snapshot found");
 }
 
 /// Keeps as many processors busy as it is asked to, until it is dropped.

@@ -338,7 +338,16 @@ impl ClusterFile {
     /// # Errors
     /// If there is none.
     pub(crate) fn the_client(&self) -> Result<&ClientConfig> {
-        self.client.as_ref().ok_or_else(|| not_there("the client"))
+        let missing = || match &self.clients[..] {
+            [] => not_there("the client"),
+            _ => Error::Command {
+                whose: "[client]".into(),
+                what:
+                    "is not in the cluster file, and [[clients]] work for `crashpoint inject` only"
+                        .into(),
+            },
+        };
+        self.client.as_ref().ok_or_else(missing)
     }
 
     /// The check.

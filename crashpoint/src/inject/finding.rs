@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use brief::counted;
 use campaign::{Interrupt, Outcome, own_call, quoted, say};
+use injector::Judged;
 use injector::online::{
     FaultPlan, InjectManifest, InjectResult, Minimized, Summary, alike, findings, headline,
     manifest, nearest_recovered, results, summary, table, timeline,
@@ -233,9 +234,12 @@ pub(crate) fn minimize(
     }
     keep.map_or(Ok(()), make_empty)?;
     let file = file_of(&manifest, directory)?;
+    let mut last = None;
     let mut run = |plan: &FaultPlan| {
         say(&format!("trying {}", counted(plan.faults.len(), "fault")));
-        run_once((&file, &manifest), (result.index, plan), None, interrupt)
+        let ran = run_once((&file, &manifest), (result.index, plan), None, interrupt)?;
+        last = Some(ran.judged.clone());
+        Ok(ran)
     };
     let found = match injector::online::minimize(&file, result, &mut run) {
         Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
@@ -245,12 +249,30 @@ pub(crate) fn minimize(
         other => other?,
     };
     let Some(found) = found else {
-        say(&format!("run {number} did not break the same twice again"));
+        say(&not_again(number, last.as_ref(), &manifest));
         return Ok(Some(Outcome::Incomplete));
     };
     print_smaller(result, &found, &manifest)?;
     keep.map_or(Ok(()), |keep| write_plan(&found.plan, keep))?;
     Ok(Some(Outcome::Findings))
+}
+
+/// That a run breaks something else now, or nothing, and what to do.
+fn not_again(number: u64, last: Option<&Judged>, manifest: &InjectManifest) -> String {
+    let came_to = match last {
+        Some(Judged::Broken { broken }) => broken.first().map_or("broken", String::as_str),
+        Some(Judged::Inconclusive { why }) => why,
+        Some(Judged::Ok) | None => "ok",
+    };
+    let hint = if manifest.simulated.is_some() {
+        ""
+    } else {
+        ". In namespaces a plan may come to something else each time: `show` lists runs that are alike, and \
+         `inject --plan` with --repeat says how often which comes"
+    };
+    format!(
+        "run {number} did not break the same twice again; the last time it came to: {came_to}{hint}"
+    )
 }
 
 fn write_plan(plan: &FaultPlan, directory: &Path) -> anyhow::Result<()> {
@@ -265,11 +287,19 @@ fn print_smaller(
     found: &Minimized,
     manifest: &InjectManifest,
 ) -> io::Result<()> {
+    let (had, left) = (before.ran.faults.len(), found.plan.faults.len());
+    let fewer = if left < had {
+        format!(
+            "{} down to {}",
+            counted(had, "fault"),
+            counted(left, "fault")
+        )
+    } else {
+        format!("{}, and none can be left out", counted(had, "fault"))
+    };
     write!(
         io::stdout().lock(),
-        "{} down to {} ({})\n{}{}",
-        counted(before.ran.faults.len(), "fault"),
-        counted(found.plan.faults.len(), "fault"),
+        "{fewer} ({})\n{}{}",
         counted(found.runs, "run"),
         story(&found.result, manifest),
         found.plan

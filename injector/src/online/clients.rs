@@ -223,7 +223,11 @@ impl Clients {
 
     /// Whether they are over, and each that never is was acknowledged something.
     pub(super) fn have_worked(&self) -> bool {
-        self.are_over() && self.acknowledged_to_endless().iter().all(|count| *count > 0)
+        self.are_over()
+            && self
+                .acknowledged_to_endless()
+                .iter()
+                .all(|count| *count > 0)
     }
 
     /// One that has taken longer than it may, if there is one.
@@ -357,6 +361,17 @@ impl RunningClient {
                  on its standard input, and then to print what it calls"
             ),
         }
+    }
+
+    /// Whether it has done so many operations, and waits for no answer.
+    pub(super) fn has_done(&self, most: u64) -> bool {
+        let Counts {
+            invoked,
+            acknowledged,
+            answered,
+            ..
+        } = self.counts;
+        invoked.max(acknowledged) >= most && answered >= invoked
     }
 
     /// Whether it has taken longer than it may.

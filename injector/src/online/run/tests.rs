@@ -917,6 +917,25 @@ fn a_majority_that_is_restored_first_has_to_make_progress_without_the_others() {
     }
 }
 
+#[test]
+fn an_endless_client_that_has_done_the_operations_of_the_plan_accuses_nobody() {
+    let run = |operations: &str| {
+        let mut ground = Still::of(THREE);
+        ground.needs = Some(3);
+        let head = format!("progress_within_s = 1\nrestores = \"majority\"\n{operations}\n");
+        ground.run(&(head + &fault("time_s = 0.1", "\"kill\"")))
+    };
+    for operations in ["", "operations = 1000000"] {
+        let ran = run(operations);
+        assert!(ran.broken().is_some(), "{operations}: {ran:?}");
+    }
+    let Judged::Inconclusive { why } = run("operations = 1").judged else {
+        panic!("nobody asked the cluster for more");
+    };
+    let expected = "had done the 1 operations of the plan, and began no more after a majority was restored";
+    assert!(why.contains(expected), "{why}");
+}
+
 /// A run that restores a majority first, of a ground that needs one.
 fn restored(ground: impl FnOnce(&mut Still), plan: &str) -> Ran {
     let mut still = Still::of(THREE);

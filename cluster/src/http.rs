@@ -1,5 +1,6 @@
 //! A small client of HTTP/1.1: it gets what is at a URL, and nothing else.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -11,6 +12,9 @@ const PORT: u16 = 80;
 
 /// More than this nobody says of its state.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// So many heads with a status below 200 may come before the answer: nobody needs more than one or two.
+const HEADS_BEFORE_MAX: usize = 16;
 
 /// How much is read at once.
 const PART_BYTES: usize = 1 << 14;
@@ -164,7 +168,39 @@ fn words_of_status(line: &str) -> &str {
 }
 
 /// The answer, once it is whole. After the end of what comes `is_over` is true.
-fn parse(came: &[u8], is_over: bool) -> Result<Option<Answer>, String> {
+fn parse(mut came: &[u8], is_over: bool) -> Result<Option<Answer>, String> {
+    for _ in 0..=HEADS_BEFORE_MAX {
+        let Some((status, head, rest)) = head(came)? else {
+            return Ok(None);
+        };
+        if status < 200 {
+            // What it is for comes after that.
+            came = rest;
+            continue;
+        }
+        let mut lines = head.split("\r\n");
+        let words = words_of_status(lines.next().unwrap_or_default()).to_owned();
+        let body = match kind_of_body(status, lines)? {
+            Body::Chunks => chunks(rest)?,
+            Body::Bytes(count) => rest.get(..count).map(<[u8]>::to_vec),
+            Body::UntilEnd => is_over.then(|| rest.to_vec()),
+        };
+        return Ok(body.map(|body| Answer {
+            status,
+            words,
+            body,
+        }));
+    }
+    Err(format!(
+        "answers with more than {HEADS_BEFORE_MAX} statuses below 200, and with none that ends that"
+    ))
+}
+
+/// The status of a head, its lines, and what comes after it.
+type Head<'a> = (u16, Cow<'a, str>, &'a [u8]);
+
+/// The first head, once it is whole.
+fn head(came: &[u8]) -> Result<Option<Head<'_>>, String> {
     let beginning = &came[..came.len().min(SPOKEN.len())];
     if !SPOKEN.starts_with(beginning) {
         return Err("does not speak HTTP/1.1".into());
@@ -173,24 +209,11 @@ fn parse(came: &[u8], is_over: bool) -> Result<Option<Answer>, String> {
         return Ok(None);
     };
     let head = String::from_utf8_lossy(head);
-    let mut lines = head.split("\r\n");
-    let words = words_of_status(lines.next().unwrap_or_default());
-    let status = words.split(' ').next().and_then(|text| text.parse().ok());
-    let status: u16 = status.ok_or_else(|| "answers without a status".to_owned())?;
-    if status < 200 {
-        // What it is for comes after that.
-        return parse(rest, is_over);
-    }
-    let body = match kind_of_body(status, lines)? {
-        Body::Chunks => chunks(rest)?,
-        Body::Bytes(count) => rest.get(..count).map(<[u8]>::to_vec),
-        Body::UntilEnd => is_over.then(|| rest.to_vec()),
-    };
-    Ok(body.map(|body| Answer {
-        status,
-        words: words.to_owned(),
-        body,
-    }))
+    let first = head.split("\r\n").next().unwrap_or_default();
+    let status = words_of_status(first).split(' ').next();
+    let status = status.and_then(|text| text.parse().ok());
+    let status = status.ok_or_else(|| "answers without a status".to_owned())?;
+    Ok(Some((status, head, rest)))
 }
 
 fn kind_of_body<'a>(status: u16, lines: impl Iterator<Item = &'a str>) -> Result<Body, String> {
@@ -324,6 +347,17 @@ mod tests {
         assert_eq!(ended.body, b"hel");
         let torn = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel";
         assert_eq!(parse(torn, true), Ok(None));
+    }
+
+    #[test]
+    fn who_only_says_that_an_answer_will_come_is_told_whatever_there_is_of_that() {
+        let before = "HTTP/1.1 102 Processing\r\n\r\n";
+        let most = before.repeat(HEADS_BEFORE_MAX) + "HTTP/1.1 204 No Content\r\n\r\n";
+        assert_eq!(whole(&most).status, 204);
+        // As much as is read of an answer: more than a thread can have functions call themselves for.
+        let endless = before.repeat(ANSWER_BYTES_MAX / before.len());
+        let error = parse(endless.as_bytes(), false).expect_err("it is none");
+        assert!(error.contains("more than 16 statuses below 200"), "{error}");
     }
 
     #[test]

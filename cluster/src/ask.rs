@@ -23,7 +23,8 @@ pub(crate) const PROBE_COMMAND: &str = "__probe";
 /// The argument by which it is told to ask one whether all is well. A [`Url`] follows.
 pub(crate) const ANSWERS_COMMAND: &str = "__answers";
 
-/// A line of an answer that begins so says why there is none. No node's name does.
+/// A line that begins so says why a node's answer is wrong: it has no role, and others may. No node's name
+/// begins so.
 pub const NO_ANSWER: &str = "! ";
 
 /// What ends an answer.

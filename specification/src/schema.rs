@@ -450,7 +450,7 @@ pub const FACTS: &[Known] = &[
         "probe_failed",
         &[("why", TEXT), ("time", INTEGER)],
         TIME,
-        "the probe gave no answer",
+        "the probe gave no answer, or by HTTP a wrong one of some node",
     ),
     seen(
         RUN,

@@ -54,8 +54,8 @@ pub enum ProbeKind {
         /// `end`.
         serve: bool,
     },
-    /// A command of this program asks nodes by HTTP, and keeps running. It prints such lines, or one that
-    /// begins with [`crate::NO_ANSWER`].
+    /// A command of this program asks nodes by HTTP, and keeps running. It prints such lines, and for
+    /// nodes whose answers are wrong others that begin with [`crate::NO_ANSWER`].
     Http {
         /// Its words.
         words: Vec<String>,

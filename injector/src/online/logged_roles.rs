@@ -57,6 +57,7 @@ impl LoggedRoles {
         Some(Ok(Roles {
             asked: now,
             of: roles.collect(),
+            wrong: None,
         }))
     }
 

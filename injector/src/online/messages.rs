@@ -163,6 +163,7 @@ mod tests {
                 (2, role("follower")),
             ]
             .into(),
+            wrong: None,
         };
         let at = |ns| (Duration::from_nanos(ns), Some(&roles));
         let mut messages = Messages::default();

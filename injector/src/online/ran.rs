@@ -151,7 +151,7 @@ pub enum Happening {
         /// How.
         how: String,
     },
-    /// The probe gave no answer.
+    /// The probe gave no answer, or says that those of some nodes are wrong.
     ProbeFailed {
         /// Why.
         why: String,

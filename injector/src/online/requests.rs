@@ -437,6 +437,7 @@ mod tests {
         let mut roles = Roles {
             asked: Duration::ZERO,
             of: [(0, role("follower")), (1, role("follower"))].into(),
+            wrong: None,
         };
         requests.know_roles(&file, Some(&roles));
         desks[0].comes(WRITE, 5);

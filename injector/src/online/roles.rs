@@ -44,9 +44,19 @@ pub(super) struct Roles {
     pub(super) asked: Duration,
     /// By the node's index. One that is not there has none.
     pub(super) of: BTreeMap<usize, Role>,
+    /// Why some of those have none whose answers are wrong.
+    pub(super) wrong: Option<String>,
 }
 
 impl Roles {
+    /// The same, or why it is not known of all nodes what they are.
+    pub(super) fn whole(self) -> Result<Self, String> {
+        match self.wrong {
+            None => Ok(self),
+            Some(why) => Err(why),
+        }
+    }
+
     /// Those that have a role, the first of the file first.
     pub(super) fn having(&self, role: &str) -> Vec<usize> {
         let all = self.of.iter();
@@ -86,14 +96,15 @@ pub(super) enum Probe {
 impl Probe {
     /// One whose command runs where a client would, at this place, if it has one.
     pub(super) fn new(config: &ProbeConfig, place: usize) -> Self {
-        let (words, serve) = match &config.kind {
-            ProbeKind::Command { words, serve } => (words, *serve),
-            ProbeKind::Http { words } => (words, true),
+        let (words, serve, is_of_each) = match &config.kind {
+            ProbeKind::Command { words, serve } => (words, *serve, false),
+            ProbeKind::Http { words } => (words, true, true),
             ProbeKind::Log(lines) => return Self::Logged(LoggedRoles::new(lines, config.every)),
         };
         Self::Asked(Asked {
             words: words.clone(),
             serve,
+            is_of_each,
             within: config.within,
             every: config.every,
             place,
@@ -128,6 +139,8 @@ pub(super) struct Asked {
     words: Vec<String>,
     /// Whether it keeps running.
     serve: bool,
+    /// Whether it says of each node by itself why its answer is wrong.
+    is_of_each: bool,
     within: Duration,
     every: Duration,
     /// The client's place that it runs in.
@@ -154,7 +167,7 @@ impl Asked {
         };
         let is_late = now > asked + self.within;
         let answer = match self.hear(ground) {
-            Ok(true) => parse(&self.said, asked, ground.file()),
+            Ok(true) => self.parse(asked, ground.file()),
             Ok(false) if is_late => {
                 self.end(ground);
                 Err(format!("it did not answer within {:?}", self.within))
@@ -210,30 +223,39 @@ impl Asked {
             Some(how) => Err(format!("it {how}")),
         }
     }
+
+    /// What the lines say that it has said.
+    fn parse(&self, asked: Duration, file: &ClusterFile) -> Result<Roles, String> {
+        let wrong = self.said.iter().filter_map(|line| self.wrong(line));
+        let wrong: Vec<_> = wrong.collect();
+        let right = self.said.iter().filter(|line| self.wrong(line).is_none());
+        let of = right.map(|line| parse(line, file));
+        Ok(Roles {
+            asked,
+            of: of.collect::<Result<_, _>>()?,
+            wrong: (!wrong.is_empty()).then(|| wrong.join("; ")),
+        })
+    }
+
+    /// Why a node has none, if a line says that.
+    fn wrong<'a>(&self, line: &'a str) -> Option<&'a str> {
+        line.strip_prefix(NO_ANSWER).filter(|_| self.is_of_each)
+    }
 }
 
-/// What lines `NODE ROLE …` say.
-fn parse(said: &[String], asked: Duration, file: &ClusterFile) -> Result<Roles, String> {
-    let mut of = BTreeMap::new();
-    for line in said {
-        if let Some(why) = line.strip_prefix(NO_ANSWER) {
-            return Err(why.to_owned());
+/// What a line `NODE ROLE …` says.
+fn parse(line: &str, file: &ClusterFile) -> Result<(usize, Role), String> {
+    let (node, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+    let (role, more) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
+    let known = file.probe.as_ref().map_or(&[][..], |probe| &probe.roles);
+    match file.place(node) {
+        Some(node) if known.iter().any(|known| known == role) => {
+            let more = more.trim().to_owned();
+            let role = role.to_owned();
+            Ok((node, Role { role, more }))
         }
-        let (node, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
-        let (role, more) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
-        let known = file.probe.as_ref().map_or(&[][..], |probe| &probe.roles);
-        match file.place(node) {
-            Some(node) if known.iter().any(|known| known == role) => {
-                let more = more.trim().to_owned();
-                let role = role.to_owned();
-                of.insert(node, Role { role, more });
-            }
-            _ => {
-                return Err(format!(
-                    "it says `{line}`, which is no NODE ROLE of this cluster"
-                ));
-            }
-        }
+        _ => Err(format!(
+            "it says `{line}`, which is no NODE ROLE of this cluster"
+        )),
     }
-    Ok(Roles { asked, of })
 }

@@ -135,6 +135,7 @@ mod tests {
         let roles = Roles {
             asked: Duration::ZERO,
             of: of.into(),
+            wrong: None,
         };
         let known = Known {
             file: &file,

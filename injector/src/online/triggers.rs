@@ -581,6 +581,7 @@ mod tests {
         Roles {
             asked: Duration::from_secs(asked_s),
             of: [(node, role)].into(),
+            wrong: None,
         }
     }
 

@@ -137,7 +137,7 @@ fn probe_for(ground: &dyn Ground) -> Option<Probe> {
 }
 
 /// What the probe says before the clients start, if there is one, or why it says nothing: then it would
-/// not say it later either.
+/// not say it later either. No fault makes a node answer wrongly yet, so all have to be right.
 fn first_roles(
     probe: Option<&mut Probe>,
     ground: &mut dyn Ground,
@@ -151,7 +151,9 @@ fn first_roles(
         if cancelled() {
             return Err(ClusterError::Interrupted.into());
         }
-        match probe.look(ground, Duration::ZERO) {
+        let looked = probe.look(ground, Duration::ZERO);
+        let whole = looked.map(|said| said.and_then(Roles::whole));
+        match whole {
             Some(Ok(roles)) => return Ok(Some(roles)),
             Some(Err(what)) if ground.now() > begun + PROBE_STARTS_WITHIN => {
                 let whose = "the probe".to_owned();

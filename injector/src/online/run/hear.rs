@@ -113,8 +113,13 @@ impl Runner<'_> {
         match probe.look(self.ground, rests) {
             None => {}
             Some(Ok(roles)) => {
+                let wrong = roles.wrong.clone();
                 let before = self.roles.replace(roles);
                 self.tell_roles(before.as_ref());
+                let was_wrong = before.and_then(|before| before.wrong);
+                if let Some(why) = wrong.filter(|why| was_wrong.as_ref() != Some(why)) {
+                    self.happened(Happening::ProbeFailed { why });
+                }
             }
             Some(Err(why)) => {
                 let said = Happening::ProbeFailed { why };

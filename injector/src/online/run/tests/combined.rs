@@ -103,6 +103,11 @@ const PROBED_FILE: &str = "[[nodes]]\nnames = [\"a\", \"b\"]\ncommand = \"sh\"\n
                            command = \"sh\"\n[probe]\ncommand = \"sh\"\n\
                            roles = [\"leader\", \"follower\"]\n";
 
+/// The same with a probe by HTTP.
+const ASKED_FILE: &str = "[[nodes]]\nnames = [\"a\", \"b\"]\ncommand = \"sh\"\n[client]\n\
+                          command = \"sh\"\n[probe]\nhttp = \"http://{address}:1/\"\n\
+                          role = \"/role\"\nroles = [\"leader\", \"follower\"]\n";
+
 /// A run of a plan whose fault waits for something for half a second.
 fn ran(file: &str, at: &str, until: &str, events: Events) -> (Ran, Vec<String>) {
     let mut ground = Still::new();
@@ -371,4 +376,43 @@ fn the_calls_that_came_are_told_each_at_its_time() {
     });
     let expected = [(2, "is about to write a"), (6, "is about to fsync a")];
     assert_eq!(calls.collect::<Vec<_>>(), expected);
+}
+
+/// What the program that asks by HTTP says of a node that is not found, beside another one.
+const NOT_FOUND: &str = "! a: http://a answers 404\nb leader 2\nend";
+
+#[test]
+fn a_node_that_answers_wrongly_by_http_has_no_role_and_the_others_have_theirs() {
+    const FIRST: &str = "a leader 1\nb follower 1\nend";
+    let leads = "{ role = \"leader\", node = \"b\" }";
+    let events: Events = &[(0, Probe, FIRST), (50, Probe, NOT_FOUND)];
+    let (ran, _) = ran(ASKED_FILE, leads, "{ after_s = 0.3 }", events);
+    assert!(ran.faults[0].placed_ns.is_some(), "{ran:?}");
+    let whys = ran.events.iter().filter_map(|event| match &event.what {
+        Happening::ProbeFailed { why } => Some(why.as_str()),
+        _ => None,
+    });
+    let whys: Vec<_> = whys.collect();
+    assert_eq!(whys, ["a: http://a answers 404"], "it is told once");
+}
+
+#[test]
+fn no_node_may_answer_wrongly_by_http_before_the_clients_start_nor_a_command_at_any_time() {
+    let probed = PROBED_FILE.replace(
+        "command = \"sh\"\nroles",
+        "command = \"sh\"\nserve = true\nroles",
+    );
+    for (file, why) in [
+        (ASKED_FILE, "gives no answer: a: http://a answers 404"),
+        (
+            &probed,
+            "it says `! a: http://a answers 404`, which is no NODE",
+        ),
+    ] {
+        let mut ground = Still::of(file);
+        ground.script = Script::of(&[(0, Probe, NOT_FOUND)]);
+        let error = ground.try_run(&fault("time_s = 0", "\"pause\""));
+        let error = error.expect_err("it cannot be made").to_string();
+        assert!(error.contains(why), "{error}");
+    }
 }

@@ -309,6 +309,18 @@ impl Waiting {
         own.into_iter().chain(inner).collect()
     }
 
+    /// The node whose call or request has come and is held.
+    pub(super) fn holds_of(&self) -> Option<usize> {
+        let call = self.call.as_ref().and_then(CallWatch::fired);
+        let request = || self.request.as_ref().and_then(RequestWatch::fired);
+        let own = call
+            .or_else(request)
+            .filter(|_| holds(&self.trigger, &self.after));
+        let mut inner = self.parts.iter().chain(self.then.as_deref());
+        own.map(|(node, _)| node)
+            .or_else(|| inner.find_map(Self::holds_of))
+    }
+
     /// Lets calls go that were waited for, if there are any.
     pub(super) fn let_call_go(&mut self) -> bool {
         let (call, request) = (self.call.take(), self.request.take());

@@ -279,11 +279,33 @@ impl Runner<'_> {
             if is_over && !self.stands_still(&self.active[place]) {
                 let active = self.active.remove(place);
                 self.undo(&active);
-            } else {
-                place += 1;
+                continue;
             }
+            if is_over {
+                self.hold_no_longer(place);
+            }
+            place += 1;
         }
         self.look_after_returning()
+    }
+
+    /// A call or request that the end of a fault waited for goes on, since the fault cannot end yet: the node
+    /// that stands still may go on only when others do something, and these may need it. If it is that node's
+    /// own, nobody does.
+    fn hold_no_longer(&mut self, place: usize) {
+        let Some(mut until) = self.active[place].until.take() else {
+            return;
+        };
+        let of = until.holds_of();
+        if of.is_some_and(|node| !self.is_frozen(node)) {
+            let number = self.active[place].fault + 1;
+            self.problems.push(format!(
+                "what the end of fault {number} waited for was not held until then: it cannot end while its \
+                 node is frozen"
+            ));
+            self.let_call_go(&mut until);
+        }
+        self.active[place].until = Some(until);
     }
 
     /// Whether the time of a fault is over, and nothing but a node that stands still keeps it in place.

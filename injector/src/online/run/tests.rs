@@ -368,7 +368,9 @@ impl Ground for Still {
     }
 
     fn resume(&mut self, _: &[usize]) -> ClusterResult<()> {
-        self.is_frozen = false;
+        if std::mem::take(&mut self.is_frozen) {
+            self.disk.borrow_mut().tell("resume");
+        }
         Ok(())
     }
 

@@ -80,3 +80,40 @@ fn a_request_with_a_delay_is_not_held_and_one_that_does_not_come_is_told() {
     };
     assert!(why.starts_with("fault 1 never happened"), "{why}");
 }
+
+#[test]
+fn a_request_is_not_held_for_the_end_of_a_fault_that_cannot_end_yet_and_that_is_told() {
+    // The disk is that of the last node.
+    let run = |nodes: &str, until: &str, freeze: &str| {
+        let file = FILE.replace("name = \"a\"", nodes);
+        let ground = Still::of(&format!("disk = \"ext4\"\n{file}"));
+        let disk = Rc::clone(&ground.disk);
+        let clock = fault("time_s = 0", "\"clock\"\nby_s = 5");
+        let ran = ground.run(&format!("{clock}until = {{ {until} }}\n{freeze}"));
+        assert_eq!(ran.faults[0].state, State::Undone, "{ran:?}");
+        (disk.take().told, ran.judged)
+    };
+    let (one, two) = ("name = \"a\"", "names = [\"a\", \"b\"]");
+    let freeze = fault("time_s = 0.01", "\"freeze\"") + "until = { time_s = 0.2 }\n";
+    let flush = "request = \"flush\", nth = 3";
+    let (told, judged) = run(two, flush, &freeze);
+    assert_eq!(told, ["waits held", "resume"]);
+    let Judged::Inconclusive { why } = judged else {
+        panic!("{judged:?}");
+    };
+    let expected = "the end of fault 1 waited for was not held";
+    assert!(why.contains(expected), "{why}");
+    let late = "request = \"flush\", delay_s = 0.01";
+    for (nodes, until, freeze, expected) in [
+        // Where it can end, it does before the request goes on.
+        (two, flush, "", &["waits held"][..]),
+        // Nobody waits for that of the node itself.
+        (one, flush, &freeze, &["waits held", "resume held"]),
+        // With a delay none is to be held.
+        (two, late, &freeze, &["resume"]),
+    ] {
+        let (told, judged) = run(nodes, until, freeze);
+        assert_eq!(judged, Judged::Ok, "{told:?}");
+        assert_eq!(told, expected);
+    }
+}

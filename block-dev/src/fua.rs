@@ -46,14 +46,13 @@ pub struct FlaggedRequest {
 }
 
 impl FlaggedRequest {
-    /// Whether an entry is a write of some of its bytes that came since.
-    fn is_met_by(&self, entry: &crate::Entry) -> bool {
-        let Kind::Write { offset, length, .. } = entry.kind else {
-            return false;
-        };
-        let overlaps =
-            offset < self.offset + self.length && self.offset < offset + u64::from(length);
-        overlaps && entry.time_ns >= self.time_ns
+    /// Whether the entry at `place` is a write of some of its bytes that came since.
+    fn is_met_by(&self, log: &BlockLog, place: usize) -> bool {
+        let entry = &log.entries()[place];
+        let (offset, length) = log.asked_range(place);
+        let overlaps = offset < self.offset + self.length && self.offset < offset + length;
+        let is_write = matches!(entry.kind, Kind::Write { .. });
+        is_write && overlaps && entry.time_ns >= self.time_ns
     }
 }
 
@@ -434,10 +433,12 @@ fn match_writes<'a>(
     for request in requests.iter().filter(|request| request.length > 0) {
         // All entries before these are older than the request. There may be very many.
         let since = latest.partition_point(|time_ns| *time_ns < request.time_ns);
-        let mut entries = log.entries().iter().enumerate().skip(since);
-        let first = entries.find(|(index, entry)| is_free[*index] && request.is_met_by(entry));
-        let whole = first.filter(|(_, entry)| entry.range() == (request.offset, request.length));
-        let Some((index, _)) = whole else {
+        let mut places = since..log.len();
+        let first = places.find(|place| is_free[*place] && request.is_met_by(log, *place));
+        // A disk that tears a write has got all of it.
+        let asked_for = (request.offset, request.length);
+        let whole = first.filter(|place| log.asked_range(*place) == asked_for);
+        let Some(index) = whole else {
             if request.fua {
                 let first = unmatched.get_or_insert(request.time_ns);
                 *first = request.time_ns.min(*first);
@@ -544,6 +545,24 @@ mod tests {
         let mut commit = log("WFWF");
         annotate(&mut commit, &[request(11, 30 * 4096, 4096, "pf")]);
         assert_eq!(kinds(&commit), "WFUf");
+    }
+
+    #[test]
+    fn a_write_with_fua_that_the_disk_tore_is_the_one_that_was_sent() {
+        let requests = [
+            request(11, 30 * 4096, 4096, "pf"),
+            request(45, 50 * 4096, 4096, "f"),
+        ];
+        let mut log = log("WF");
+        log.note_asked(log.len(), 4096);
+        log.push_write(30 * 4096, &[1; 2048], 30);
+        log.push(Kind::Flush, 40);
+        log.push_write(50 * 4096, &[1; 4096], 50);
+        log.push(Kind::Flush, 60);
+        annotate(&mut log, &requests);
+        assert_eq!(kinds(&log), "WFUfUf");
+        let torn = log.entries()[2];
+        assert_eq!(torn.range(), (30 * 4096, 2048), "no more is durable");
     }
 
     /// A commit behind each of 20,000 fsyncs. Where each is looked for among all, this takes hours.

@@ -139,6 +139,9 @@ impl Disk {
         if !self.recording {
             return Ok(None);
         }
+        if data.len() as u64 != length {
+            self.log.note_asked(self.log.len(), length);
+        }
         let Answer::After(requests) = answer else {
             self.log.push_write(offset, data, time_ns);
             return Ok(None);
@@ -744,7 +747,7 @@ mod tests {
     use pace_rules::disk::Disk as Keeping;
 
     use super::*;
-    use crate::Faulty;
+    use crate::{Corruption, Fault, Faulty};
 
     /// Only ends what would hang.
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -776,6 +779,28 @@ mod tests {
             late: None,
         };
         (server, slow)
+    }
+
+    #[test]
+    fn of_a_write_that_is_torn_the_log_knows_how_much_it_was_to_write() {
+        for answer in [Answer::AtOnce, Answer::After(1)] {
+            let torn = Fault::Corrupt(Corruption::Torn);
+            let behaviour = Faulty::new(torn, 1, Keeping::Honest, Box::new(|_| true));
+            let base = Arc::new(Base::empty(crate::PAGE_SIZE as u64));
+            let mut disk = Disk {
+                recording: true,
+                ..Disk::new(&base, behaviour)
+            };
+            for byte in [7, 8] {
+                let written = disk.write((0, &[byte; crate::PAGE_SIZE]), answer, 1);
+                written.expect("it is done");
+            }
+            let log = disk.log;
+            let ranges = [0, 1].map(|place| (log.entries()[place].range(), log.asked_range(place)));
+            let page = (0, crate::PAGE_SIZE as u64);
+            let half = (0, page.1 / 2);
+            assert_eq!(ranges, [(half, page), (page, page)]);
+        }
     }
 
     fn wait_until(what: &str, is_so: impl Fn() -> bool) {

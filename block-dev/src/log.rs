@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -82,6 +83,9 @@ pub struct BlockLog {
     /// [`crate::annotate`] asks for them, so they are not kept.
     #[serde(skip)]
     failed_flushes: Vec<usize>,
+    /// How much the writes were to write of which not all was written. Only [`crate::annotate`] asks for that.
+    #[serde(skip)]
+    asked_bytes: BTreeMap<usize, u64>,
     /// It is not known which flushes stand for FUA.
     #[serde(skip)]
     fua_unknown: bool,
@@ -100,6 +104,7 @@ impl fmt::Debug for BlockLog {
             )
             .field("data", &Brief(&self.data))
             .field("failed_flushes", &BriefList(self.failed_flushes.iter()))
+            .field("asked_bytes", &self.asked_bytes)
             .field("fua_unknown", &self.fua_unknown)
             .finish()
     }
@@ -135,6 +140,18 @@ impl BlockLog {
     /// Notes that a flush came and failed.
     pub(crate) fn note_failed_flush(&mut self) {
         self.failed_flushes.push(self.len());
+    }
+
+    /// Notes that the write at `place` was to write so much, and has not: the disk has torn it.
+    pub(crate) fn note_asked(&mut self, place: usize, asked_bytes: u64) {
+        self.asked_bytes.insert(place, asked_bytes);
+    }
+
+    /// Where the entry at `place` was to write or discard, and how much: see [`Entry::range`].
+    pub(crate) fn asked_range(&self, place: usize) -> (u64, u64) {
+        let (offset, length) = self.entries[place].range();
+        let asked = self.asked_bytes.get(&place).copied();
+        (offset, asked.unwrap_or(length))
     }
 
     /// Whether the first flush after the completion of the write at `write` failed.
@@ -289,6 +306,7 @@ impl BlockLog {
         self.entries.clear();
         self.data.clear();
         self.failed_flushes.clear();
+        self.asked_bytes.clear();
         self.fua_unknown = false;
         self.data.shrink_to(4 << 20);
     }

@@ -227,6 +227,10 @@ impl Behaviour for Faulty {
         let Fault::Corrupt(what) = self.fault else {
             return self.otherwise.corrupt(request, bytes, image);
         };
+        // What becomes of a request costs a copy of it.
+        if self.left == 0 {
+            return None;
+        }
         let corrupted = what.of_request(request, bytes, image)?;
         self.is_hit(request).then_some(corrupted)
     }
@@ -318,6 +322,17 @@ mod tests {
         // One that fails requests corrupts none.
         let mut failing = Faulty::failing(disk, |_| false);
         assert_eq!(failing.corrupt(WRITE, &[7; 512], &image), None);
+    }
+
+    #[test]
+    fn a_disk_that_has_nothing_left_to_corrupt_does_not_look_at_requests() {
+        let image = Image::new(Arc::new(Base::empty(1 << 20)));
+        let torn = Fault::Corrupt(Corruption::Torn);
+        let mut disk = Faulty::new(torn, 0, Keeping::Honest, Box::new(|_| true));
+        // Whoever compares it with what the image holds there panics.
+        let (offset, length) = (1 << 20, 4096);
+        let beyond = DiskRequest::Write { offset, length };
+        assert_eq!(disk.corrupt(beyond, &[7; 4096], &image), None);
     }
 
     #[test]

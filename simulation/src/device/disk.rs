@@ -1,7 +1,7 @@
 //! The disk: virtio-blk on a copy-on-write image, with everything that it is asked for in a block
 //! log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -90,8 +90,11 @@ pub struct Disk {
     in_flight: BTreeMap<u16, InFlight>,
     /// Who looks at what it is asked for.
     onlooker: Option<Arc<dyn Onlooker>>,
-    /// The request that waits for whoever does. Nothing else is begun meanwhile.
-    held: Option<Held>,
+    /// The requests that wait for whoever does, in the order in which they came to that. Nothing else is
+    /// begun meanwhile.
+    held: VecDeque<Held>,
+    /// How often some of them were let go.
+    let_goes: u64,
     /// Whether what it is asked for now is nobody's to look at.
     is_unseen: bool,
 }
@@ -99,8 +102,8 @@ pub struct Disk {
 /// A request that waits.
 struct Held {
     which: Waits,
-    /// Whether it is known that it goes on.
-    goes_on: bool,
+    /// With which of the times that some were let go it goes on, once that is known.
+    goes_on: Option<u64>,
 }
 
 enum Waits {
@@ -250,7 +253,8 @@ impl Disk {
             busy_until_ns: 0,
             in_flight: BTreeMap::new(),
             onlooker: None,
-            held: None,
+            held: VecDeque::new(),
+            let_goes: 0,
             is_unseen: false,
         }
     }
@@ -258,7 +262,7 @@ impl Disk {
     /// A disk that goes on from here as this one does, if there can be one with its behaviour. Nobody looks
     /// at what it is asked for, so none of its requests may wait.
     pub(crate) fn forked(&self) -> Option<Self> {
-        if self.held.is_some() {
+        if !self.held.is_empty() {
             return None;
         }
         Some(Self {
@@ -272,7 +276,8 @@ impl Disk {
             busy_until_ns: self.busy_until_ns,
             in_flight: self.in_flight.clone(),
             onlooker: None,
-            held: None,
+            held: VecDeque::new(),
+            let_goes: 0,
             is_unseen: false,
         })
     }
@@ -339,7 +344,7 @@ impl Disk {
 
     /// The next request that is to be begun now: the one that waited, if it goes on.
     fn next(&mut self, driver: &mut Driver, now_ns: u64) -> io::Result<Option<(Buffers, Vec<u8>)>> {
-        if self.held.is_some() {
+        if !self.held.is_empty() {
             return Ok(None);
         }
         let Some(buffers) = driver.pop(QUEUE) else {
@@ -362,8 +367,8 @@ impl Disk {
     }
 
     fn hold(&mut self, which: Waits) {
-        let goes_on = false;
-        self.held = Some(Held { which, goes_on });
+        let goes_on = None;
+        self.held.push_back(Held { which, goes_on });
     }
 
     /// Has somebody look at what it is asked for from now on.
@@ -377,27 +382,45 @@ impl Disk {
         self.is_unseen = is;
     }
 
-    /// Whether the request that waits is to wait no longer, and nobody was told that before.
+    /// Whether requests that wait are to wait no longer, and nobody was told that before.
     pub(crate) fn is_let_go(&mut self) -> bool {
         let onlooker = self.onlooker.as_ref().filter(|_| !self.is_unseen);
-        let holds = onlooker.is_some_and(|it| it.holds());
-        let held = self.held.as_mut().filter(|_| !holds);
-        held.is_some_and(|held| !std::mem::replace(&mut held.goes_on, true))
+        if onlooker.is_some_and(|it| it.holds()) {
+            return false;
+        }
+        let waiting = self.held.iter_mut().filter(|held| held.goes_on.is_none());
+        let count = waiting
+            .map(|held| held.goes_on = Some(self.let_goes))
+            .count();
+        self.let_goes += u64::from(count > 0);
+        count > 0
     }
 
-    /// Has the request go on that was let go: it is begun now, which is returned, or it is answered.
+    /// Has the requests go on that were let go first: one that was not begun is begun now, which is returned,
+    /// all others are answered.
     pub(crate) fn go_on(
         &mut self,
         driver: &mut Driver,
         now_ns: u64,
     ) -> io::Result<Option<Started>> {
-        match self.held.take_if(|held| held.goes_on) {
-            None => Ok(None),
-            Some(held) => match held.which {
-                Waits::Before(buffers, request) => self.started(buffers, request, now_ns).map(Some),
-                Waits::After(head) => self.answer(driver, head).map(|()| None),
-            },
+        let mut begun = None;
+        for which in self.take_first_let_go() {
+            match which {
+                Waits::Before(buffers, request) => {
+                    begun = Some(self.started(buffers, request, now_ns)?);
+                }
+                Waits::After(head) => self.answer(driver, head)?,
+            }
         }
+        Ok(begun)
+    }
+
+    /// Takes out what was let go together, before all else that waits.
+    fn take_first_let_go(&mut self) -> Vec<Waits> {
+        let first = self.held.front().and_then(|held| held.goes_on);
+        let is_of_it = |held: &&Held| held.goes_on.is_some() && held.goes_on == first;
+        let count = self.held.iter().take_while(is_of_it).count();
+        self.held.drain(..count).map(|held| held.which).collect()
     }
 
     fn started(&mut self, buffers: Buffers, request: Vec<u8>, now_ns: u64) -> io::Result<Started> {
@@ -515,13 +538,13 @@ impl Disk {
         self.answer(driver, head).map(|()| true)
     }
 
-    /// Whether a request that is done is to wait. There is one at a time.
+    /// Whether a request that is done is to wait.
     fn waits_after(&self, head: u16) -> bool {
         let onlooker = self.onlooker.as_ref().filter(|_| !self.is_unseen);
         let of = onlooker.zip(self.in_flight.get(&head));
         of.is_some_and(|(onlooker, InFlight { done, asked, .. })| {
             let has_failed = done.status != VIRTIO_BLK_S_OK;
-            asked.is_some_and(|asked| onlooker.is_done(asked, has_failed)) && self.held.is_none()
+            asked.is_some_and(|asked| onlooker.is_done(asked, has_failed))
         })
     }
 
@@ -560,7 +583,7 @@ impl Disk {
             }
         }
         self.busy_until_ns = 0;
-        self.held = None;
+        self.held.clear();
     }
 
     /// The power has failed: the disk keeps what `select` says of its log. The machine is off.
@@ -798,8 +821,47 @@ mod tests {
         assert!(waits.expect("a request"));
         disk.hold(Waits::Before(buffers, request));
         disk.switch_off();
-        assert!(disk.held.is_none());
+        assert!(disk.held.is_empty());
         assert_eq!(left(disk), [0, 0]);
+    }
+
+    /// What goes on now, by its head: 0 for one that was not begun.
+    fn go_on(disk: &mut Disk) -> Vec<u16> {
+        let head = |which| match which {
+            Waits::Before(..) => 0,
+            Waits::After(head) => head,
+        };
+        disk.take_first_let_go().into_iter().map(head).collect()
+    }
+
+    #[test]
+    fn requests_that_are_done_while_another_waits_wait_too_and_go_on_in_their_order() {
+        for is_first_done in [false, true] {
+            let (mut disk, waiter) = watched(Keeping::Honest, true);
+            for head in 1..=3 {
+                ask(&mut disk, head, FLUSH, 0, &[]);
+            }
+            let waits = |disk: &mut Disk, head| {
+                assert!(disk.waits_after(head));
+                disk.hold(Waits::After(head));
+            };
+            if is_first_done {
+                waits(&mut disk, 1);
+            } else {
+                disk.hold(Waits::Before(Buffers::default(), Vec::new()));
+            }
+            waits(&mut disk, 2);
+            assert!(!disk.is_let_go() && go_on(&mut disk).is_empty());
+            waiter.holds.store(false, Ordering::Relaxed);
+            assert!(disk.is_let_go() && !disk.is_let_go(), "that is told once");
+            // One that waits by then goes on by itself, later.
+            waits(&mut disk, 3);
+            assert!(disk.is_let_go());
+            assert_eq!(go_on(&mut disk), [u16::from(is_first_done), 2]);
+            assert!(disk.forked().is_none(), "one waits");
+            assert_eq!(go_on(&mut disk), [3]);
+            assert!(go_on(&mut disk).is_empty() && disk.forked().is_some());
+        }
     }
 
     #[test]

@@ -189,8 +189,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Has an evaluation that derives more facts of a relation end with [`Error::NoEnd`] or
-    /// [`Error::TooMany`].
+    /// Has an evaluation or an extension after which a relation has more facts, with those that depend on it
+    /// and that it depends on, end with [`Error::NoEnd`] or [`Error::TooMany`].
     pub fn derive_at_most(&mut self, facts: u64) {
         self.derived_max = facts;
     }

@@ -136,14 +136,14 @@ impl Database {
         let rules: Vec<_> = rules
             .filter(|(_, rule)| stratum.contains(&rule.relation))
             .collect();
-        let mut derived = 0;
+        let mut facts = 0;
         *round += 1;
         for (id, rule) in &rules {
             let all = vec![Rows::All; rule.atoms.len()];
             let statement = insert(program, *id, &all);
             self.make_lookups(program, &statement)?;
-            derived += self.execute(program, rule, &statement, *round)?;
-            if derived > self.derived_max {
+            facts += self.execute(program, rule, &statement, *round)?;
+            if self.are_too_many(program, stratum, &mut facts)? {
                 return Err(self.too_many(program, rule));
             }
         }
@@ -160,21 +160,56 @@ impl Database {
         for (_, statement) in &later {
             self.make_lookups(program, statement)?;
         }
-        self.repeat(program, stratum, &later, derived, round)?;
+        self.repeat(program, stratum, &later, facts, round)?;
         Ok(())
     }
 
-    /// Evaluates rules with what the last round added, until a round adds nothing. So much was
-    /// derived before; how much it is after that.
+    /// How many facts there are at most of these relations: no two have one number, and none has 0.
+    pub(crate) fn facts_at_most(&self, program: &Program, relations: &[usize]) -> Result<u64> {
+        self.sum(program, relations, &format!("ifnull(max({ID}), 0)"))
+    }
+
+    /// Whether there are more facts of relations that depend on each other than there may be. So many there
+    /// are at most, which becomes what there are if that is not enough to know.
+    pub(crate) fn are_too_many(
+        &self,
+        program: &Program,
+        stratum: &[usize],
+        facts: &mut u64,
+    ) -> Result<bool> {
+        if *facts > self.derived_max {
+            // One that was found to hold earlier was counted twice.
+            *facts = self.sum(program, stratum, "count(*)")?;
+        }
+        Ok(*facts > self.derived_max)
+    }
+
+    /// The sum of something over the tables of relations.
+    fn sum(&self, program: &Program, relations: &[usize], what: &str) -> Result<u64> {
+        let mut sum = 0;
+        for relation in relations {
+            let table = quoted(&program.table(*relation));
+            let prepared = self
+                .connection
+                .prepare_cached(&format!("SELECT {what} FROM {table}"));
+            let of_it = prepared.and_then(|mut sql| sql.query_row([], |row| row.get::<_, i64>(0)));
+            sum += of_it.doing(|| format!("count {table}"))?.unsigned_abs();
+        }
+        Ok(sum)
+    }
+
+    /// Evaluates rules with what the last round added, until a round adds nothing. So many facts of the
+    /// stratum there are at most before that; returns how many were derived.
     pub(crate) fn repeat(
         &self,
         program: &Program,
         stratum: &[usize],
         rules: &[(&Rule, Statement)],
-        mut derived: u64,
+        mut facts: u64,
         round: &mut u64,
     ) -> Result<u64> {
         let begun = *round;
+        let mut derived = 0;
         loop {
             *round += 1;
             let mut added = 0;
@@ -182,14 +217,15 @@ impl Database {
                 added += self.execute(program, rule, statement, *round)?;
             }
             derived += added;
+            facts += added;
             if added == 0 {
                 return Ok(derived);
             }
             let rounds = *round - begun;
-            if derived > self.derived_max || rounds > ROUNDS_MAX {
+            if self.are_too_many(program, stratum, &mut facts)? || rounds > ROUNDS_MAX {
                 return Err(Error::NoEnd {
                     relation: program.relations[stratum[0]].name.clone(),
-                    facts: derived,
+                    facts,
                     rounds,
                 });
             }

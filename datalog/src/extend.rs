@@ -171,6 +171,8 @@ struct Extension<'a> {
     shrunk: BTreeSet<usize>,
     /// The relations of rules that can lose facts.
     may_shrink: BTreeSet<usize>,
+    /// How many facts there are at most of the stratum that is extended.
+    facts: u64,
     derived: u64,
     retracted: u64,
 }
@@ -193,6 +195,7 @@ impl<'a> Extension<'a> {
             grown: BTreeSet::new(),
             shrunk: BTreeSet::new(),
             may_shrink: program.closed(BTreeSet::new(), loses),
+            facts: 0,
             derived: 0,
             retracted: 0,
         };
@@ -271,8 +274,9 @@ impl<'a> Extension<'a> {
         self.round += 1;
         self.find_gone(stratum, rules)?;
         self.take_away(stratum)?;
-        let mut derived = self.derive_again(rules)?;
-        derived += self.derive_new(rules)?;
+        self.facts = self.database.facts_at_most(self.program, stratum)?;
+        let mut derived = self.derive_again(stratum, rules)?;
+        derived += self.derive_new(stratum, rules)?;
         self.derive_on(stratum, rules, derived)?;
         let grown: Vec<_> = stratum
             .iter()
@@ -380,7 +384,7 @@ impl<'a> Extension<'a> {
     }
 
     /// Derives what is gone in another way, if there is one.
-    fn derive_again(&mut self, rules: &Rules<'a>) -> Result<u64> {
+    fn derive_again(&mut self, stratum: &[usize], rules: &Rules<'a>) -> Result<u64> {
         let mut derived = 0;
         for (id, rule) in rules {
             let is_gone = self.shrunk.contains(&rule.relation);
@@ -389,30 +393,30 @@ impl<'a> Extension<'a> {
                     self.run(rule, changes::groups_of_gone(self.program, *id))?;
                     self.calculate(*id, rule)?;
                 }
-                derived += self.add(rule, &changes::insert_groups(self.program, *id))?;
+                derived += self.add(stratum, rule, &changes::insert_groups(self.program, *id))?;
             } else if is_gone {
                 let gone = Beside::gone_heads(self.program, *id);
-                derived += self.add(rule, &insert_beside(self.program, *id, &gone))?;
+                derived += self.add(stratum, rule, &insert_beside(self.program, *id, &gone))?;
             }
         }
         Ok(derived)
     }
 
     /// Derives what follows from facts that came, and from those that went.
-    fn derive_new(&mut self, rules: &Rules<'a>) -> Result<u64> {
+    fn derive_new(&mut self, stratum: &[usize], rules: &Rules<'a>) -> Result<u64> {
         let mut derived = 0;
         for (id, rule) in rules.iter().filter(|(_, rule)| !rule.is_aggregate()) {
             for (place, atom) in rule.atoms.iter().enumerate() {
                 if self.is_grown_before(rules, atom) {
                     let mut rows = vec![Rows::All; rule.atoms.len()];
                     rows[place] = Rows::Added;
-                    derived += self.add(rule, &insert(self.program, *id, &rows))?;
+                    derived += self.add(stratum, rule, &insert(self.program, *id, &rows))?;
                 }
             }
             for absent in &rule.absent {
                 if self.shrunk.contains(&absent.relation) {
                     let gone = Beside::gone(self.program, absent);
-                    derived += self.add(rule, &insert_beside(self.program, *id, &gone))?;
+                    derived += self.add(stratum, rule, &insert_beside(self.program, *id, &gone))?;
                 }
             }
         }
@@ -443,10 +447,8 @@ impl<'a> Extension<'a> {
         for (_, statement) in &later {
             self.database.make_lookups(self.program, statement)?;
         }
-        let begun = derived;
         let (database, program) = (self.database, self.program);
-        let all = database.repeat(program, stratum, &later, begun, &mut self.round)?;
-        self.derived += all - begun;
+        self.derived += database.repeat(program, stratum, &later, self.facts, &mut self.round)?;
         // Each relation that others of its stratum rest on may have new facts now.
         self.grown.extend(stratum);
         Ok(())
@@ -482,14 +484,16 @@ impl<'a> Extension<'a> {
     }
 
     /// Adds facts of a rule.
-    fn add(&mut self, rule: &Rule, statement: &Statement) -> Result<u64> {
+    fn add(&mut self, stratum: &[usize], rule: &Rule, statement: &Statement) -> Result<u64> {
         let added = self.perform(rule, statement, self.round)?;
         self.derived += added;
+        self.facts += added;
         if added > 0 {
             self.grown.insert(rule.relation);
         }
-        if self.derived > self.database.derived_max {
-            return Err(self.database.too_many(self.program, rule));
+        let (database, program) = (self.database, self.program);
+        if database.are_too_many(program, stratum, &mut self.facts)? {
+            return Err(database.too_many(program, rule));
         }
         Ok(added)
     }

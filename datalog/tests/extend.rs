@@ -240,6 +240,54 @@ fn what_an_extension_could_not_do_is_new_the_next_time() {
     );
 }
 
+/// Whether rules derive too much of edges: evaluated at once, and after they were added one after the other.
+fn are_too_many(text: &str, most: u64, edges: &[(i64, i64)]) -> [bool; 2] {
+    let program = program(text);
+    let [mut fresh, mut extended] = [(); 2].map(|()| {
+        let mut database = Database::in_memory(INPUTS).expect("made");
+        database.derive_at_most(most);
+        database
+    });
+    add_edges(&mut fresh, edges);
+    let at_once = fresh.evaluate(&program);
+    extended.evaluate(&program).expect("there is nothing");
+    let steps = edges.iter().map(|edge| {
+        add_edges(&mut extended, &[*edge]);
+        extended.extend(&program).map(drop)
+    });
+    let one_by_one = steps.collect::<Result<Vec<_>, _>>().map(drop);
+    [at_once, one_by_one].map(|done| match done {
+        Ok(()) => false,
+        Err(Error::NoEnd { .. } | Error::TooMany { .. }) => true,
+        Err(error) => panic!("{error}"),
+    })
+}
+
+#[test]
+fn a_database_that_was_extended_has_room_for_as_many_facts_as_a_fresh_one() {
+    // Relations that rest on each other in turn, each of which may have as many.
+    let chained = "
+        to(N) :- edge(_, N).
+        reached(N) :- edge(0, N).
+        reached(N) :- reached(M), edge(M, N).
+        last(N) :- reached(N), !edge(N, _).
+        many(count(N)) :- to(N).
+    ";
+    let chain = |edges| (0..edges).map(|from| (from, from + 1)).collect::<Vec<_>>();
+    let alone = "to(N) :- edge(_, N).";
+    for text in [chained, alone] {
+        assert_eq!(are_too_many(text, 100, &chain(100)), [false; 2], "{text}");
+        assert_eq!(are_too_many(text, 100, &chain(101)), [true; 2], "{text}");
+    }
+    // What was taken back has made room: the leaf of the chain, each time that it has another.
+    let leaves = "leaf(N) :- edge(_, N), !edge(N, _).";
+    let others = (1..100).map(|leaf| (-1, -1 - leaf)).collect();
+    let mut edges = [chain(1), others, chain(20)[1..].to_vec()].concat();
+    assert_eq!(are_too_many(leaves, 100, &edges), [false; 2]);
+    edges.push((-1, -200));
+    assert_eq!(are_too_many(leaves, 100, &edges), [true; 2]);
+}
+
 #[test]
 fn a_file_is_extended_where_it_was_left() {
     let folder = tempfile::tempdir().expect("a directory");

@@ -6,6 +6,7 @@
 mod disks;
 mod lab;
 mod links;
+mod machines;
 mod nodes;
 mod turns;
 
@@ -14,10 +15,16 @@ use std::process::ExitCode;
 /// A test, and what it is called.
 type Test = (&'static str, fn());
 
-const TESTS: [&[Test]; 4] = [nodes::TESTS, links::TESTS, disks::TESTS, turns::TESTS];
+const TESTS: [&[Test]; 5] = [
+    nodes::TESTS,
+    links::TESTS,
+    disks::TESTS,
+    turns::TESTS,
+    machines::TESTS,
+];
 
 fn main() -> ExitCode {
-    if let Some(status) = cluster::run_hidden() {
+    if let Some(status) = machine::run_hidden().or_else(cluster::run_hidden) {
         return status;
     }
     let mut arguments = std::env::args().skip(1);

@@ -258,7 +258,7 @@ pub(crate) fn minimize(
 }
 
 /// That a run breaks something else now, or nothing, and what to do.
-fn not_again(number: u64, last: Option<&Judged>, manifest: &InjectManifest) -> String {
+fn not_again(number: usize, last: Option<&Judged>, manifest: &InjectManifest) -> String {
     let came_to = match last {
         Some(Judged::Broken { broken }) => broken.first().map_or("broken", String::as_str),
         Some(Judged::Inconclusive { why }) => why,

@@ -934,7 +934,8 @@ fn an_endless_client_that_has_done_the_operations_of_the_plan_accuses_nobody() {
     let Judged::Inconclusive { why } = run("operations = 1").judged else {
         panic!("nobody asked the cluster for more");
     };
-    let expected = "had done the 1 operations of the plan, and began no more after a majority was restored";
+    let expected =
+        "had done the 1 operations of the plan, and began no more after a majority was restored";
     assert!(why.contains(expected), "{why}");
 }
 

@@ -117,32 +117,17 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     if let Some(file) = &arguments.live {
         return cluster::bench_live(&cluster::LiveBench { file, time, format }, interrupt);
     }
-    let kernel = match &arguments.kernel.kernel {
-        KernelChoice::Uml(path) => path.as_deref(),
-        KernelChoice::Host => None,
-    };
     if arguments.machines {
+        let kernel = match &arguments.kernel.kernel {
+            KernelChoice::Uml(path) => path.as_deref(),
+            KernelChoice::Host => None,
+        };
         return machines::bench(kernel, time, format, interrupt);
     }
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.map_or_else(processors, usize::from);
     if let Some(file) = &arguments.inject {
-        if !arguments.simulate && arguments.kernel.kernel != KernelChoice::Host {
-            bail!("with --inject, --kernel is for --simulate");
-        }
-        let machines = &MachinesArgs {
-            simulate: arguments.simulate,
-            kernel: kernel.map(Path::to_owned),
-            ..MachinesArgs::default()
-        };
-        let bench = inject::InjectBench {
-            file,
-            machines,
-            jobs,
-            time,
-            format,
-        };
-        return inject::bench(&bench, interrupt);
+        return bench_inject(arguments, file, jobs, interrupt);
     }
     if let Some(file) = &arguments.cluster {
         return cluster::bench(
@@ -156,6 +141,34 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
         );
     }
     bench(arguments, jobs, interrupt)
+}
+
+/// Measures campaigns of injected faults.
+fn bench_inject(
+    arguments: &BenchArgs,
+    file: &Path,
+    jobs: usize,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let simulate = arguments.simulate;
+    let kernel = match &arguments.kernel.kernel {
+        KernelChoice::Uml(_) if !simulate => bail!("with --inject, --kernel is for --simulate"),
+        KernelChoice::Uml(path) => path.clone(),
+        KernelChoice::Host => None,
+    };
+    let machines = &MachinesArgs {
+        simulate,
+        kernel,
+        ..MachinesArgs::default()
+    };
+    let bench = inject::InjectBench {
+        file,
+        machines,
+        jobs,
+        time: Duration::from_secs(arguments.seconds.into()),
+        format: arguments.format,
+    };
+    inject::bench(&bench, interrupt)
 }
 
 /// Measures file systems.

@@ -237,9 +237,8 @@ pub(crate) fn minimize(
     let mut last = None;
     let mut run = |plan: &FaultPlan| {
         say(&format!("trying {}", counted(plan.faults.len(), "fault")));
-        let ran = run_once((&file, &manifest), (result.index, plan), None, interrupt)?;
-        last = Some(ran.judged.clone());
-        Ok(ran)
+        let ran = run_once((&file, &manifest), (result.index, plan), None, interrupt);
+        ran.inspect(|ran| last = Some(ran.judged.clone()))
     };
     let found = match injector::online::minimize(&file, result, &mut run) {
         Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
@@ -249,16 +248,14 @@ pub(crate) fn minimize(
         other => other?,
     };
     let Some(found) = found else {
-        say(&not_again(number, last.as_ref(), &manifest));
-        return Ok(Some(Outcome::Incomplete));
+        return Ok(Some(not_again(number, last.as_ref(), &manifest)));
     };
     print_smaller(result, &found, &manifest)?;
-    keep.map_or(Ok(()), |keep| write_plan(&found.plan, keep))?;
-    Ok(Some(Outcome::Findings))
+    write_plan(&found.plan, keep).map(Some)
 }
 
-/// That a run breaks something else now, or nothing, and what to do.
-fn not_again(number: usize, last: Option<&Judged>, manifest: &InjectManifest) -> String {
+/// Says that a run breaks something else now, or nothing, and what to do.
+fn not_again(number: usize, last: Option<&Judged>, manifest: &InjectManifest) -> Outcome {
     let came_to = match last {
         Some(Judged::Broken { broken }) => broken.first().map_or("broken", String::as_str),
         Some(Judged::Inconclusive { why }) => why,
@@ -270,15 +267,20 @@ fn not_again(number: usize, last: Option<&Judged>, manifest: &InjectManifest) ->
         ". In namespaces a plan may come to something else each time: `show` lists runs that are alike, and \
          `inject --plan` with --repeat says how often which comes"
     };
-    format!(
+    say(&format!(
         "run {number} did not break the same twice again; the last time it came to: {came_to}{hint}"
-    )
+    ));
+    Outcome::Incomplete
 }
 
-fn write_plan(plan: &FaultPlan, directory: &Path) -> anyhow::Result<()> {
-    let path = directory.join("plan.toml");
-    let written = fs::write(&path, plan.to_string());
-    written.with_context(|| format!("write {}", path.display()))
+/// Writes what was found to the directory that keeps it, if there is one.
+fn write_plan(plan: &FaultPlan, keep: Option<&Path>) -> anyhow::Result<Outcome> {
+    if let Some(directory) = keep {
+        let path = directory.join("plan.toml");
+        let written = fs::write(&path, plan.to_string());
+        written.with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(Outcome::Findings)
 }
 
 /// Prints how much smaller a run has become, and what it is now.

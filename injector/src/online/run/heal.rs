@@ -323,13 +323,17 @@ impl Runner<'_> {
             self.ground.pass()?;
         }
         if !before.is_empty() {
-            let what = "all endless clients had ended by themselves, so nobody saw whether operations are \
-                        acknowledged again";
-            if !self.problems.iter().any(|problem| problem == what) {
-                self.problems.push(what.into());
-            }
+            self.nobody_saw_progress();
         }
         self.start_late_ends()
+    }
+
+    fn nobody_saw_progress(&mut self) {
+        let what = "all endless clients had ended by themselves, so nobody saw whether operations are \
+                    acknowledged again";
+        if !self.problems.iter().any(|problem| problem == what) {
+            self.problems.push(what.into());
+        }
     }
 
     /// Whether all that go on for ever have done the operations of the plan, and wait: then it is no fault

@@ -394,7 +394,10 @@ fn it_is_found(laid: &Laid) {
     assert!(told.contains("with message 2 from a to b:7000"), "{told}");
     laid.ends(1, &["replay", "out/found", &number]);
     let smaller = laid.ends(1, &["minimize", "out/found", &number]);
-    assert!(smaller.contains("1 fault, and none can be left out"), "{smaller}");
+    assert!(
+        smaller.contains("1 fault, and none can be left out"),
+        "{smaller}"
+    );
     messages_are_facts(laid, "out/found");
     // A campaign at calls has other points.
     let other = ["--strategy", "exhaustive", "--points-of", "out/found"];

@@ -252,7 +252,10 @@ fn a_kill_between_two_calls_that_must_not_be_two_is_found_and_comes_to_the_same(
     println!("{} runs", laid.results("out/found").len());
     let number = laid.comes_to_the_same("out/found");
     let smaller = printed(&laid.ends(1, &["minimize", "out/found", &number]));
-    assert!(smaller.contains("1 fault, and none can be left out"), "{smaller}");
+    assert!(
+        smaller.contains("1 fault, and none can be left out"),
+        "{smaller}"
+    );
 }
 
 /// What a kill of the node leaves is recovered from, and what a kill in that recovery leaves is not.

@@ -67,7 +67,9 @@ pub(crate) fn replay(
         bail!("--keep writes the state, and --command looks at it: give one of them");
     }
     if arguments.look.until.is_some() {
-        bail!("--until and --shell are for findings of `crashpoint cluster sweep --live` only: no other run can be stopped in its midst");
+        bail!(
+            "--until and --shell are for findings of `crashpoint cluster sweep --live` only: no other run can be stopped in its midst"
+        );
     }
     if let Some(outcome) = inject::replay(
         &arguments.finding.results,

@@ -416,10 +416,19 @@ fn clients_that_print_no_history_have_none_to_export() {
     assert!(told.contains("has no [[histories]]"), "{told}");
 }
 
+const ENDS: &str = "[[clients]]\nname = \"x\"\ncommand = \"true\"\nendless = true";
+
 #[test]
 fn how_many_runs_an_hour_are_made_is_measured_and_how_many_were_not_right() {
     let sound = CLUSTER.replace("echo broken it is", "echo ok");
-    let folder = Folder::new(&[("cluster.toml", CLUSTER), ("sound.toml", &sound)]);
+    // It was to go on for ever, and ends at once.
+    let ends = sound.replace("[client]\ncommand = \"sleep 0.1\"", ENDS);
+    let files = [
+        ("cluster.toml", CLUSTER),
+        ("sound.toml", &sound),
+        ("ends.toml", &ends),
+    ];
+    let folder = Folder::new(&files);
     let measured = |file: &str, status: i32| {
         let options = ["--seconds", "1", "--jobs", "2", "--format", "json"];
         let output = folder.ends(
@@ -447,6 +456,8 @@ fn how_many_runs_an_hour_are_made_is_measured_and_how_many_were_not_right() {
         assert!(plausible, "{name}: {sound}");
     }
     // Without a fault, at least one of each worker in each round.
-    let broken = measured("cluster.toml", 3);
-    assert!(broken["unsound"].as_u64() >= Some(6), "{broken}");
+    for file in ["cluster.toml", "ends.toml"] {
+        let unsound = measured(file, 3);
+        assert!(unsound["unsound"].as_u64() >= Some(6), "{unsound}");
+    }
 }

@@ -221,13 +221,10 @@ impl Clients {
         finite.all(|client| client.ended.is_some())
     }
 
-    /// Whether they are over, and each that never is was acknowledged something.
+    /// Whether they are over, and each that never is was acknowledged something, or has ended all the same.
     pub(super) fn have_worked(&self) -> bool {
-        self.are_over()
-            && self
-                .acknowledged_to_endless()
-                .iter()
-                .all(|count| *count > 0)
+        let mut all = self.all.iter();
+        all.all(|client| client.ended.is_some() || client.has_worked_for_ever())
     }
 
     /// One that has taken longer than it may, if there is one.
@@ -361,6 +358,11 @@ impl RunningClient {
                  on its standard input, and then to print what it calls"
             ),
         }
+    }
+
+    /// Whether it goes on for ever, and was acknowledged something.
+    fn has_worked_for_ever(&self) -> bool {
+        self.config.endless && self.counts.acknowledged > 0
     }
 
     /// Whether it has done so many operations, and waits for no answer.

@@ -8,8 +8,8 @@ use super::strategies::endless_for;
 use crate::error::{Error, Result};
 
 /// Starts a cluster, has its clients work, and kills its nodes. There is no fault, no probe and no check.
-/// Clients that go on for ever have worked once each of them was acknowledged something; if there are no
-/// others, they work as long as in a run without faults.
+/// A client that goes on for ever has worked once it was acknowledged something; if there are no others,
+/// they work as long as in a run without faults.
 ///
 /// # Errors
 /// If the cluster does not start, is not ready, or cannot be prepared; if clients are not done in

@@ -343,7 +343,9 @@ impl Runner<'_> {
             return false;
         };
         let mut all = self.clients.all.iter();
-        let asks = |client: &RunningClient| client.config.endless && !client.has_done(most);
+        let asks = |client: &RunningClient| {
+            client.config.endless && client.is_running() && !client.has_done(most)
+        };
         if all.any(asks) {
             return false;
         }

@@ -270,9 +270,7 @@ fn small_workloads() -> anyhow::Result<impl Iterator<Item = Workload> + Send> {
 
 impl Measured {
     fn median(&self, of: impl Fn(&Round) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(0.0)
+        median(self.rounds.iter().map(of).collect())
     }
 
     fn floor(&self) -> f64 {
@@ -360,6 +358,12 @@ impl Measured {
             "worker_peak_mib": self.worker_peak_mib.map(rounded),
         })
     }
+}
+
+/// The median, or 0 of nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 fn seconds(round: &Round) -> f64 {

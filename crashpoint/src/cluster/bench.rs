@@ -22,6 +22,7 @@ use trace_store::Trace;
 
 use super::record::{recorded, start_prepared};
 use super::workspace::Workspace;
+use crate::bench::median;
 use node_sweep::explore;
 
 /// Each thing is measured this often, in turns; the median counts.
@@ -258,9 +259,7 @@ struct Measured {
 
 impl Measured {
     fn median(&self, of: impl Fn(&Round) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
+        median(self.rounds.iter().map(of).collect())
     }
 
     /// Names and medians.

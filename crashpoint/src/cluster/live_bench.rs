@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::live;
 use super::surroundings::Surroundings;
-use crate::bench::{Took, adopt_orphans, took};
+use crate::bench::{Took, adopt_orphans, median, took};
 
 /// At least so many rounds, whatever the time.
 const ROUNDS_MIN: usize = 3;
@@ -186,11 +186,6 @@ fn median_of(took: &[Took]) -> Took {
         wall_s: median(took.iter().map(|took| took.wall_s).collect()),
         cpu_s: cpu_s.map(median),
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 /// What came of a cluster.

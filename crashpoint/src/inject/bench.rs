@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::ground::{on_machines, run_once, workload_once};
 use super::{read_file, refuse_idle};
+use crate::bench::median;
 use crate::cluster::MachinesArgs;
 
 /// Each thing is measured this often, in turns; the median counts.
@@ -175,9 +176,7 @@ struct Measured {
 
 impl Measured {
     fn median(&self, of: impl Fn(&Round) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
+        median(self.rounds.iter().map(of).collect())
     }
 
     /// Names and medians.

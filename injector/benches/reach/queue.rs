@@ -3,7 +3,7 @@
 //! The rule is where the bridge forwards: no node sees it, as none sees Crashpoint's own. It is put in
 //! over netlink, as the target of iptables that it is (NFT_COMPAT), in a table of IPv4, to which the
 //! bridge shows what it forwards (BRIDGE_NETFILTER). `iptables -A FORWARD -j NFQUEUE --queue-num 7`
-//! of Debian's iptables 1.8.9 puts in the same. Linux 6.18 does not know the target in a table of the
+//! of Debian's iptables 1.8.9 says the same to the kernel. Linux 6.18 does not know the target in a table of the
 //! bridge (ENOENT), and not every kernel has NFT_QUEUE, which would do without it.
 
 use std::fs::File;
@@ -189,10 +189,11 @@ fn put_rule() -> io::Result<()> {
         // The numbers are those of linux/netfilter/nf_tables.h, of what each is in.
         list.expression("target", |target| {
             target.text(1, "NFQUEUE");
-            target.number(2, 0);
-            // A structure of iptables: the number of the queue, and room.
+            target.number(2, 3);
+            // A structure of iptables: the first queue, how many there are, no flags.
             let [low, high] = QUEUE.to_ne_bytes();
-            target.add(3, &[low, high, 0, 0, 0, 0, 0, 0]);
+            let [one, none] = 1u16.to_ne_bytes();
+            target.add(3, &[low, high, one, none, 0, 0, 0, 0]);
         });
     });
     let mut of_chain = named(&[1, 3]);

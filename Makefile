@@ -138,7 +138,7 @@ ROUNDS ?= 15
 
 # How faults reach system calls and packets, and what other ways would cost.
 bench-reach:
-	cargo bench --package injector --bench reach --locked $(RUNNER) -- $(ROUNDS)
+	cargo bench --workspace --bench reach --locked $(RUNNER) -- $(ROUNDS)
 
 setup:
 	@scripts/setup

@@ -437,10 +437,9 @@ impl Listener {
         };
         if sync {
             const SYNC_WAKE_UP: u64 = 1;
-            this.control(
-                libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS,
-                SYNC_WAKE_UP as *mut u64,
-            )?;
+            let flags = SYNC_WAKE_UP as *mut u64;
+            this.control(libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, flags)
+                .map_err(|error| format!("SYNC_WAKE_UP, which takes Linux 6.6: {error}"))?;
         }
         caller.let_go()?;
         Ok(this)

@@ -34,7 +34,7 @@ TESTED := CRASHPOINT_TEST_PROGRAMS_BUILT=yes
 # The tests that start guests.
 AMX_TESTS := guests guest_findings guest_clusters repeats simulated_input
 
-.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-neat test-histories test-stores fuzz tools lint deny book bench setup setup-go setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-neat test-histories test-stores fuzz tools lint deny book bench bench-reach setup setup-go setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -133,6 +133,12 @@ $(MDBOOK):
 
 bench: setup build
 	$(SUDO) $(TARGET)/release/crashpoint bench
+
+ROUNDS ?= 15
+
+# How faults reach system calls and packets, and what other ways would cost.
+bench-reach:
+	cargo bench --workspace --bench reach --locked $(RUNNER) -- $(ROUNDS)
 
 setup:
 	@scripts/setup

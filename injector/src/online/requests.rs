@@ -243,6 +243,31 @@ impl Requests {
         Ok(this)
     }
 
+    /// The same of disks that were forked, before anything was counted or waited for.
+    ///
+    /// # Errors
+    /// If the ground cannot have that.
+    pub(super) fn forked(&self, ground: &mut dyn Ground) -> cluster::Result<Self> {
+        let mut desks = BTreeMap::new();
+        for (node, desk) in &self.desks {
+            let forked = Arc::new(RequestDesk {
+                node: *node,
+                areas: desk.areas.clone(),
+                state: Mutex::new(State {
+                    name: desk.state().name.clone(),
+                    ..State::default()
+                }),
+            });
+            ground.look_at_requests(*node, Arc::clone(&forked) as Arc<dyn Onlooker>)?;
+            desks.insert(*node, forked);
+        }
+        Ok(Self {
+            desks,
+            next_watch: self.next_watch.clone(),
+            counts: self.counts,
+        })
+    }
+
     /// Whether requests are counted.
     pub(super) fn counts(&self) -> bool {
         self.counts

@@ -3,6 +3,7 @@
 
 mod begin;
 mod faults;
+mod fork;
 mod heal;
 mod hear;
 mod judge;
@@ -36,8 +37,9 @@ use super::sometimes::Reached;
 use super::triggers::{Seen, Waiting};
 use crate::error::{Error, Result};
 use crate::laboratory::Judged;
-use begin::begin;
+use begin::{Ready, begin};
 use faults::Next;
+pub use fork::{Future, Prefix};
 use heal::Healing;
 use unexpected::Unexpected;
 pub(super) use unexpected::without_line;
@@ -139,10 +141,19 @@ pub fn run(
     place: &Place,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Ran> {
-    if let Some(reading) = place.reading {
-        ground.look_at_data(reading);
-    }
-    let mut runner = begin(ground, plan, place, cancelled)?;
+    let ready = Ready::new(ground, plan, place, cancelled)?;
+    run_ready(ground, ready, plan, place, cancelled)
+}
+
+/// The same of a cluster that is ready.
+fn run_ready(
+    ground: &mut dyn Ground,
+    ready: Ready,
+    plan: &FaultPlan,
+    place: &Place,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Ran> {
+    let mut runner = begin(ground, ready, plan, place, cancelled)?;
     runner.tell_roles(None);
     let begun_ns = runner.begun_ns();
     let ran = runner.all_of_it(place);

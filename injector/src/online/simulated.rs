@@ -17,6 +17,7 @@ use simulation::{Carried, Limit, Ports, Until};
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
 use super::looks::{After, DataLooks, Look};
+use super::plan::FaultPlan;
 use super::worse::Worse;
 
 /// How much time passes at most before it is looked again.
@@ -62,6 +63,39 @@ impl<'a> Simulated<'a> {
             data_looks: DataLooks::default(),
             cancelled,
         }
+    }
+
+    /// Another one that goes on from here as this one does, for a plan; not while a fault is in place. `logs` is
+    /// the directory for its logs. Nothing, if its nodes would be traced otherwise for that plan.
+    ///
+    /// # Errors
+    /// If the machines cannot be forked.
+    pub(super) fn fork(&mut self, plan: &FaultPlan, logs: &Path) -> Result<Option<Self>> {
+        let Some(calls) = self.calls.forked(plan, self.cluster.file()) else {
+            return Ok(None);
+        };
+        let calls = Rc::new(calls);
+        let mut cluster = self.cluster.fork(logs)?;
+        if !calls.nodes_inside().is_empty() {
+            cluster.trace(Rc::clone(&calls) as Rc<dyn MachineTracer>);
+        }
+        Ok(Some(Self {
+            cluster,
+            programs: self.programs.clone(),
+            cuts: self.cuts.clone(),
+            limited: self.limited.clone(),
+            worse: self.worse.clone(),
+            told: self.told.clone(),
+            calls,
+            paused: self.paused.clone(),
+            data_looks: self.data_looks.clone(),
+            cancelled: self.cancelled,
+        }))
+    }
+
+    /// What is decided about system calls of nodes.
+    pub(super) fn calls(&self) -> &Rc<Calls> {
+        &self.calls
     }
 
     /// The machines.

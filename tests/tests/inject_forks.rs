@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use end_to_end::simulated::Store;
-use end_to_end::{Ordinary, objects, printed, said, store_of_two};
+use end_to_end::{Ordinary, elects_cluster, objects, printed, said, store_of_two};
 use serde_json::Value;
 
 /// What a campaign printed and left.
@@ -41,9 +41,14 @@ fn store(mistake: &str) -> Store {
 fn campaign_on(kernel: &str, store: &Store, out: &str, more: &[&str]) -> (String, Came) {
     let words = "inject cluster.toml --simulate --seed 7 --strategy exhaustive --out";
     let words: Vec<_> = words.split(' ').chain([out, "--kernel", kernel]).collect();
-    let output = store.crashpoint(&[&words, more].concat());
+    let mut command = store.place.crashpoint(&[&words[..], more].concat());
+    command.env("PATH", &store.path);
+    // It says of each run whether it was forked while the clients worked.
+    command.env("RUST_LOG", "crashpoint::inject::forks=debug");
+    let output = command.output().expect("it runs");
     assert!(
-        matches!(output.status.code(), Some(0 | 1)),
+        // Where no role changes nothing has happened that should happen sometimes.
+        matches!(output.status.code(), Some(0 | 1 | 3)),
         "{}{}",
         printed(&output),
         said(&output)
@@ -60,9 +65,13 @@ fn campaign(store: &Store, out: &str, more: &[&str]) -> (String, Came) {
     campaign_on(&store.kernel, store, out, more)
 }
 
-/// Has a campaign with forks, and without, come to the same. How many runs there were.
+/// Has a campaign with forks, and without, come to the same. How many runs there were, and how many of them were
+/// forked while the clients worked.
 #[track_caller]
-fn come_to_the_same(store: &Store, more: &[&str]) -> usize {
+fn come_to_the_same(store: &Store, more: &[&str]) -> (usize, usize) {
+    for out in ["out/forked", "out/whole"] {
+        let _ = fs::remove_dir_all(store.place.path(out));
+    }
     let (told, forked) = campaign(store, "out/forked", more);
     assert!(!told.contains("without"), "{told}");
     let (_, whole) = campaign(store, "out/whole", &[more, &["--no-fork"]].concat());
@@ -78,14 +87,14 @@ fn come_to_the_same(store: &Store, more: &[&str]) -> usize {
         let history = format!("/runs/{number}/history.jsonl");
         assert!(forked.files[&history].len() > 100, "{history}");
     }
-    runs
+    (runs, told.matches("forked while the clients work").count())
 }
 
 /// A run in which nothing is broken, and two in which something is: of these frames are kept too.
 #[test]
 fn a_run_of_a_fork_is_the_run_from_the_boot_to_the_byte() {
     let store = store("");
-    let runs = come_to_the_same(&store, &["--at", "messages", "--sample", "3"]);
+    let (runs, _) = come_to_the_same(&store, &["--at", "messages", "--sample", "3"]);
     assert_eq!(runs, 3);
 }
 
@@ -100,8 +109,31 @@ fn runs_at_calls_messages_and_requests_are_the_same_in_forks() {
         ("all", "", "6"),
     ] {
         let store = store(mistake);
-        let sample = ["--at", at, "--sample", sample, "--jobs", "2"];
-        println!("{at}: {} runs", come_to_the_same(&store, &sample));
+        let (runs, late) = come_to_the_same(&store, &["--at", at, "--sample", sample]);
+        println!("{at}: {runs} runs, {late} of them forked while the clients worked");
+    }
+}
+
+/// Three nodes whose client works for five seconds: what comes late in that has a run in common up to shortly
+/// before.
+#[test]
+#[ignore = "takes some minutes: make test-clusters"]
+fn runs_that_are_forked_while_clients_work_are_the_same() {
+    let place = Ordinary::new();
+    place.file("cluster.toml", &elects_cluster(""));
+    let path = place.on_path("elects");
+    let store = Store {
+        path,
+        ..Store::of(place)
+    };
+    for (at, shard) in [("messages", "5/9"), ("requests", "4/12")] {
+        let points = format!("out/{at}");
+        campaign(&store, &points, &["--at", at, "--sample", "1", "--no-fork"]);
+        // A part of all runs, with some of the first, the middle and the last times of points.
+        let part = ["--at", at, "--points-of", &points, "--shard", shard];
+        let (runs, late) = come_to_the_same(&store, &part);
+        println!("{at}: {runs} runs, {late} of them forked while the client worked");
+        assert!(late > 1, "{late} of {runs}");
     }
 }
 
@@ -111,7 +143,7 @@ fn runs_at_calls_messages_and_requests_are_the_same_in_forks() {
 fn runs_with_chaos_are_the_same_in_forks() {
     let store = store("");
     let chaos = ["--at", "messages", "--sample", "6", "--chaos", "high"];
-    assert_eq!(come_to_the_same(&store, &chaos), 6);
+    assert_eq!(come_to_the_same(&store, &chaos).0, 6);
 }
 
 /// What a fork finds is found again by a run from the boot.

@@ -23,13 +23,13 @@ use clap::{ArgGroup, Args};
 use cluster::{ClusterFile, SimulatedCluster};
 use injector::online::{
     At, EXHAUSTIVE, Exhaustive, FaultPlan, InjectDirectory, InjectManifest, InjectResult, Order,
-    Repeated, Runs, STRATEGIES, Search, Selection, Strategy, Summary, campaign, headline, strategy,
+    Repeated, STRATEGIES, Search, Selection, Strategy, Summary, campaign, headline, strategy,
     table, timeline,
 };
 
 pub(crate) use bench::{InjectBench, bench};
 pub(crate) use finding::{minimize, replay, show, summary_of};
-use forks::Forks;
+use forks::{Forks, can_be_forked};
 use ground::{on_machines, refuse_other_kernel, surroundings_of};
 pub(crate) use lanes::{history_of, history_path, lanes_of, rules_of};
 pub(crate) use specs::Finished;
@@ -485,21 +485,13 @@ impl Campaign<'_> {
         let format = self.arguments.format;
         let directory = Mutex::new(self.directory.as_mut());
         let locked = || directory.lock().expect("no holder panics");
-        let kept_of = |index: u64| {
-            let kept = locked();
-            let kept = kept.as_ref();
-            kept.map(|directory| directory.run_directory(index))
-                .transpose()
+        let kept_of = |index: u64| match locked().as_ref() {
+            Some(directory) => directory.run_directory(index).map(Some),
+            None => Ok(None),
         };
         let cancelled = || interrupt.requested();
-        let are_forked = !self.arguments.no_fork && forks::can_be(file)?;
-        let make = || {
-            let mut forks = Forks::new(file, &cancelled, interrupt, are_forked);
-            Box::new(move |index: u64, plan: &FaultPlan| {
-                let ran = forks.run((index, plan), kept_of(index)?.as_deref())?;
-                want::confirmed(ran, file, (index, plan), interrupt)
-            }) as Box<dyn Runs>
-        };
+        let are_forked = !self.arguments.no_fork && can_be_forked(file)?;
+        let make = || Forks::new(file, &cancelled, interrupt, are_forked).keeping(&kept_of);
         let mut keep = |result: &InjectResult| {
             if let Some(directory) = locked().as_mut() {
                 directory.append(result)?;
@@ -508,9 +500,8 @@ impl Campaign<'_> {
             Ok(())
         };
         if format == OutputFormat::Json {
-            for result in &known {
-                told(result, &self.manifest, format, interrupt);
-            }
+            let known = known.iter();
+            known.for_each(|result| told(result, &self.manifest, format, interrupt));
         }
         campaign(strategy, selection, known, &make, &mut keep)
     }

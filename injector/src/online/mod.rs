@@ -86,7 +86,7 @@ pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub(crate) use ran::{NO_FAULT, doubtful};
 pub use recovered::{Recovered, nearest_recovered};
 pub use requests::{RequestKind, RequestOf};
-pub use run::{Future, HISTORY, Place, Prefix, run};
+pub use run::{Future, HISTORY, Place, Prefix, Trunk, run};
 pub(crate) use scribe::Scribe;
 pub use sent::Sent;
 pub use simulated::Simulated;

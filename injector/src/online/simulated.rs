@@ -12,7 +12,7 @@ use cluster::{
     SimulatedProgram, Verdict,
 };
 
-use simulation::{Carried, Limit, Ports, Until};
+use simulation::{Carried, Limit, OfPorts, Passed, Ports, Until};
 
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
@@ -37,6 +37,8 @@ pub struct Simulated<'a> {
     cuts: BTreeSet<(Member, Member)>,
     /// The directions that are to be cut once a limit is reached.
     limited: BTreeSet<(Member, Member)>,
+    /// Since what had passed the next limit counts, if not since now.
+    counted_since: Option<Vec<Passed>>,
     /// The links that are worse than others.
     worse: BTreeSet<(Member, Member)>,
     /// Whose end was told.
@@ -56,6 +58,7 @@ impl<'a> Simulated<'a> {
             programs: Vec::new(),
             cuts: BTreeSet::new(),
             limited: BTreeSet::new(),
+            counted_since: None,
             worse: BTreeSet::new(),
             told: BTreeSet::new(),
             calls: Rc::default(),
@@ -84,6 +87,7 @@ impl<'a> Simulated<'a> {
             programs: self.programs.clone(),
             cuts: self.cuts.clone(),
             limited: self.limited.clone(),
+            counted_since: None,
             worse: self.worse.clone(),
             told: self.told.clone(),
             calls,
@@ -91,6 +95,32 @@ impl<'a> Simulated<'a> {
             data_looks: self.data_looks.clone(),
             cancelled: self.cancelled,
         }))
+    }
+
+    /// All that has passed by now.
+    pub(super) fn passed(&mut self) -> Vec<Passed> {
+        self.cluster
+            .simulation()
+            .network()
+            .passed_by_ports()
+            .collect()
+    }
+
+    /// How many such messages have passed in these directions since so much had.
+    pub(super) fn messages_since(
+        &mut self,
+        counted: &[(Member, Member)],
+        of: OfPorts,
+        before: &[Passed],
+    ) -> u64 {
+        let counted = counted.iter().map(|way| self.machines(*way)).collect();
+        let network = self.cluster.simulation().network();
+        network.passed_since(&counted, of, before).messages
+    }
+
+    /// The next limit counts since so much had passed. There is no lookahead since then.
+    pub(super) fn count_since(&mut self, passed: Vec<Passed>) {
+        self.counted_since = Some(passed);
     }
 
     /// What is decided about system calls of nodes.
@@ -508,14 +538,20 @@ impl Ground for Simulated<'_> {
         counted: &[(Member, Member)],
         until: Until,
     ) -> Result<()> {
-        self.meet()?;
+        let before = self.counted_since.take();
+        if before.is_none() {
+            self.meet()?;
+        }
         self.limited = cut.iter().copied().collect();
         let [cut, counted] =
             [cut, counted].map(|ways| ways.iter().map(|way| self.machines(*way)).collect());
-        self.cluster
-            .simulation()
-            .switch()
-            .limit(cut, counted, until);
+        let switch = self.cluster.simulation().switch();
+        match (before, until) {
+            (Some(before), Until::With(nth, of)) => {
+                switch.limit_since(cut, counted, (nth, of), &before);
+            }
+            _ => switch.limit(cut, counted, until),
+        }
         self.verify()
     }
 

@@ -20,8 +20,8 @@ pub struct Prefix<'a> {
 
 /// A fork of it, for a run of its own.
 pub struct Future<'a> {
-    ground: Simulated<'a>,
-    ready: Ready,
+    pub(super) ground: Simulated<'a>,
+    pub(super) ready: Ready,
 }
 
 impl<'a> Prefix<'a> {

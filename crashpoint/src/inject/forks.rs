@@ -24,8 +24,8 @@ const RUNS_BEFORE_LADDER: u64 = 2;
 /// So many runs wait at most. Each has the memory of all machines.
 const RUNGS_MAX: usize = 6;
 
-/// How far they are apart at first.
-const FIRST_STEP: Duration = Duration::from_millis(50);
+/// How far they are apart at first. What clients do in less is soon done again, and each fork takes time as well.
+const FIRST_STEP: Duration = Duration::from_millis(400);
 
 /// What is run, and how.
 type Of<'a> = (&'a ClusterFile, &'a InjectManifest);

@@ -157,7 +157,7 @@ fn run_ready(
 ) -> Result<Ran> {
     let mut runner = begin(ground, ready, plan, place, cancelled)?;
     runner.tell_roles(None);
-    runner.to_the_end(place, None)
+    runner.finish(place, None)
 }
 
 /// How far a run is that goes on: the fault whose turn it is, and when the clients had ended, if they have.
@@ -165,7 +165,7 @@ type Begun = (Option<Next>, Option<Duration>);
 
 impl Runner<'_> {
     /// Goes on to the end, from the start of the clients, or from where the run is.
-    fn to_the_end(mut self, place: &Place, begun: Option<Begun>) -> Result<Ran> {
+    fn finish(mut self, place: &Place, begun: Option<Begun>) -> Result<Ran> {
         let begun_ns = self.begun_ns();
         let ran = self.all_of_it(place, begun);
         let calls = Rc::clone(&self.calls);

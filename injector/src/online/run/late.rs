@@ -20,6 +20,7 @@ use super::super::ground::Ground;
 use super::super::logs::LogTail;
 use super::super::messages::Messages;
 use super::super::plan::{Awaited, Begins, FaultPlan, Selector, What};
+use super::super::points::At;
 use super::super::ran::{FaultCame, Ran, RunEvent};
 use super::super::requests::Requests;
 use super::super::restarts::Restarts;
@@ -304,7 +305,7 @@ impl<'a> Trunk<'a> {
         let known = known.expect("it does not go on");
         let (mut runner, clients_ended) = known.go_on(&mut ground, plan, cancelled);
         let ran = match runner.arm_late(&armed) {
-            Some(next) => runner.to_the_end(&place, Some((Some(next), clients_ended))),
+            Some(next) => runner.finish(&place, Some((Some(next), clients_ended))),
             None => Err(Error::Cluster(ClusterError::Command {
                 whose: "a fork".into(),
                 what: "was made too late".into(),
@@ -330,7 +331,7 @@ impl Runner<'_> {
         self.is_quiet = self.is_quiet_until(None);
         self.hear()?;
         let (fired, fired_roles) = (self.ground.now(), self.roles.clone());
-        if place.points.is_some_and(|at| at.has_messages()) {
+        if place.points.is_some_and(At::has_messages) {
             let never = Until::With(u64::MAX, OfPorts::default());
             self.ground.cut_once(&[], &[], never)?;
         }

@@ -65,7 +65,7 @@ test-long: setup-go setup-tests setup-clusters setup-neat
 
 test-clusters: setup-go setup-clusters
 	@scripts/test --manifest-path workloads/programs/stores/Cargo.toml --locked , \
-	    --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test system_specs --test starts --test guest_clusters --test disks --test systems --test simulated --test live_sweeps --test simulated_input --test inject --test inject_simulated --test inject_simulated_calls --test points_simulated --test points_messages --test points_requests --test inject_traffic --test elects --test turns --locked $(RUNNER) -- --include-ignored --nocapture , \
+	    --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test system_specs --test starts --test guest_clusters --test disks --test systems --test simulated --test live_sweeps --test simulated_input --test inject --test inject_simulated --test inject_simulated_calls --test points_simulated --test inject_forks --test points_messages --test points_requests --test inject_traffic --test elects --test turns --locked $(RUNNER) -- --include-ignored --nocapture , \
 	    --release --package simulation --test machines --locked $(RUNNER) -- of_6_12_
 	@[ "$$(uname -m)" != x86_64 ] || [ -x "$(NEWER_KERNEL)" ] || \
 	    echo "left out: simulated machines with Linux 6.12, as there is no $(NEWER_KERNEL)"

@@ -39,5 +39,5 @@ pub use machine::{Chaos, End, MachineSpec};
 pub use pcap::{SentFrame, pcap};
 pub use sent::Sent;
 pub use simulation::{EPOCH_NS, Happening, Point, Settings, Simulation};
-pub use switch::{BITS_PER_SECOND, HardwareAddress, LATE_TIMES, Limited, Link, Switch};
+pub use switch::{BITS_PER_SECOND, HardwareAddress, LATE_TIMES, Limited, Link, Passed, Switch};
 pub use words::{Network, Spread};

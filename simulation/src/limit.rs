@@ -76,6 +76,12 @@ impl Limit {
         }
     }
 
+    /// The same that has let so much pass by now, which has not reached it.
+    #[must_use]
+    pub(crate) fn that_passed(self, passed: Carried) -> Self {
+        Self { passed, ..self }
+    }
+
     /// Whether nothing passes any more.
     pub fn is_reached(&self) -> bool {
         self.reached_ns.is_some()

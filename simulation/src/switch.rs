@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::carried::{Carried, Ports};
+use crate::carried::{Carried, OfPorts, Ports};
 use crate::chance::Chance;
 use crate::limit::{Limit, Offered, Until};
 use crate::pcap::SentFrame;
@@ -95,6 +95,9 @@ pub struct Switch {
     frames: u64,
     lost: u64,
 }
+
+/// What has passed on a way, by the ports that last.
+pub type Passed = ((usize, usize), Ports, Carried);
 
 /// Ways that are cut together once a limit is reached.
 #[derive(Debug, Clone)]
@@ -228,6 +231,41 @@ impl Switch {
         });
     }
 
+    /// The same of one that begins with a message and has counted since so much had passed. Nothing was cut or
+    /// limited since then.
+    pub fn limit_since(
+        &mut self,
+        cut: BTreeSet<(usize, usize)>,
+        counted: BTreeSet<(usize, usize)>,
+        (nth, of): (u64, OfPorts),
+        before: &[Passed],
+    ) {
+        let passed = self.passed_since(&counted, of, before);
+        self.limited = Some(Limited {
+            cut,
+            counted,
+            limit: Limit::new(Until::With(nth, of)).that_passed(passed),
+            is_news: false,
+        });
+    }
+
+    /// What has passed on these ways, with such ports, since so much had passed.
+    pub fn passed_since(
+        &self,
+        counted: &BTreeSet<(usize, usize)>,
+        of: OfPorts,
+        before: &[Passed],
+    ) -> Carried {
+        let mut all = Carried::default();
+        let meant = |(way, ports, _): &Passed| counted.contains(way) && of.has(*ports);
+        for (way, ports, now) in self.passed_by_ports().filter(meant) {
+            let mut before = before.iter();
+            let before = before.find(|(other, at, _)| (*other, *at) == (way, ports));
+            all += now.since(before.map(|(.., carried)| *carried).unwrap_or_default());
+        }
+        all
+    }
+
     /// Undoes [`Self::limit`].
     pub fn lift_limit(&mut self) {
         self.limited = None;
@@ -250,7 +288,7 @@ impl Switch {
     }
 
     /// What has passed from one machine to another one alone, by the ports that last: who sends, and to whom.
-    pub fn passed_by_ports(&self) -> impl Iterator<Item = ((usize, usize), Ports, Carried)> {
+    pub fn passed_by_ports(&self) -> impl Iterator<Item = Passed> {
         self.passed.iter()
     }
 

@@ -252,8 +252,9 @@ impl SimulatedCluster {
     }
 
     /// Another cluster that goes on from here as this one does, with everything that is in flight
-    /// ([`Simulation::fork`]): not in the middle of a start. What runs in it is neither recorded nor traced. `logs` is the
-    /// directory for its logs, and gets what is in those of this one.
+    /// ([`Simulation::fork`]): not in the middle of a start. What runs in it is not recorded, and who is to know what
+    /// tracers in it say has to be [named](Self::trace). `logs` is the directory for its logs, and gets what is in
+    /// those of this one.
     ///
     /// # Errors
     /// If the simulation cannot be forked.

@@ -68,7 +68,7 @@ pub(super) fn surroundings_of(on: &OnMachines) -> anyhow::Result<Surroundings> {
 }
 
 /// How the machines of a run are simulated, if they are.
-fn settings_of(
+pub(super) fn settings_of(
     file: &ClusterFile,
     manifest: &InjectManifest,
     index: u64,
@@ -110,7 +110,7 @@ pub(super) fn run_once(
     }
 }
 
-fn not_prepared(error: &anyhow::Error) -> Error {
+pub(super) fn not_prepared(error: &anyhow::Error) -> Error {
     Error::System {
         doing: "prepare a place for the cluster".into(),
         error: std::io::Error::other(format!("{error:#}")),
@@ -167,18 +167,7 @@ fn on_simulated(
             ground.cluster().simulation().switch().keep_frames();
         }
         let ran = run(ground, plan, &left.place, &cancelled);
-        let cluster = ground.cluster();
-        let mut ran = left.examined(of, plan, ran, kept, interrupt)?;
-        if let Some(kept) = kept.filter(|_| ran.broken().is_some())
-            && let Err(error) = cluster.write_frames(kept)
-        {
-            ran.not_kept(&error);
-        }
-        ran.simulated = Some(SimulatedRun {
-            seed: settings.seed,
-            history: cluster.simulation().history(),
-        });
-        Ok(ran)
+        left.of_machines(of, (plan, settings.seed), (ground, ran), kept, interrupt)
     })
 }
 
@@ -189,13 +178,16 @@ fn with_machines<T>(
     cancelled: &dyn Fn() -> bool,
     work: impl FnOnce(&mut Simulated, &Left) -> Result<T>,
 ) -> Result<T> {
-    let own = OwnDirectory::new(&std::env::temp_dir(), "run");
-    let own = own.map_err(|error| not_prepared(&error.into()))?;
-    let left = Left::new(own.path().join(LOGS), manifest, |name| {
-        own.path().join(name)
-    });
+    let own = own_directory()?;
+    let left = Left::inside(own.path(), manifest);
     let cluster = SimulatedCluster::new(file, &left.logs, settings)?;
     work(&mut Simulated::new(cluster, cancelled), &left)
+}
+
+/// A directory for what a run leaves.
+pub(super) fn own_directory() -> Result<OwnDirectory> {
+    let own = OwnDirectory::new(&std::env::temp_dir(), "run");
+    own.map_err(|error| not_prepared(&error.into()))
 }
 
 /// What a cluster and its clients take, with nobody who injects or checks anything: the floor of a run.
@@ -217,12 +209,17 @@ pub(super) fn workload_once(
 }
 
 /// Where a run leaves what clients said and nodes logged.
-struct Left {
-    logs: PathBuf,
-    place: Place,
+pub(super) struct Left {
+    pub(super) logs: PathBuf,
+    pub(super) place: Place,
 }
 
 impl Left {
+    /// In this directory.
+    pub(super) fn inside(directory: &Path, manifest: &InjectManifest) -> Self {
+        Self::new(directory.join(LOGS), manifest, |name| directory.join(name))
+    }
+
     fn new(logs: PathBuf, manifest: &InjectManifest, file: impl Fn(&str) -> PathBuf) -> Self {
         let place = Place {
             acknowledgements: file(ACKNOWLEDGEMENTS),
@@ -233,6 +230,28 @@ impl Left {
             looks: file(LOOKS),
         };
         Self { logs, place }
+    }
+
+    /// The same as [`Self::examined`] of a run on simulated machines with a seed. If something is broken, the
+    /// frames are left as well.
+    pub(super) fn of_machines(
+        &self,
+        of: (&ClusterFile, &InjectManifest),
+        (plan, seed): (&FaultPlan, u64),
+        (ground, ran): (&mut Simulated, Result<Ran>),
+        kept: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> Result<Ran> {
+        let cluster = ground.cluster();
+        let mut ran = self.examined(of, plan, ran, kept, interrupt)?;
+        if let Some(kept) = kept.filter(|_| ran.broken().is_some())
+            && let Err(error) = cluster.write_frames(kept)
+        {
+            ran.not_kept(&error);
+        }
+        let history = cluster.simulation().history();
+        ran.simulated = Some(SimulatedRun { seed, history });
+        Ok(ran)
     }
 
     /// Copies all of it as far as that can be, and holds specifications against a run that came to its end.

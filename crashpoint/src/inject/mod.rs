@@ -2,6 +2,7 @@
 
 mod bench;
 mod finding;
+mod forks;
 mod ground;
 mod lanes;
 mod points;
@@ -28,6 +29,7 @@ use injector::online::{
 
 pub(crate) use bench::{InjectBench, bench};
 pub(crate) use finding::{minimize, replay, show, summary_of};
+use forks::{Forks, can_be_forked};
 use ground::{on_machines, refuse_other_kernel, surroundings_of};
 pub(crate) use lanes::{history_of, history_path, lanes_of, rules_of};
 pub(crate) use specs::Finished;
@@ -148,6 +150,11 @@ pub(crate) struct InjectArgs {
     #[command(flatten)]
     machines: MachinesArgs,
 
+    /// Of the strategy `exhaustive` and --want with --simulate: boot the cluster for each run, instead of
+    /// making it ready once and forking its kernels for each
+    #[arg(long, conflicts_with = "points")]
+    no_fork: bool,
+
     /// The seed of what a strategy draws, and of the simulated machines of the first run: each run
     /// has the next, but all of the strategy `exhaustive` have this one (0)
     #[arg(long, value_name = "S", conflicts_with = "resume")]
@@ -216,6 +223,9 @@ fn strategies() -> impl Iterator<Item = &'static str> {
 /// Does it.
 pub(crate) fn run(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     refuse_seed(arguments)?;
+    if arguments.no_fork && !arguments.machines.simulate && arguments.resume.is_none() {
+        bail!("--no-fork is for --simulate: nothing is forked in namespaces");
+    }
     if arguments.points {
         return points::print(arguments, interrupt);
     }
@@ -475,13 +485,13 @@ impl Campaign<'_> {
         let format = self.arguments.format;
         let directory = Mutex::new(self.directory.as_mut());
         let locked = || directory.lock().expect("no holder panics");
-        let run = |index: u64, plan: &FaultPlan| {
-            let kept = locked()
-                .as_ref()
-                .map(|directory| directory.run_directory(index));
-            let kept = kept.transpose()?;
-            want::run_confirmed(file, (index, plan), kept.as_deref(), interrupt)
+        let kept_of = |index: u64| match locked().as_ref() {
+            Some(directory) => directory.run_directory(index).map(Some),
+            None => Ok(None),
         };
+        let cancelled = || interrupt.requested();
+        let are_forked = !self.arguments.no_fork && can_be_forked(file)?;
+        let make = || Forks::new(file, &cancelled, interrupt, are_forked).keeping(&kept_of);
         let mut keep = |result: &InjectResult| {
             if let Some(directory) = locked().as_mut() {
                 directory.append(result)?;
@@ -490,11 +500,10 @@ impl Campaign<'_> {
             Ok(())
         };
         if format == OutputFormat::Json {
-            for result in &known {
-                told(result, &self.manifest, format, interrupt);
-            }
+            let known = known.iter();
+            known.for_each(|result| told(result, &self.manifest, format, interrupt));
         }
-        campaign(strategy, selection, known, &run, &mut keep)
+        campaign(strategy, selection, known, &make, &mut keep)
     }
 
     fn conclude(&self, summary: &Summary) -> anyhow::Result<Outcome> {

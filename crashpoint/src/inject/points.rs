@@ -116,6 +116,7 @@ pub(super) fn refuse_elsewhere(arguments: &InjectArgs) -> anyhow::Result<()> {
         (arguments.corrupt_reads, "--corrupt-reads"),
         (arguments.points_of.is_some(), "--points-of"),
         (arguments.at != At::default(), "--at"),
+        (arguments.no_fork, "--no-fork"),
     ];
     let is_elsewhere =
         arguments.want.is_none() && arguments.strategy.as_deref() != Some(EXHAUSTIVE);

@@ -48,11 +48,20 @@ pub(super) fn prepare(
 /// Runs a plan as [`run_once`] does, and confirms what the run shows of what is wanted.
 pub(super) fn run_confirmed(
     of: (&ClusterFile, &InjectManifest),
-    (index, plan): (u64, &FaultPlan),
+    plan: (u64, &FaultPlan),
     kept: Option<&Path>,
     interrupt: &Interrupt,
 ) -> injector::Result<Ran> {
-    let mut ran = run_once(of, (index, plan), kept, interrupt)?;
+    confirmed(run_once(of, plan, kept, interrupt)?, of, plan, interrupt)
+}
+
+/// Confirms what the run of a plan shows of what is wanted.
+pub(super) fn confirmed(
+    mut ran: Ran,
+    of: (&ClusterFile, &InjectManifest),
+    (index, plan): (u64, &FaultPlan),
+    interrupt: &Interrupt,
+) -> injector::Result<Ran> {
     confirm(&mut ran, of, (index, plan), &|manifest, plan| {
         run_once((of.0, manifest), (index, plan), None, interrupt)
     })?;

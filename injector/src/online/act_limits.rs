@@ -71,7 +71,11 @@ impl Runner<'_> {
     }
 
     /// The directions in which is counted what passes before.
-    fn counted(&self, begins: &Begins, cut: &[(Member, Member)]) -> Said<Vec<(Member, Member)>> {
+    pub(super) fn counted(
+        &self,
+        begins: &Begins,
+        cut: &[(Member, Member)],
+    ) -> Said<Vec<(Member, Member)>> {
         match begins {
             Begins::After(_) => Ok(cut.to_vec()),
             Begins::With(message) => {

@@ -1,9 +1,10 @@
 //! Many plans, each in a run of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::resume_unwind;
-use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, Scope};
+use std::time::Instant;
 
 use campaign::Shard;
 
@@ -14,9 +15,6 @@ use super::strategy::Strategy;
 use crate::error::{Error, Result};
 use crate::laboratory::Judged;
 use specification::Unlooked;
-
-/// How often it is looked whether a run has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Which plans are tried, and how long.
 #[derive(Debug, Clone, Default)]
@@ -182,18 +180,36 @@ impl Summary {
     }
 }
 
+/// Whoever makes runs, one after the other, in a thread of its own.
+pub trait Runs {
+    /// Makes the run of a plan, which has an index.
+    ///
+    /// # Errors
+    /// If the run cannot be made.
+    fn run(&mut self, index: u64, plan: &FaultPlan) -> Result<Ran>;
+}
+
+impl<F: FnMut(u64, &FaultPlan) -> Result<Ran>> Runs for F {
+    fn run(&mut self, index: u64, plan: &FaultPlan) -> Result<Ran> {
+        self(index, plan)
+    }
+}
+
+/// Makes one who makes runs, in the thread in which it is to make them.
+pub type MakeRuns<'a> = dyn Fn() -> Box<dyn Runs + 'a> + Sync + 'a;
+
 /// Tries the plans that a strategy proposes, several side by side if the selection says so. `known`
 /// is what came of some of them before; each result is told to `keep` when it is known. A strategy
-/// that learns proposes the next plan after those.
+/// that learns proposes the next plan after those. `make` is called once for each of those that make runs.
 ///
 /// # Errors
 /// If the first run of all cannot be made, or a result not be kept: once the runs have ended that were
 /// made beside it. A later run that cannot be made is inconclusive.
-pub fn campaign(
+pub fn campaign<'env>(
     strategy: &mut dyn Strategy,
     selection: &Selection,
     known: Vec<InjectResult>,
-    run: &(dyn Fn(u64, &FaultPlan) -> Result<Ran> + Sync),
+    make: &'env MakeRuns<'env>,
     keep: &mut dyn FnMut(&InjectResult) -> Result<()>,
 ) -> Result<Summary> {
     let indices = known.iter().map(|result| result.index);
@@ -207,7 +223,7 @@ pub fn campaign(
         strategy,
         selection,
     };
-    going.go_on(run, keep)?;
+    going.go_on(make, keep)?;
     let Going {
         mut summary,
         strategy,
@@ -226,14 +242,64 @@ struct Attempt {
     is_second: bool,
 }
 
-/// Waits until one of these runs has ended.
-fn wait_for_one<T>(running: &mut Vec<ScopedJoinHandle<'_, T>>) -> T {
-    loop {
-        if let Some(place) = running.iter().position(ScopedJoinHandle::is_finished) {
-            let run = running.remove(place);
-            return run.join().unwrap_or_else(|panic| resume_unwind(panic));
+/// What a thread that makes runs says of one: also that it has panicked.
+type Made = thread::Result<(usize, Attempt, Result<Ran>)>;
+
+/// Threads that make runs. Each stays for all of its runs, which may have something in common there.
+struct Workers<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    make: &'env MakeRuns<'env>,
+    all: Vec<Sender<Attempt>>,
+    idle: Vec<usize>,
+    made: (Sender<Made>, Receiver<Made>),
+}
+
+impl<'scope, 'env> Workers<'scope, 'env> {
+    fn new(scope: &'scope Scope<'scope, 'env>, make: &'env MakeRuns<'env>) -> Self {
+        Self {
+            scope,
+            make,
+            all: Vec::new(),
+            idle: Vec::new(),
+            made: mpsc::channel(),
         }
-        thread::sleep(LOOK_EVERY);
+    }
+
+    /// How many runs are made now.
+    fn busy(&self) -> usize {
+        self.all.len() - self.idle.len()
+    }
+
+    fn begin(&mut self, attempt: Attempt) {
+        let worker = self.idle.pop().unwrap_or_else(|| self.add());
+        let sent = self.all[worker].send(attempt);
+        sent.expect("it waits for one");
+    }
+
+    /// Starts one more thread. It ends when nobody can give it anything any more.
+    fn add(&mut self) -> usize {
+        let (send, attempts) = mpsc::channel::<Attempt>();
+        let (worker, make, made) = (self.all.len(), self.make, self.made.0.clone());
+        self.scope.spawn(move || {
+            let mut runs = make();
+            for attempt in attempts {
+                let run = || runs.run(attempt.index, &attempt.plan);
+                let ran = catch_unwind(AssertUnwindSafe(run));
+                if made.send(ran.map(|ran| (worker, attempt, ran))).is_err() {
+                    return;
+                }
+            }
+        });
+        self.all.push(send);
+        worker
+    }
+
+    /// Waits until one of the runs has ended.
+    fn wait_for_one(&mut self) -> (Attempt, Result<Ran>) {
+        let made = self.made.1.recv().expect("it is open");
+        let (worker, attempt, ran) = made.unwrap_or_else(|panic| resume_unwind(panic));
+        self.idle.push(worker);
+        (attempt, ran)
     }
 }
 
@@ -248,34 +314,29 @@ struct Going<'a> {
 }
 
 impl Going<'_> {
-    fn go_on(
+    fn go_on<'env>(
         &mut self,
-        run: &(dyn Fn(u64, &FaultPlan) -> Result<Ran> + Sync),
+        make: &'env MakeRuns<'env>,
         keep: &mut dyn FnMut(&InjectResult) -> Result<()>,
     ) -> Result<()> {
         thread::scope(|scope| {
-            let begin = |attempt: Attempt| {
-                scope.spawn(move || {
-                    let ran = run(attempt.index, &attempt.plan);
-                    (attempt, ran)
-                })
-            };
-            let mut running = Vec::new();
+            let mut workers = Workers::new(scope, make);
             loop {
                 // The first run of all must be possible: the others wait for it.
                 let is_first = self.summary.results.is_empty();
                 let most = if is_first { 1 } else { self.selection.jobs };
-                while running.len() < most.max(1)
+                while workers.busy() < most.max(1)
                     && let Some(attempt) = self.next()
                 {
-                    running.push(begin(attempt));
+                    workers.begin(attempt);
                 }
-                if running.is_empty() {
+                if workers.busy() == 0 {
                     return Ok(());
                 }
-                let (attempt, ran) = wait_for_one(&mut running);
-                let again = self.take(attempt, ran, keep)?;
-                running.extend(again.map(begin));
+                let (attempt, ran) = workers.wait_for_one();
+                if let Some(again) = self.take(attempt, ran, keep)? {
+                    workers.begin(again);
+                }
             }
         })
     }
@@ -345,12 +406,16 @@ fn unless_interrupted(ran: Result<Ran>, is_first: bool) -> Result<Option<Ran>> {
 mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     use super::super::given::{cluster_of, violated};
     use super::super::ran::FaultCame;
     use super::super::strategy::Repeated;
     use super::super::want::WANTED;
     use super::*;
+
+    /// How often it is looked who is there.
+    const LOOK_EVERY: Duration = Duration::from_millis(5);
 
     /// A plan, six times, by so many side by side; what was kept, and what it came to.
     fn six(jobs: usize, run: &(dyn Fn(u64) -> Result<Ran> + Sync)) -> (Vec<u64>, Result<Summary>) {
@@ -368,7 +433,7 @@ mod tests {
             &mut Repeated { plan, times: 6 },
             &selection,
             Vec::new(),
-            &|index, _| run(index),
+            &|| Box::new(|index: u64, _: &FaultPlan| run(index)),
             &mut |result| {
                 kept.push(result.index);
                 Ok(())
@@ -406,9 +471,11 @@ mod tests {
             &mut Insistent(FaultPlan::new(0, Vec::new())),
             &Selection::default(),
             Vec::new(),
-            &|_, _| {
-                runs.fetch_add(1, Ordering::SeqCst);
-                Ok(came.clone())
+            &|| {
+                Box::new(|_: u64, _: &FaultPlan| {
+                    runs.fetch_add(1, Ordering::SeqCst);
+                    Ok(came.clone())
+                })
             },
             &mut |result| {
                 kept.push(result.ran.clone());
@@ -523,7 +590,7 @@ mod tests {
             &mut Repeated { plan, times: 6 },
             &selection,
             vec![known],
-            &|_, _| Ok(broken.clone()),
+            &|| Box::new(|_: u64, _: &FaultPlan| Ok(broken.clone())),
             &mut |result| {
                 kept.push(result.index);
                 Ok(())

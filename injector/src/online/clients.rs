@@ -36,6 +36,7 @@ pub(super) struct Counts {
 }
 
 /// A client that runs, or ran.
+#[derive(Clone)]
 pub(super) struct RunningClient {
     pub(super) config: SidedClient,
     pub(super) counts: Counts,
@@ -47,6 +48,7 @@ pub(super) struct RunningClient {
 }
 
 /// A line of a client.
+#[derive(Clone)]
 struct Said {
     line: Vec<u8>,
     /// What it is as a line of a history.
@@ -117,6 +119,18 @@ impl Clients {
             begun,
             kept_at: begun,
             heard: begun,
+        })
+    }
+
+    /// The same that go on in a fork. What they have said is copied: acknowledgements and history.
+    pub(super) fn forked(&self, from: [&Path; 2], to: [&Path; 2]) -> crate::Result<Self> {
+        Ok(Self {
+            all: self.all.clone(),
+            turns: self.turns.clone(),
+            kept: self.kept.of_copies(from, to)?,
+            begun: self.begun,
+            kept_at: self.kept_at,
+            heard: self.heard,
         })
     }
 

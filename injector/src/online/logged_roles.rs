@@ -35,6 +35,23 @@ impl LoggedRoles {
         }
     }
 
+    /// The same where all goes on from here as it does there, with logs of its own.
+    pub(super) fn forked(&self, ground: &dyn Ground) -> Self {
+        let lives = self.lives.iter().enumerate().map(|(node, life)| {
+            life.as_ref().map(|life| Life {
+                from: life.from,
+                tail: life.tail.of_copy(ground.log(node)),
+                role: life.role.clone(),
+            })
+        });
+        Self {
+            lines: self.lines.clone(),
+            every: self.every,
+            lives: lives.collect(),
+            told: self.told,
+        }
+    }
+
     /// What they all are, if one of them has become something else, or it was not told for a while.
     pub(super) fn look(&mut self, ground: &mut dyn Ground) -> Option<Result<Roles, String>> {
         let nodes = ground.file().nodes.len();

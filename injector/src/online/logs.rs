@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 /// The log of a node, from a place on.
+#[derive(Clone)]
 pub(super) struct LogTail {
     path: PathBuf,
     read_to: u64,
@@ -25,6 +26,14 @@ impl LogTail {
             path,
             read_to,
             begun: Vec::new(),
+        }
+    }
+
+    /// The same of a copy of it.
+    pub(super) fn of_copy(&self, path: PathBuf) -> Self {
+        Self {
+            path,
+            ..self.clone()
         }
     }
 

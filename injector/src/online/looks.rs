@@ -46,7 +46,7 @@ impl After {
 }
 
 /// What a ground has to know for its looks.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct DataLooks {
     /// Which files are read, if directories are looked at.
     pub(super) reading: Option<Reading>,

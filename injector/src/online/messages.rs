@@ -13,7 +13,7 @@ use super::roles::Roles;
 type Way = ((usize, usize), Ports);
 
 /// The messages of nodes since the last fault was put in place, or since counting began.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Messages {
     /// Whether they are to be counted at all.
     pub(super) counts: bool,
@@ -25,7 +25,7 @@ pub(super) struct Messages {
 }
 
 /// What was sent on a way.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Seen {
     count: u64,
     /// When it was first seen.

@@ -55,7 +55,7 @@ mod workload;
 mod worse;
 
 pub use calls::{Calls, run_hidden};
-pub use campaign::{Selection, Summary, campaign};
+pub use campaign::{MakeRuns, Runs, Selection, Summary, campaign};
 pub use directory::{
     InjectDirectory, InjectManifest, InjectResult, OnMachines, RUNS, manifest, merge, results,
     summary,
@@ -86,7 +86,7 @@ pub use ran::{FaultCame, Happening, Ran, RunEvent, SimulatedRun, State};
 pub(crate) use ran::{NO_FAULT, doubtful};
 pub use recovered::{Recovered, nearest_recovered};
 pub use requests::{RequestKind, RequestOf};
-pub use run::{HISTORY, Place, run};
+pub use run::{Future, HISTORY, Place, Prefix, Trunk, run};
 pub(crate) use scribe::Scribe;
 pub use sent::Sent;
 pub use simulated::Simulated;

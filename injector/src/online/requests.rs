@@ -131,6 +131,8 @@ struct State {
     name: String,
     is_counting: bool,
     seen: BTreeMap<(String, MadeRequest), Times>,
+    /// How many of those were done that count, whatever the node was called.
+    done: BTreeMap<MadeRequest, u64>,
 }
 
 /// A request that is waited for.
@@ -143,12 +145,24 @@ struct Watched {
 }
 
 /// How often a request came, and when first.
+#[derive(Clone)]
 struct Times {
     count: u64,
     first_ns: u64,
 }
 
 impl State {
+    /// The same with nothing that is waited for.
+    fn forked(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            is_counting: self.is_counting,
+            seen: self.seen.clone(),
+            done: self.done.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Counts a request for those who wait for one then. Whether it is to wait.
     fn waits(&mut self, made: &MadeRequest, when: Moment) -> bool {
         let before = self.held.len();
@@ -163,6 +177,31 @@ impl State {
             }
         }
         self.held.len() > before
+    }
+
+    fn count_done(&mut self, made: MadeRequest) {
+        if self.is_counting {
+            *self.done.entry(made).or_default() += 1;
+        }
+    }
+
+    /// Has a request be waited for since counting began. Whether it has not come since then.
+    fn catch_up(&mut self, id: u64) -> bool {
+        let Some(watched) = self.watches.get_mut(&id) else {
+            return false;
+        };
+        let of = &watched.of;
+        watched.seen = match watched.when {
+            Moment::Before => {
+                let seen = self.seen.iter().filter(|((_, made), _)| of.is_of(made));
+                seen.map(|(_, times)| times.count).sum()
+            }
+            Moment::After => {
+                let done = self.done.iter().filter(|(made, _)| of.is_of(made));
+                done.map(|(_, count)| count).sum()
+            }
+        };
+        watched.seen < of.nth
     }
 
     fn count(&mut self, made: MadeRequest, now_ns: u64) {
@@ -204,7 +243,12 @@ impl Onlooker for RequestDesk {
     }
 
     fn is_done(&self, request: DiskRequest, has_failed: bool) -> bool {
-        !has_failed && self.state().waits(&self.made(request), Moment::After)
+        if has_failed {
+            return false;
+        }
+        let (made, mut state) = (self.made(request), self.state());
+        state.count_done(made);
+        state.waits(&made, Moment::After)
     }
 
     fn holds(&self) -> bool {
@@ -243,6 +287,28 @@ impl Requests {
         Ok(this)
     }
 
+    /// The same of disks that were forked, while nothing is waited for.
+    ///
+    /// # Errors
+    /// If the ground cannot have that.
+    pub(super) fn forked(&self, ground: &mut dyn Ground) -> cluster::Result<Self> {
+        let mut desks = BTreeMap::new();
+        for (node, desk) in &self.desks {
+            let forked = Arc::new(RequestDesk {
+                node: *node,
+                areas: desk.areas.clone(),
+                state: Mutex::new(desk.state().forked()),
+            });
+            ground.look_at_requests(*node, Arc::clone(&forked) as Arc<dyn Onlooker>)?;
+            desks.insert(*node, forked);
+        }
+        Ok(Self {
+            desks,
+            next_watch: self.next_watch.clone(),
+            counts: self.counts,
+        })
+    }
+
     /// Whether requests are counted.
     pub(super) fn counts(&self) -> bool {
         self.counts
@@ -261,6 +327,7 @@ impl Requests {
             let mut state = desk.state();
             state.is_counting = true;
             state.seen.clear();
+            state.done.clear();
         }
     }
 
@@ -342,6 +409,13 @@ impl RequestWatch {
             let words = || watched.of.words(watched.when);
             watched.has_fired.then(|| (desk.node, words()))
         })
+    }
+}
+
+impl RequestWatch {
+    /// Waits for it since requests are counted, and not only since now. Whether it has not come by now.
+    pub(super) fn catch_up(&self) -> bool {
+        self.desks.iter().all(|desk| desk.state().catch_up(self.id))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 const TIMES_MAX: u32 = 3;
 
 /// Which nodes are to be started again, and when.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Restarts {
     /// So long after their end, if the plan says so.
     after: Option<Duration>,

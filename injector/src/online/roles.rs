@@ -115,6 +115,14 @@ impl Probe {
         })
     }
 
+    /// The same on a ground that goes on from here as this one does.
+    pub(super) fn forked(&self, ground: &dyn Ground) -> Self {
+        match self {
+            Self::Asked(asked) => Self::Asked(asked.clone()),
+            Self::Logged(logged) => Self::Logged(logged.forked(ground)),
+        }
+    }
+
     /// Whether it needs a place like that of a client.
     pub(super) fn needs_place(&self) -> bool {
         matches!(self, Self::Asked(_))
@@ -135,6 +143,7 @@ impl Probe {
 }
 
 /// Asks a command, again and again, without waiting for it.
+#[derive(Clone)]
 pub(super) struct Asked {
     words: Vec<String>,
     /// Whether it keeps running.

@@ -3,9 +3,11 @@
 
 mod begin;
 mod faults;
+mod fork;
 mod heal;
 mod hear;
 mod judge;
+mod late;
 #[cfg(test)]
 mod tests;
 mod unexpected;
@@ -36,9 +38,11 @@ use super::sometimes::Reached;
 use super::triggers::{Seen, Waiting};
 use crate::error::{Error, Result};
 use crate::laboratory::Judged;
-use begin::begin;
+use begin::{Ready, begin};
 use faults::Next;
+pub use fork::{Future, Prefix};
 use heal::Healing;
+pub use late::Trunk;
 use unexpected::Unexpected;
 pub(super) use unexpected::without_line;
 
@@ -139,34 +143,62 @@ pub fn run(
     place: &Place,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Ran> {
-    if let Some(reading) = place.reading {
-        ground.look_at_data(reading);
-    }
-    let mut runner = begin(ground, plan, place, cancelled)?;
-    runner.tell_roles(None);
-    let begun_ns = runner.begun_ns();
-    let ran = runner.all_of_it(place);
-    let calls = Rc::clone(&runner.calls);
-    runner.ground.end();
-    // What the functions are called is known when the nodes have ended.
-    let others = runner.other_points(begun_ns);
-    let points = SeenPoint::all(&calls, others, runner.ground.file(), begun_ns);
-    let has_lost_messages = runner.messages.counts && runner.ground.uncounted() > 0;
-    match ran {
-        Ok(ran) => Ok(Ran {
-            points,
-            has_lost_points: calls.lost_some().is_some() || has_lost_messages,
-            ..ran
-        }),
-        Err(Error::Cluster(error @ ClusterError::Unable { .. })) => runner.cut_short(place, &error),
-        Err(error) => Err(error),
-    }
+    let ready = Ready::new(ground, plan, place, cancelled)?;
+    run_ready(ground, ready, plan, place, cancelled)
 }
 
+/// The same of a cluster that is ready.
+fn run_ready(
+    ground: &mut dyn Ground,
+    ready: Ready,
+    plan: &FaultPlan,
+    place: &Place,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Ran> {
+    let mut runner = begin(ground, ready, plan, place, cancelled)?;
+    runner.tell_roles(None);
+    runner.finish(place, None)
+}
+
+/// How far a run is that goes on: the fault whose turn it is, and when the clients had ended, if they have.
+type Begun = (Option<Next>, Option<Duration>);
+
 impl Runner<'_> {
-    fn all_of_it(&mut self, place: &Place) -> Result<Ran> {
+    /// Goes on to the end, from the start of the clients, or from where the run is.
+    fn finish(mut self, place: &Place, begun: Option<Begun>) -> Result<Ran> {
+        let begun_ns = self.begun_ns();
+        let ran = self.all_of_it(place, begun);
+        let calls = Rc::clone(&self.calls);
+        self.ground.end();
+        // What the functions are called is known when the nodes have ended.
+        let others = self.other_points(begun_ns);
+        let points = SeenPoint::all(&calls, others, self.ground.file(), begun_ns);
+        let has_lost_messages = self.messages.counts && self.ground.uncounted() > 0;
+        match ran {
+            Ok(ran) => Ok(Ran {
+                points,
+                has_lost_points: calls.lost_some().is_some() || has_lost_messages,
+                ..ran
+            }),
+            Err(Error::Cluster(error @ ClusterError::Unable { .. })) => {
+                self.cut_short(place, &error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks for what should happen sometimes, and counts, from now on.
+    fn watch(&mut self) {
         self.sometimes = Some(Reached::new(&self.seen()));
-        self.counted_faults()?;
+        self.begin_tally();
+    }
+
+    fn all_of_it(&mut self, place: &Place, begun: Option<Begun>) -> Result<Ran> {
+        let begun = begun.unwrap_or_else(|| {
+            self.watch();
+            (self.arm(0), None)
+        });
+        self.counted_faults(begun)?;
         let acknowledged_before_heal = self.clients.acknowledged();
         let mut broken = self.restore_majority()?;
         if broken.is_empty() {
@@ -223,10 +255,9 @@ impl Runner<'_> {
         })
     }
 
-    /// Has the faults happen, and calls and messages counted meanwhile.
-    fn counted_faults(&mut self) -> Result<()> {
-        self.begin_tally();
-        let ended = self.faults();
+    /// Has the faults happen; calls and messages are counted meanwhile.
+    fn counted_faults(&mut self, begun: Begun) -> Result<()> {
+        let ended = self.faults(begun);
         self.calls.end_tally();
         self.disk_requests.end_tally();
         self.look_at_messages();
@@ -282,18 +313,12 @@ impl Runner<'_> {
     }
 
     /// Has the faults happen, while the clients work.
-    fn faults(&mut self) -> Result<()> {
-        let mut next = self.arm(0);
-        let mut clients_ended = None;
+    fn faults(&mut self, (mut next, mut clients_ended): Begun) -> Result<()> {
         loop {
             self.is_quiet = self.is_quiet_until(next.as_ref());
             self.hear()?;
             self.fire_all(&mut next);
-            self.look_for_ends()?;
-            self.start_again();
-            if self.clients.are_over() && clients_ended.is_none() {
-                clients_ended = Some(self.ground.now());
-            }
+            self.look_after_nodes(&mut clients_ended)?;
             if let Some(ended) = clients_ended
                 && !self.is_worth_waiting(next.as_ref(), ended)
                 && !self.is_counted_still(ended)
@@ -303,6 +328,16 @@ impl Runner<'_> {
             }
             self.ground.pass()?;
         }
+    }
+
+    /// Ends faults whose time is over, and starts nodes again. Notes when the clients have ended.
+    fn look_after_nodes(&mut self, clients_ended: &mut Option<Duration>) -> Result<()> {
+        self.look_for_ends()?;
+        self.start_again();
+        if self.clients.are_over() && clients_ended.is_none() {
+            *clients_ended = Some(self.ground.now());
+        }
+        Ok(())
     }
 
     /// Whether nodes may still do what clients asked for, and that is to be counted.

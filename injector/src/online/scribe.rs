@@ -47,6 +47,27 @@ impl Scribe {
         Ok(scribe)
     }
 
+    /// Goes on with copies of both files, which are made here.
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub(super) fn of_copies(&self, from: [&Path; 2], to: [&Path; 2]) -> Result<Self> {
+        let copied = |place: usize| {
+            let (from, to) = (from[place], to[place]);
+            let copied = std::fs::copy(from, to);
+            let opened = copied.and_then(|_| File::options().append(true).open(to));
+            opened.map_err(|error| Error::System {
+                doing: format!("copy {} to {}", from.display(), to.display()),
+                error,
+            })
+        };
+        Ok(Self {
+            lines: copied(0)?,
+            history: copied(1)?,
+            processes: self.processes.clone(),
+        })
+    }
+
     /// Keeps a line of the client at a place, which came so many nanoseconds after the start of the
     /// clients.
     ///

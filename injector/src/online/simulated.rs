@@ -12,11 +12,12 @@ use cluster::{
     SimulatedProgram, Verdict,
 };
 
-use simulation::{Carried, Limit, Ports, Until};
+use simulation::{Carried, Limit, OfPorts, Passed, Ports, Until};
 
 use super::calls::Calls;
 use super::ground::{Ground, Loses, ProgramId};
 use super::looks::{After, DataLooks, Look};
+use super::plan::FaultPlan;
 use super::worse::Worse;
 
 /// How much time passes at most before it is looked again.
@@ -36,6 +37,8 @@ pub struct Simulated<'a> {
     cuts: BTreeSet<(Member, Member)>,
     /// The directions that are to be cut once a limit is reached.
     limited: BTreeSet<(Member, Member)>,
+    /// Since what had passed the next limit counts, if not since now.
+    counted_since: Option<Vec<Passed>>,
     /// The links that are worse than others.
     worse: BTreeSet<(Member, Member)>,
     /// Whose end was told.
@@ -55,6 +58,7 @@ impl<'a> Simulated<'a> {
             programs: Vec::new(),
             cuts: BTreeSet::new(),
             limited: BTreeSet::new(),
+            counted_since: None,
             worse: BTreeSet::new(),
             told: BTreeSet::new(),
             calls: Rc::default(),
@@ -62,6 +66,66 @@ impl<'a> Simulated<'a> {
             data_looks: DataLooks::default(),
             cancelled,
         }
+    }
+
+    /// Another one that goes on from here as this one does, for a plan; not while a fault is in place. `logs` is
+    /// the directory for its logs. Nothing, if its nodes would be traced otherwise for that plan.
+    ///
+    /// # Errors
+    /// If the machines cannot be forked.
+    pub(super) fn fork(&mut self, plan: &FaultPlan, logs: &Path) -> Result<Option<Self>> {
+        let Some(calls) = self.calls.forked(plan, self.cluster.file()) else {
+            return Ok(None);
+        };
+        let calls = Rc::new(calls);
+        let mut cluster = self.cluster.fork(logs)?;
+        if !calls.nodes_inside().is_empty() {
+            cluster.trace(Rc::clone(&calls) as Rc<dyn MachineTracer>);
+        }
+        Ok(Some(Self {
+            cluster,
+            programs: self.programs.clone(),
+            cuts: self.cuts.clone(),
+            limited: self.limited.clone(),
+            counted_since: None,
+            worse: self.worse.clone(),
+            told: self.told.clone(),
+            calls,
+            paused: self.paused.clone(),
+            data_looks: self.data_looks.clone(),
+            cancelled: self.cancelled,
+        }))
+    }
+
+    /// All that has passed by now.
+    pub(super) fn passed(&mut self) -> Vec<Passed> {
+        self.cluster
+            .simulation()
+            .network()
+            .passed_by_ports()
+            .collect()
+    }
+
+    /// How many such messages have passed in these directions since so much had.
+    pub(super) fn messages_since(
+        &mut self,
+        counted: &[(Member, Member)],
+        of: OfPorts,
+        before: &[Passed],
+    ) -> u64 {
+        let counted = counted.iter().map(|way| self.machines(*way)).collect();
+        let network = self.cluster.simulation().network();
+        network.passed_since(&counted, of, before).messages
+    }
+
+    /// The next limit counts since so much had passed. There is no lookahead since then.
+    pub(super) fn count_since(&mut self, passed: Vec<Passed>) {
+        self.counted_since = Some(passed);
+    }
+
+    /// What is decided about system calls of nodes.
+    pub(super) fn calls(&self) -> &Rc<Calls> {
+        &self.calls
     }
 
     /// The machines.
@@ -474,14 +538,20 @@ impl Ground for Simulated<'_> {
         counted: &[(Member, Member)],
         until: Until,
     ) -> Result<()> {
-        self.meet()?;
+        let before = self.counted_since.take();
+        if before.is_none() {
+            self.meet()?;
+        }
         self.limited = cut.iter().copied().collect();
         let [cut, counted] =
             [cut, counted].map(|ways| ways.iter().map(|way| self.machines(*way)).collect());
-        self.cluster
-            .simulation()
-            .switch()
-            .limit(cut, counted, until);
+        let switch = self.cluster.simulation().switch();
+        match (before, until) {
+            (Some(before), Until::With(nth, of)) => {
+                switch.limit_since(cut, counted, (nth, of), &before);
+            }
+            _ => switch.limit(cut, counted, until),
+        }
         self.verify()
     }
 

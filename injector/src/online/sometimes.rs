@@ -43,6 +43,16 @@ impl Reached {
         }
     }
 
+    /// The same in a fork; nothing, if something is waited for that cannot be there twice.
+    pub(super) fn forked(&self) -> Option<Self> {
+        let waiting = self.waiting.iter();
+        let waiting = waiting.map(|(name, waiting)| Some((name.clone(), waiting.forked()?)));
+        Some(Self {
+            waiting: waiting.collect::<Option<_>>()?,
+            reached: self.reached.clone(),
+        })
+    }
+
     pub(super) fn look(&mut self, seen: &Seen) {
         let happened = self
             .waiting

@@ -199,6 +199,42 @@ impl Waiting {
         waiting
     }
 
+    /// The same in a fork; nothing if it waits for a call or a request: whose that is there is another.
+    pub(super) fn forked(&self) -> Option<Self> {
+        if self.call.is_some() || self.request.is_some() {
+            return None;
+        }
+        let then = self.then.as_ref();
+        Some(Self {
+            trigger: self.trigger.clone(),
+            armed: self.armed,
+            looks: self.looks,
+            after: self.after.clone(),
+            acknowledged: self.acknowledged,
+            had: self.had.clone(),
+            values: self.values.clone(),
+            call: None,
+            request: None,
+            called: self.called.clone(),
+            has_let_go: self.has_let_go,
+            sent: self.sent.clone(),
+            unknown: self.unknown.clone(),
+            reached: self.reached,
+            line: self.line.clone(),
+            parts: self.parts.iter().map(Self::forked).collect::<Option<_>>()?,
+            then: match then {
+                Some(then) => Some(Box::new(then.forked()?)),
+                None => None,
+            },
+        })
+    }
+
+    /// Waits for its request since requests are counted, and not only since now. Whether it has not come by now.
+    pub(super) fn catches_up(&self) -> bool {
+        let request = self.request.as_ref();
+        request.is_some_and(RequestWatch::catch_up)
+    }
+
     /// Waits for the call from now on, if it is known of whom.
     fn look_for_call(&mut self, seen: &Seen) {
         if let Awaited::Call { of, on, when } = &self.trigger.awaited

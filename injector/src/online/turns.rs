@@ -26,6 +26,7 @@ pub(super) enum Disorder {
 }
 
 /// Whose turn it is.
+#[derive(Clone)]
 pub(super) struct Turns {
     order: Vec<usize>,
     within: Duration,
@@ -37,7 +38,7 @@ pub(super) struct Turns {
 }
 
 /// A client that takes turns.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Taker {
     /// How many turns it was given.
     given: u64,

@@ -111,6 +111,15 @@ fn traced_nodes(plan: &FaultPlan, file: &ClusterFile, counts: bool) -> BTreeSet<
     nodes
 }
 
+/// The calls that are looked at, each once and in one order: where calls are counted they are the same for
+/// all plans, and so are the runs up to their faults.
+fn kinds_of(plan: &FaultPlan, counts: bool) -> Vec<String> {
+    let of_plan = plan.calls().map(|(of, _)| of.call.clone());
+    let counted = names().filter(|_| counts).map(str::to_owned);
+    let kinds: BTreeSet<_> = of_plan.chain(counted).collect();
+    kinds.into_iter().collect()
+}
+
 impl Calls {
     /// For the nodes of a plan; for all nodes with data, if calls are to be counted. Their tracers are in
     /// the machines of the nodes if those are `inside` of machines with kernels of their own.
@@ -126,16 +135,34 @@ impl Calls {
             };
             (node, place)
         };
-        let kinds = plan.calls().map(|(of, _)| of.call.clone());
-        let counted = names().filter(|_| counts).map(str::to_owned);
-        let kinds: Vec<_> = kinds.chain(counted).collect();
         Self {
             desks: nodes.into_iter().map(desk).collect(),
-            kinds,
+            kinds: kinds_of(plan, counts),
             next_watch: Cell::new(0),
             hits: RefCell::default(),
             counts,
         }
+    }
+
+    /// The same in machines that were forked, for another plan: nothing is decided yet. Nothing, if nodes are
+    /// traced otherwise for that one, or not in their machines.
+    pub(super) fn forked(&self, plan: &FaultPlan, file: &ClusterFile) -> Option<Self> {
+        let wanted = traced_nodes(plan, file, self.counts);
+        let is_same = wanted.iter().eq(self.desks.keys());
+        if !is_same || kinds_of(plan, self.counts) != self.kinds {
+            return None;
+        }
+        let desks = self.desks.iter().map(|(node, place)| {
+            let remote = place.inside()?.forked();
+            Some((*node, Place::Inside(Rc::new(remote))))
+        });
+        Some(Self {
+            desks: desks.collect::<Option<_>>()?,
+            kinds: self.kinds.clone(),
+            next_watch: self.next_watch.clone(),
+            hits: self.hits.clone(),
+            counts: self.counts,
+        })
     }
 
     /// Whether calls are counted.

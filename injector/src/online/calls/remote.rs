@@ -19,7 +19,7 @@ pub(super) struct Remote {
 }
 
 /// What is known of it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Known {
     /// Whether the node's command was started, and has not been killed since.
     is_there: bool,
@@ -42,7 +42,7 @@ struct Known {
 }
 
 /// What is known of the calls of a node that are counted in its machine.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Counted {
     /// The number of the counting that calls are of.
     number: u64,
@@ -57,11 +57,13 @@ struct Counted {
     is_lost: bool,
 }
 
+#[derive(Clone)]
 struct Watch {
     watched: Watched,
     fired: Option<String>,
 }
 
+#[derive(Clone)]
 struct Rule {
     fault: CallFault,
     seen: u64,
@@ -73,6 +75,14 @@ impl Remote {
         Self {
             node,
             known: RefCell::default(),
+        }
+    }
+
+    /// The same desk in a machine that was forked: what becomes of one is nothing to the other.
+    pub(super) fn forked(&self) -> Self {
+        Self {
+            node: self.node,
+            known: RefCell::new(self.known().clone()),
         }
     }
 

@@ -48,7 +48,7 @@ impl Times {
 }
 
 /// The calls of a node since the last fault was put in place, or since counting began.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     pub(super) is_counting: bool,
     pub(super) made: BTreeMap<Made, Times>,

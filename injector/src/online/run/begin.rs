@@ -26,19 +26,71 @@ use crate::error::Result;
 /// How long the probe may take for its first answer, whatever it may take for others: it starts.
 const PROBE_STARTS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Starts the nodes, and then the clients.
+/// What is known of a cluster that is ready, before its clients are started.
+pub(super) struct Ready {
+    pub(super) calls: Rc<Calls>,
+    disk_requests: Requests,
+    probe: Option<Probe>,
+    roles: Option<Roles>,
+}
+
+impl Ready {
+    /// Starts the nodes, and waits until they are ready and the probe has answered.
+    pub(super) fn new(
+        ground: &mut dyn Ground,
+        plan: &FaultPlan,
+        place: &Place,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self> {
+        if let Some(reading) = place.reading {
+            ground.look_at_data(reading);
+        }
+        let mut probe = wanted_probe(ground, plan, place);
+        let calls = followed_calls(ground, plan, place)?;
+        start_nodes(ground, probe.as_ref())?;
+        if plan.needs_counts() || place.points.is_some_and(At::has_messages) {
+            ground.count_sent()?;
+        }
+        let disk_requests = watched_requests(ground, plan, place)?;
+        let roles = first_roles(probe.as_mut(), ground, cancelled)?;
+        Ok(Self {
+            calls,
+            disk_requests,
+            probe,
+            roles,
+        })
+    }
+
+    /// The same of a ground that was forked there, which has such calls.
+    pub(super) fn forked(&self, ground: &mut dyn Ground, calls: Rc<Calls>) -> Result<Self> {
+        Ok(Self {
+            calls,
+            disk_requests: self.disk_requests.forked(ground)?,
+            probe: self.probe.as_ref().map(|probe| probe.forked(ground)),
+            roles: self.roles.clone(),
+        })
+    }
+
+    /// Whether a run with a plan would have come here in the same way as far as the disks are concerned.
+    pub(super) fn has_requests_for(&self, plan: &FaultPlan) -> bool {
+        self.disk_requests.counts() || !plan.needs_requests()
+    }
+}
+
+/// Starts the clients of a cluster that is ready.
 pub(super) fn begin<'a>(
     ground: &'a mut dyn Ground,
+    ready: Ready,
     plan: &'a FaultPlan,
     place: &Place,
     cancelled: &'a dyn Fn() -> bool,
 ) -> Result<Runner<'a>> {
-    let mut probe = wanted_probe(ground, plan, place);
-    let calls = followed_calls(ground, plan, place)?;
-    start_nodes(ground, probe.as_ref())?;
-    let messages = counted_messages(ground, plan, place)?;
-    let disk_requests = watched_requests(ground, plan, place)?;
-    let roles = first_roles(probe.as_mut(), ground, cancelled)?;
+    let Ready {
+        calls,
+        disk_requests,
+        probe,
+        roles,
+    } = ready;
     // What nodes log until the probe has answered is of before the clients.
     let logs = logs(ground);
     let log_times = first_log_times(ground, &logs);
@@ -47,7 +99,7 @@ pub(super) fn begin<'a>(
         ground,
         plan,
         calls,
-        messages,
+        messages: Messages::new(place.points.is_some_and(At::has_messages)),
         disk_requests,
         requests: BTreeMap::new(),
         unusable: None,
@@ -84,15 +136,6 @@ fn start_nodes(ground: &mut dyn Ground, probe: Option<&Probe>) -> Result<()> {
     let asks_probe = probe.is_some_and(Probe::needs_place);
     let clients = ground.file().all_clients().len();
     Ok(ground.start(clients + usize::from(asks_probe))?)
-}
-
-/// The messages that are failure points. What is sent is counted from now on, for them or for the plan.
-fn counted_messages(ground: &mut dyn Ground, plan: &FaultPlan, place: &Place) -> Result<Messages> {
-    let counts = place.points.is_some_and(At::has_messages);
-    if plan.needs_counts() || counts {
-        ground.count_sent()?;
-    }
-    Ok(Messages::new(counts))
 }
 
 /// The requests to disks that are failure points, or that the plan waits for. They are looked at from now on.

@@ -25,11 +25,11 @@ pub(super) fn after_disk_errors(node: String, why: &impl Display) -> ClusterErro
 
 /// The fault whose turn it is.
 pub(super) struct Next {
-    fault: usize,
+    pub(super) fault: usize,
     pub(super) trigger: Waiting,
     pub(super) fired: Option<Duration>,
     /// Of a partition whose trigger fired, and that begins after so much.
-    limited: Option<Limited>,
+    pub(super) limited: Option<Limited>,
 }
 
 impl Next {

@@ -25,7 +25,7 @@ pub(in super::super) fn without_line(broken: &str) -> &str {
 }
 
 /// What was not expected by now.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Unexpected {
     /// Ends that the cluster file does not allow, in words.
     ends: Vec<String>,

@@ -40,6 +40,10 @@ use crate::cluster::MachinesArgs;
 
 /// The arguments of `crashpoint inject`.
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 #[command(group(ArgGroup::new("proposes").args(["strategy", "want"]).multiple(true)))]
 pub(crate) struct InjectArgs {
     /// The cluster file

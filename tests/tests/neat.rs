@@ -1,6 +1,7 @@
 //! Systems of the paper on network partitions that describes NEAT (OSDI 2018): the strategy `partitions`
 //! finds their failures, with nothing made for them but a cluster file and a door; those of Elasticsearch are
-//! found by a plan. And Cassandra and Kafka, of about the same time. Needs root, Python and `make setup-neat`.
+//! found by a plan. And Cassandra, Kafka, MooseFS and RabbitMQ, of about the same time. Needs root, Python and
+//! `make setup-neat`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -251,29 +252,40 @@ fn what_kafka_has_acknowledged_is_lost_with_the_power_of_all_brokers() {
     .is_found();
 }
 
+/// So many runs of a plan of `workloads/plans`: one is ok at least, and none is broken.
+fn keeps_what_it_promised(file: &str, plan: &str, runs: &str) {
+    let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads");
+    let file = workloads.join("clusters").join(file);
+    let plan = workloads.join("plans").join(plan);
+    let [file, plan] = [&file, &plan].map(|path| path.to_str().expect("a path in UTF-8"));
+    let folder = Folder::new(&[]);
+    let words = ["inject", file, "--plan", plan, "--repeat", runs];
+    let output = folder.run(&[&words[..], &["--out", "out"]].concat());
+    println!("{}", printed(&output));
+    let results = results(&folder);
+    let verdicts: Vec<_> = results.iter().map(|result| &result["verdict"]).collect();
+    assert!(!verdicts.iter().any(|verdict| *verdict == "broken"));
+    let is_ok = verdicts.iter().any(|verdict| *verdict == "ok");
+    assert!(is_ok, "{}", said(&output));
+    assert!(folder.left().is_empty(), "{:?}", folder.left());
+}
+
 /// Kills lose nothing, and power failures nothing if each message is synced.
 #[test]
 #[ignore = "it takes minutes, and Kafka: make test-neat"]
 fn what_kafka_has_acknowledged_survives_kills_and_if_it_is_synced_power_failures() {
-    for (file, plan) in [
-        ("cluster", "all-are-killed.toml"),
-        ("flushed", "all-lose-power.toml"),
-    ] {
-        let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads");
-        let file = workloads.join(format!("clusters/kafka/{file}.toml"));
-        let plan = workloads.join("plans").join(plan);
-        let folder = Folder::new(&[]);
-        let [file, plan] = [&file, &plan].map(|path| path.to_str().expect("a path in UTF-8"));
-        let output = folder.run(&[
-            "inject", file, "--plan", plan, "--repeat", "3", "--out", "out",
-        ]);
-        println!("{}", printed(&output));
-        let verdicts: Vec<_> = results(&folder)
-            .iter()
-            .map(|result| result["verdict"].clone())
-            .collect();
-        assert!(!verdicts.contains(&"broken".into()), "{}", printed(&output));
-        assert!(verdicts.contains(&"ok".into()), "{}", said(&output));
-        assert!(folder.left().is_empty(), "{:?}", folder.left());
-    }
+    keeps_what_it_promised("kafka/cluster.toml", "all-are-killed.toml", "3");
+    keeps_what_it_promised("kafka/flushed.toml", "all-lose-power.toml", "3");
+}
+
+#[test]
+#[ignore = "it takes a minute, and RabbitMQ: make test-neat"]
+fn what_rabbitmq_has_confirmed_survives_kills() {
+    keeps_what_it_promised("rabbitmq/cluster.toml", "all-are-killed.toml", "2");
+}
+
+#[test]
+#[ignore = "it takes a minute, and MooseFS: make test-neat"]
+fn what_moosefs_has_synced_survives_kills() {
+    keeps_what_it_promised("moosefs/cluster.toml", "all-are-killed.toml", "2");
 }

@@ -99,6 +99,9 @@ def work(seconds):
             process += 1
         time.sleep(PAUSE_S)
     look(files)
+    # A mount that looks at itself while it is killed would wait for itself.
+    for name in ("look", "work"):
+        subprocess.run(["umount", "-l", f"{MOUNTS}/{name}"], check=False)
 
 
 def look(files):

@@ -31,6 +31,9 @@ const SEED: &str = "1";
 /// What `client.py check` says of nodes that stay apart after the heal.
 const APART: &str = "the nodes do not come together";
 
+/// What Cassandra's client says of them.
+const NO_SCHEMA: &str = "the nodes do not come to one schema";
+
 impl Known {
     /// The arguments that begin its campaign.
     fn begins(&self) -> Vec<String> {
@@ -104,7 +107,8 @@ fn found(folder: &Folder, number: usize, result: &Value) -> BTreeSet<String> {
         Some(format!("{} of {of}", one["kind"].as_str()?))
     };
     let mut found: BTreeSet<String> = anomalies.filter_map(kind).collect();
-    if result["broken"].to_string().contains(APART) {
+    let broken = result["broken"].to_string();
+    if broken.contains(APART) || broken.contains(NO_SCHEMA) {
         found.insert("apart of nodes".to_owned());
     }
     found
@@ -234,7 +238,7 @@ fn tables_that_cassandra_creates_on_both_sides_of_a_partition_cannot_be_used() {
         cluster: "cassandra",
         runs: 4,
         plan: None,
-        failures: &[("element-lost", "tables")],
+        failures: &[("element-lost", "tables"), ("apart", "nodes")],
     }
     .is_found();
 }
@@ -252,7 +256,7 @@ fn what_kafka_has_acknowledged_is_lost_with_the_power_of_all_brokers() {
     .is_found();
 }
 
-/// So many runs of a plan of `workloads/plans`: one is ok at least, and none is broken.
+/// So many runs of a plan of `workloads/plans`: most are ok, and none is broken.
 fn keeps_what_it_promised(file: &str, plan: &str, runs: &str) {
     let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads");
     let file = workloads.join("clusters").join(file);
@@ -265,8 +269,8 @@ fn keeps_what_it_promised(file: &str, plan: &str, runs: &str) {
     let results = results(&folder);
     let verdicts: Vec<_> = results.iter().map(|result| &result["verdict"]).collect();
     assert!(!verdicts.iter().any(|verdict| *verdict == "broken"));
-    let is_ok = verdicts.iter().any(|verdict| *verdict == "ok");
-    assert!(is_ok, "{}", said(&output));
+    let ok = verdicts.iter().filter(|verdict| **verdict == "ok").count();
+    assert!(2 * ok > verdicts.len(), "{}", said(&output));
     assert!(folder.left().is_empty(), "{:?}", folder.left());
 }
 
@@ -281,11 +285,11 @@ fn what_kafka_has_acknowledged_survives_kills_and_if_it_is_synced_power_failures
 #[test]
 #[ignore = "it takes a minute, and RabbitMQ: make test-neat"]
 fn what_rabbitmq_has_confirmed_survives_kills() {
-    keeps_what_it_promised("rabbitmq/cluster.toml", "all-are-killed.toml", "2");
+    keeps_what_it_promised("rabbitmq/cluster.toml", "all-are-killed.toml", "3");
 }
 
 #[test]
 #[ignore = "it takes a minute, and MooseFS: make test-neat"]
 fn what_moosefs_has_synced_survives_kills() {
-    keeps_what_it_promised("moosefs/cluster.toml", "all-are-killed.toml", "2");
+    keeps_what_it_promised("moosefs/cluster.toml", "all-are-killed.toml", "3");
 }

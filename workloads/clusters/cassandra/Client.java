@@ -37,6 +37,7 @@ final class Client {
     private static final long AGREED_IN_THE_END_MS = 30_000;
     private static final long ANSWERED_WITHIN_S = 12;
     private static final ExecutorService ASKING = Executors.newCachedThreadPool();
+    private static final long USABLE_WITHIN_MS = 40_000;
     private static final int LAST = 1_000_000;
 
     private static volatile boolean isOver;
@@ -186,26 +187,31 @@ final class Client {
         return "crashpoint.t" + table;
     }
 
-    /** Which tables can be used. */
+    /** Which tables can be used: a node may need a moment to know that the others are back. */
     private static void look(List<Node> nodes, int tables) throws InterruptedException {
         agree(nodes, AGREED_IN_THE_END_MS);
         say("invoke", LAST, "read", "null");
+        long until = System.nanoTime() + USABLE_WITHIN_MS * 1_000_000;
         List<String> usable = new ArrayList<>();
         for (int table = 0; table < tables; table++) {
-            if (isUsable(nodes, table)) usable.add(String.valueOf(table));
+            if (isUsable(nodes, table, until)) usable.add(String.valueOf(table));
         }
         say("ok", LAST, "read", "[" + String.join(",", usable) + "]");
     }
 
-    /** Whether each node can have all nodes write to a table and read from it. */
-    private static boolean isUsable(List<Node> nodes, int table) {
+    /** Whether each node can have all nodes write to a table and read from it, by some time, or at least now. */
+    private static boolean isUsable(List<Node> nodes, int table, long until) throws InterruptedException {
         for (Node node : nodes) {
-            try {
-                node.run("INSERT INTO " + name(table) + " (k, v) VALUES (1, 1)", ConsistencyLevel.ALL);
-                node.run("SELECT v FROM " + name(table) + " WHERE k = 1", ConsistencyLevel.ALL);
-            } catch (Exception error) {
-                System.err.println("table " + table + " through " + node.name + ": " + error);
-                return false;
+            while (true) {
+                try {
+                    node.run("INSERT INTO " + name(table) + " (k, v) VALUES (1, 1)", ConsistencyLevel.ALL);
+                    node.run("SELECT v FROM " + name(table) + " WHERE k = 1", ConsistencyLevel.ALL);
+                    break;
+                } catch (Exception error) {
+                    System.err.println("table " + table + " through " + node.name + ": " + error);
+                    if (System.nanoTime() > until) return false;
+                    Thread.sleep(500);
+                }
             }
         }
         return true;

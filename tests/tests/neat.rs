@@ -283,7 +283,7 @@ fn what_kafka_has_acknowledged_survives_kills_and_if_it_is_synced_power_failures
 }
 
 #[test]
-#[ignore = "it takes a minute, and RabbitMQ: make test-neat"]
+#[ignore = "it takes minutes, and RabbitMQ: make test-neat"]
 fn what_rabbitmq_has_confirmed_survives_kills() {
     keeps_what_it_promised("rabbitmq/cluster.toml", "all-are-killed.toml", "3");
 }

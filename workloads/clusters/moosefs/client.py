@@ -75,7 +75,10 @@ def read(path):
             text = file.read()
     except FileNotFoundError:
         return None
-    return int(text) if text.strip() else 0
+    # An empty file was made, and never written to. What no write has left is returned as it is, and accuses.
+    if not text:
+        return None
+    return int(text) if text.strip().isdigit() else repr(text[:64])
 
 
 def work(seconds):

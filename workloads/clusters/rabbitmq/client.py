@@ -24,7 +24,9 @@ import pika.exceptions  # noqa: E402
 QUEUE = "crashpoint"
 PAUSE_S = 0.1
 WITHIN_S = 5
-EMPTY_FOR_S = 4
+# Longer than a node takes for a client that is gone to be gone (three heartbeats): a message that such a client
+# was given is in the queue again after that.
+EMPTY_FOR_S = 13
 EMPTIED_WITHIN_S = 90
 # The last look's process has this number.
 LAST = 1_000_000
